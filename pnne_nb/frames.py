@@ -1,0 +1,161 @@
+"""What is measured while training: a closed union of tagged, frozen values.
+
+The training thread makes frames, `channel` carries them, widgets draw them. No frame holds a tensor.
+Losses, norms and statistics are plain floats and may be NaN or infinite.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+TrainingState: TypeAlias = Literal["idle", "running", "paused", "finished", "stopped", "failed"]
+
+Quantity: TypeAlias = Literal["activations", "inputs", "gradients", "parameters", "parameter_gradients", "updates"]
+"""What is watched at a layer: its outputs, its inputs, the gradients of its outputs, its parameters, their
+gradients, or the last update of each parameter relative to the parameter."""
+
+
+class _Frame(msgspec.Struct, frozen=True, tag_field="frame", rename="camel"):
+    pass
+
+
+class StepFrame(_Frame, frozen=True, tag="step"):
+    """One optimizer step.
+
+    Attributes:
+        step: Number of optimizer steps done, from 1.
+        epoch: The epoch it belongs to, from 1.
+        loss: Training loss, averaged over the examples of the step.
+        learning_rate: Of the first parameter group, as used in the step.
+        examples: Number of examples in the step.
+        seconds: Running time since the start, pauses left out.
+    """
+
+    step: int
+    epoch: int
+    loss: float
+    learning_rate: float
+    examples: int
+    seconds: float
+
+
+class EpochFrame(_Frame, frozen=True, tag="epoch"):
+    """The metrics at the end of an epoch (or of an extra validation).
+
+    Attributes:
+        metrics: By name: ``"train_loss"``, ``"val_loss"``, ``"train_accuracy"``, ``"val_accuracy"`` …
+    """
+
+    epoch: int
+    step: int
+    metrics: dict[str, float]
+
+
+class ProgressFrame(_Frame, frozen=True, tag="progress"):
+    """How far training has come.
+
+    Attributes:
+        batches: Batches in an epoch, or None where the data does not tell.
+        steps_per_second: Smoothed over the last seconds; 0 before the first step.
+        seconds_left: Estimate to the end of the last epoch, or None.
+    """
+
+    epoch: int
+    epochs: int
+    batch: int
+    batches: int | None
+    step: int
+    steps_per_second: float
+    seconds_left: float | None
+
+
+class StateFrame(_Frame, frozen=True, tag="state"):
+    """The engine changed state.
+
+    Attributes:
+        error: Why it failed, as shown to a person, or None.
+        node: The node that failed, by its path on screen, or None.
+    """
+
+    state: TrainingState
+    error: str | None = None
+    node: str | None = None
+
+
+class NormsFrame(_Frame, frozen=True, tag="norms"):
+    """Euclidean norms of the gradients of one step.
+
+    Attributes:
+        norms: By module path, over that module's own parameters.
+        total: Over all parameters, before clipping.
+    """
+
+    step: int
+    norms: dict[str, float]
+    total: float
+
+
+class HistogramFrame(_Frame, frozen=True, tag="histogram"):
+    """The distribution of one quantity at one layer, from a sample of its elements.
+
+    Attributes:
+        lower: Left edge of the first bin.
+        upper: Right edge of the last bin; bins are equally wide.
+        counts: Sampled finite elements per bin.
+        sampled: How many elements were sampled.
+        total: How many elements there were.
+    """
+
+    step: int
+    layer: str
+    quantity: Quantity
+    lower: float
+    upper: float
+    counts: tuple[int, ...]
+    sampled: int
+    total: int
+
+
+class StatisticsFrame(_Frame, frozen=True, tag="statistics"):
+    """Statistics of one quantity at one layer.
+
+    Attributes:
+        values: By name: ``"mean"``, ``"std"``, ``"min"``, ``"max"``, ``"norm"``, ``"zeros"`` (fraction),
+            ``"nan"``, ``"inf"`` (counts) …
+    """
+
+    step: int
+    layer: str
+    quantity: Quantity
+    values: dict[str, float]
+
+
+class AnomalyFrame(_Frame, frozen=True, tag="anomaly"):
+    """Something that a person should look at.
+
+    Attributes:
+        kind: Stable machine name, e.g. ``"nan-loss"``, ``"dead-relu"``.
+        node: Where, by its path on screen, or None.
+    """
+
+    step: int
+    kind: str
+    message: str
+    node: str | None = None
+    hint: str | None = None
+
+
+class CostFrame(_Frame, frozen=True, tag="cost"):
+    """What observing costs: the share of the running time, 0 to 1, measured over the last seconds."""
+
+    step: int
+    share: float
+    frames_per_second: float
+
+
+Frame: TypeAlias = (
+    StepFrame | EpochFrame | ProgressFrame | StateFrame | NormsFrame | HistogramFrame | StatisticsFrame
+    | AnomalyFrame | CostFrame
+)  # fmt: skip

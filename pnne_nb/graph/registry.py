@@ -1,0 +1,97 @@
+"""The set of node types: filled by others, read by all.
+
+The core knows no torch, so it cannot fill the set itself; ``pnne_nb`` installs a provider that does
+so on first use. A document can therefore be opened without importing torch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import final
+
+from pnne_nb.errors import RegistrationError, UnknownTypeError, near
+from pnne_nb.graph.spec import NodeSpec
+
+Provider = Callable[[], Iterable[NodeSpec]]
+
+
+@final
+class Registry(Mapping[str, NodeSpec]):
+    """A mapping from type name to `NodeSpec`, loaded on first use, open to registration."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, NodeSpec] = {}
+        self._providers: list[Provider] = []
+        self._observers: list[Callable[[NodeSpec], None]] = []
+        self._lock = threading.RLock()
+
+    def provide(self, provider: Provider) -> None:
+        """Have `provider` called once, the first time that any type is looked up."""
+        with self._lock:
+            self._providers.append(provider)
+
+    def register(self, spec: NodeSpec, *, replace: bool = False) -> None:
+        """Add a type.
+
+        Raises:
+            RegistrationError: If the name is taken and `replace` is False.
+        """
+        with self._lock:
+            if spec.type in self._loaded() and not replace:
+                raise RegistrationError(
+                    f"A node type named {spec.type!r} already exists in category "
+                    f"{self._specs[spec.type].category!r}. Give yours another name, or pass replace=True."
+                )
+            self._specs[spec.type] = spec
+            observers = tuple(self._observers)
+        for observer in observers:
+            observer(spec)
+
+    def observe(self, observer: Callable[[NodeSpec], None]) -> Callable[[], None]:
+        """Call `observer` with each type registered from now on; return a function that ends this."""
+        with self._lock:
+            self._observers.append(observer)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                if observer in self._observers:
+                    self._observers.remove(observer)
+
+        return unsubscribe
+
+    def require(self, type: str) -> NodeSpec:
+        """Return the spec of a type.
+
+        Raises:
+            UnknownTypeError: If there is none; near names are suggested.
+        """
+        spec = self.get(type)
+        if spec is None:
+            raise UnknownTypeError(
+                f"There is no node type {type!r}.{near(type, self)} "
+                "pn.catalog lists all of them; pn.register_node adds your own."
+            )
+        return spec
+
+    def _loaded(self) -> dict[str, NodeSpec]:
+        with self._lock:
+            while self._providers:
+                # Popped only once it has succeeded: a failed import is reported again, not forgotten.
+                for spec in self._providers[0]():
+                    self._specs.setdefault(spec.type, spec)
+                self._providers.pop(0)
+            return self._specs
+
+    def __getitem__(self, type: str) -> NodeSpec:
+        return self._loaded()[type]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._loaded()))
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+
+registry = Registry()
+"""The process-wide set of node types."""

@@ -1,0 +1,137 @@
+"""What a node type is: one `NodeSpec`, from which everything else is derived.
+
+Palette entry, property form, lint rule, lowering and generated source all read the same spec.
+A spec is plain data but for `NodeSpec.torch`, which the core only carries.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from pnne_nb.graph.types import PropertyType
+from pnne_nb.graph.values import Value
+
+PortKind: TypeAlias = Literal[
+    "tensor", "value", "dataset", "loader", "model", "parameters", "loss", "optimizer", "scheduler", "metric"
+]
+"""What travels along an edge. ``"value"`` is any Python value of a forward pass (a size, a tuple) and is
+compatible with ``"tensor"``; the others connect only to themselves."""
+
+NodeKind: TypeAlias = Literal["module", "function", "method", "structural", "training"]
+
+
+class Required(msgspec.Struct, frozen=True):
+    """The default of a property that has none."""
+
+
+REQUIRED = Required()
+
+
+class Port(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One place where an edge can end (input) or start (output).
+
+    Attributes:
+        name: Name of the argument of ``forward`` or of the function; outputs are named
+            ``"output"`` or as torch's documentation names them (``"h_n"``).
+        kind: What travels.
+        optional: Whether an input may stay unconnected.
+        variadic: Whether an input takes any number of edges, addressed as ``name_0``, ``name_1`` …
+        dtypes: Which element types an input accepts; checked during shape inference.
+        doc: One sentence.
+    """
+
+    name: str
+    kind: PortKind = "tensor"
+    optional: bool = False
+    variadic: bool = False
+    dtypes: Literal["any", "floating", "integer"] = "any"
+    doc: str = ""
+
+
+class Property(msgspec.Struct, frozen=True, rename="camel"):
+    """One value that a person may type in.
+
+    Attributes:
+        name: Name of the argument.
+        type: What values it takes.
+        default: Its default, or `REQUIRED`.
+        role: ``"init"`` is an argument of the constructor; ``"call"`` one of the call, which may be
+            wired instead of typed (a port of the same name, hidden until wired, unless `NodeSpec.inputs`
+            lists it); ``"node"`` belongs to the node itself (``shares``, ``device`` …).
+        doc: One or two sentences from torch's docstring.
+    """
+
+    name: str
+    type: PropertyType
+    default: Value | Required = REQUIRED
+    role: Literal["init", "call", "node"] = "init"
+    doc: str = ""
+
+    @property
+    def required(self) -> bool:
+        """Whether a value must be given."""
+        return isinstance(self.default, Required)
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    """One node type.
+
+    Attributes:
+        type: The name in documents, torch's own: ``"Conv2d"``, ``"add"``.
+        category: Heading in the palette, e.g. ``"Convolution"``.
+        kind: How it is lowered. ``"module"``: a submodule, constructed from the ``init`` properties and
+            called on the inputs. ``"function"``: a call of `target`. ``"method"``: a method of its first
+            input. ``"structural"`` and ``"training"`` types have rules of their own.
+        target: Dotted name that generated source uses: ``"torch.nn.Conv2d"``, ``"torch.cat"``,
+            ``"view"`` for a method, ``""`` for structural types.
+        inputs: Ports that are always shown, in the order of the call.
+        outputs: Ports; several mean that the call returns a tuple, in this order.
+        properties: In the order of the signature.
+        doc: Summary from torch's docstring, plain text, first paragraph.
+        url: Page of the torch documentation, or an empty string.
+        torch: The class or function that the type stands for; None for structural types.
+    """
+
+    type: str
+    category: str
+    kind: NodeKind
+    target: str = ""
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    properties: tuple[Property, ...] = ()
+    doc: str = ""
+    url: str = ""
+    torch: object = None
+
+    def property_named(self, name: str) -> Property | None:
+        """Return the property of that name, or None."""
+        return next((prop for prop in self.properties if prop.name == name), None)
+
+    def input_named(self, name: str) -> Port | None:
+        """Return the input port that `name` addresses, or None.
+
+        ``"tensors_3"`` addresses the variadic port ``"tensors"``; a ``call`` property is a port too.
+        """
+        for port in self.inputs:
+            if port.variadic:
+                stem, _, index = name.rpartition("_")
+                if stem == port.name and index.isdecimal() and (index == "0" or index[0] != "0"):
+                    return port
+            elif port.name == name:
+                return port
+        prop = self.property_named(name)
+        if prop is not None and prop.role == "call":
+            return Port(name=name, kind="value", optional=not prop.required, doc=prop.doc)
+        return None
+
+    def output_named(self, name: str) -> Port | None:
+        """Return the output port of that name, or None."""
+        return next((port for port in self.outputs if port.name == name), None)
+
+
+def kinds_fit(source: PortKind, target: PortKind) -> bool:
+    """Whether an edge may run from a port of kind `source` to one of kind `target`."""
+    forward = ("tensor", "value")
+    return source == target or (source in forward and target in forward)

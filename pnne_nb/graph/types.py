@@ -1,0 +1,248 @@
+"""Property types: what values a property takes, declared once, checked in Python and in the browser.
+
+Each type is a tagged value, so the declaration itself travels to the browser as data; the same
+cases are replayed against both implementations (``tests/cases/values``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+import msgspec
+
+from pnne_nb.graph.values import DTYPES, TorchConstant, Value, to_json
+
+
+class _Type(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
+    pass
+
+
+class BoolType(_Type, frozen=True, tag="bool"):
+    """``True`` or ``False``."""
+
+
+class IntType(_Type, frozen=True, tag="int"):
+    """A whole number in the closed range `minimum` to `maximum` (None: unbounded)."""
+
+    minimum: int | None = None
+    maximum: int | None = None
+
+
+class FloatType(_Type, frozen=True, tag="float"):
+    """A real number in the closed range `minimum` to `maximum`; a whole number is converted."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+class NumberType(_Type, frozen=True, tag="number"):
+    """An int, float or bool, kept as it is: torch promotes dtypes by it."""
+
+
+class StringType(_Type, frozen=True, tag="string"):
+    """Any text."""
+
+
+class EnumType(_Type, frozen=True, tag="enum"):
+    """One of a few strings."""
+
+    choices: tuple[str, ...]
+
+
+class DtypeType(_Type, frozen=True, tag="dtype"):
+    """The name of a ``torch.dtype``, stored without the ``torch.`` prefix."""
+
+
+class DeviceType(_Type, frozen=True, tag="device"):
+    """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"`` …"""
+
+
+class ShapeType(_Type, frozen=True, tag="shape"):
+    """A tuple of sizes: whole numbers ≥ 0, or names that stand for symbolic sizes."""
+
+
+class TupleType(_Type, frozen=True, tag="tuple"):
+    """A tuple of `item` values, with `length` of them (None: any number).
+
+    Attributes:
+        scalar: Whether one bare `item` is accepted too, and kept bare, as torch does for
+            ``kernel_size=3``.
+    """
+
+    item: PropertyType
+    length: int | None = None
+    scalar: bool = False
+
+
+class ListType(_Type, frozen=True, tag="list"):
+    """A list of `item` values; a tuple is converted."""
+
+    item: PropertyType
+
+
+class OptionalType(_Type, frozen=True, tag="optional"):
+    """None, or a value of `item`."""
+
+    item: PropertyType
+
+
+class UnionType(_Type, frozen=True, tag="union"):
+    """A value of the first of `options` that accepts it."""
+
+    options: tuple[PropertyType, ...]
+
+
+class ConstantType(_Type, frozen=True, tag="constant"):
+    """Any constant of ``graph.values``."""
+
+
+class NodeRefType(_Type, frozen=True, tag="nodeRef"):
+    """The name of another node in the same graph."""
+
+
+PropertyType: TypeAlias = (
+    BoolType | IntType | FloatType | NumberType | StringType | EnumType | DtypeType | DeviceType
+    | ShapeType | TupleType | ListType | OptionalType | UnionType | ConstantType | NodeRefType
+)  # fmt: skip
+
+_DEVICE = re.compile(r"(cpu|cuda|mps|xpu|meta)(:\d{1,3})?")
+_SIZE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check(kind: PropertyType, value: object) -> Value:
+    """Return `value` in the form in which the document stores it.
+
+    Args:
+        kind: The declared type.
+        value: What a person or a program gave.
+
+    Raises:
+        ValueError: If the value does not fit; the text completes the sentence "it must be …".
+    """
+    match kind:
+        case BoolType():
+            if isinstance(value, bool):
+                return value
+        case IntType(minimum, maximum):
+            if isinstance(value, int) and not isinstance(value, bool) and _within(value, minimum, maximum):
+                return value
+        case FloatType(minimum, maximum):
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and _within(value, minimum, maximum):
+                return float(value)
+        case NumberType():
+            if isinstance(value, (bool, int, float)):
+                return value
+        case StringType() | NodeRefType():
+            if isinstance(value, str):
+                return value
+        case EnumType(choices):
+            if isinstance(value, str) and value in choices:
+                return value
+        case DtypeType():
+            name = value.name if isinstance(value, TorchConstant) else str(value).removeprefix("torch.")
+            if name in DTYPES:
+                return name
+        case DeviceType():
+            if _DEVICE.fullmatch(str(value)):
+                return str(value)
+        case ShapeType():
+            if isinstance(value, (tuple, list)) and all(_is_size(size) for size in value):
+                return tuple(value)
+        case TupleType(item, length, scalar):
+            if isinstance(value, (tuple, list)):
+                if length is None or len(value) == length:
+                    return tuple(_each(kind, item, value))
+            elif scalar:
+                try:
+                    return check(item, value)
+                except ValueError:
+                    pass
+        case ListType(item):
+            if isinstance(value, (tuple, list)):
+                return list(_each(kind, item, value))
+        case OptionalType(item):
+            if value is None:
+                return None
+            try:
+                return check(item, value)
+            except ValueError as error:
+                raise ValueError(describe(kind)) from error
+        case UnionType(options):
+            for option in options:
+                try:
+                    return check(option, value)
+                except ValueError:
+                    continue
+        case ConstantType():
+            try:
+                to_json(value)
+            except TypeError as error:
+                raise ValueError(describe(kind)) from error
+            return value  # type: ignore[return-value]  # to_json has just accepted it
+    raise ValueError(describe(kind))
+
+
+def describe(kind: PropertyType) -> str:
+    """Say in words what values `kind` accepts, e.g. ``"a whole number ≥ 1"``."""
+    match kind:
+        case BoolType():
+            return "True or False"
+        case IntType(minimum, maximum):
+            return f"a whole number{_range(minimum, maximum)}"
+        case FloatType(minimum, maximum):
+            return f"a number{_range(minimum, maximum)}"
+        case NumberType():
+            return "a number"
+        case StringType():
+            return "a text"
+        case EnumType(choices):
+            return f"{'one of ' if len(choices) > 1 else ''}{', '.join(repr(choice) for choice in choices)}"
+        case DtypeType():
+            return f"the name of a dtype such as {DTYPES[0]!r} or {DTYPES[4]!r}"
+        case DeviceType():
+            return "a device such as 'cpu' or 'cuda:0'"
+        case ShapeType():
+            return "a tuple of sizes, each a whole number ≥ 0 or a name such as 'N'"
+        case TupleType(item, length, scalar):
+            tuple_text = f"a tuple of {'' if length is None else f'{length} values, each '}{describe(item)}"
+            return f"{describe(item)}, or {tuple_text}" if scalar else tuple_text
+        case ListType(item):
+            return f"a list, each item {describe(item)}"
+        case OptionalType(item):
+            return f"{describe(item)}, or None"
+        case UnionType(options):
+            return ", or ".join(describe(option) for option in options)
+        case ConstantType():
+            return "a constant (number, text, tuple, list, dict, slice or None)"
+        case NodeRefType():
+            return "the name of a node in the same graph"
+
+
+def _each(kind: PropertyType, item: PropertyType, values: tuple[object, ...] | list[object]) -> list[Value]:
+    try:
+        return [check(item, value) for value in values]
+    except ValueError as error:
+        raise ValueError(describe(kind)) from error
+
+
+def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
+    return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
+
+
+def _is_size(size: object) -> bool:
+    if isinstance(size, str):
+        return bool(_SIZE_NAME.fullmatch(size))
+    return isinstance(size, int) and not isinstance(size, bool) and size >= 0
+
+
+def _range(minimum: float | None, maximum: float | None) -> str:
+    match minimum, maximum:
+        case None, None:
+            return ""
+        case _, None:
+            return f" ≥ {minimum}"
+        case None, _:
+            return f" ≤ {maximum}"
+        case _:
+            return f" from {minimum} to {maximum}"

@@ -1,0 +1,66 @@
+"""How measurement meets training: `Probe` says when it is called, `Cadence` how often.
+
+``runtime`` calls probes and ``inspector`` makes them; neither imports the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, final
+
+from pnne_nb.frames import Frame
+
+
+class Probe(Protocol):
+    """Observes single training steps. All methods run in the training thread, in this order."""
+
+    def open(self, step: int) -> None:
+        """Attach what is needed; called before the forward pass of an observed step."""
+
+    def gradients_ready(self) -> None:
+        """Measure gradients; called after the last backward of the step, unscaled, before clipping."""
+
+    def updated(self) -> None:
+        """Measure updates; called after the optimizer's step."""
+
+    def close(self) -> Sequence[Frame]:
+        """Detach everything and return what was measured; called in every case, also after an error."""
+
+
+@final
+class Cadence:
+    """Decides which steps are observed: at most `hz` a second, at most `budget` of the running time.
+
+    The pause after an observation of `cost` seconds is ``max(1 / hz, cost / budget)``, so the share of
+    time spent observing stays below `budget` however costly one observation is.
+
+    Args:
+        hz: Observations a second at most; 0 stops observing.
+        budget: Share of the running time that observing may take, in (0, 1].
+    """
+
+    def __init__(self, hz: float = 10.0, budget: float = 0.02) -> None:
+        if not 0 < budget <= 1:
+            raise ValueError(f"budget must be a share of the running time in (0, 1], not {budget!r}.")
+        self.hz = hz
+        self.budget = budget
+        self._next = float("-inf")
+        self._cost = 0.0
+        self._since: float | None = None
+
+    def due(self, now: float) -> bool:
+        """Whether the step that starts at `now` (seconds, monotonic) should be observed."""
+        if self._since is None:
+            self._since = now
+        return self.hz > 0 and now >= self._next
+
+    def spent(self, cost: float, now: float) -> None:
+        """Record that an observation that ended at `now` took `cost` seconds more than a bare step."""
+        self._cost += cost
+        self._next = now + max(1.0 / self.hz if self.hz > 0 else 0.0, cost / self.budget)
+
+    def share(self, now: float) -> float:
+        """The share of the time since the first step that observing took, 0 to 1."""
+        if self._since is None or now <= self._since:
+            return 0.0
+        return min(1.0, self._cost / (now - self._since))

@@ -1,0 +1,235 @@
+"""The wire between an editor view in the browser and its `NodeGraph` in Python.
+
+One gesture is one `Edit`; Python answers it with one `Committed` (sent to every view) or one
+`Rejected` (sent to the view that asked). Every request carries an id and a client, and every answer
+returns them. Python is the authority: versions rise by one per commit, and a view that misses one
+asks to `Sync`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.ops import Op
+from pnne_nb.graph.spec import Port
+from pnne_nb.graph.types import PropertyType
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="message", rename="camel"):
+    pass
+
+
+# From the browser
+
+
+class _Request(_Message, frozen=True):
+    """A request.
+
+    Attributes:
+        id: Rises by one per request of a client.
+        client: Random name of the view that asks.
+    """
+
+    id: int
+    client: str
+
+
+class Edit(_Request, frozen=True, tag="edit"):
+    """Apply `ops`, made against version `base`, as one undoable transaction."""
+
+    base: int
+    ops: tuple[Op, ...]
+    label: str = ""
+
+
+class Undo(_Request, frozen=True, tag="undo"):
+    """Take back the last transaction, whoever made it."""
+
+
+class Redo(_Request, frozen=True, tag="redo"):
+    """Apply the transaction that was taken back last."""
+
+
+class Arrange(_Request, frozen=True, tag="arrange"):
+    """Lay out one graph, as one transaction."""
+
+    graph: str = ""
+
+
+class Sync(_Request, frozen=True, tag="sync"):
+    """Send a `Snapshot` to this view."""
+
+
+class GetCatalog(_Request, frozen=True, tag="getCatalog"):
+    """Send the `Catalog` to this view."""
+
+
+class GetSource(_Request, frozen=True, tag="getSource"):
+    """Send the generated PyTorch source, as `Source`."""
+
+
+Request: TypeAlias = Edit | Undo | Redo | Arrange | Sync | GetCatalog | GetSource
+
+
+# To the browser
+
+
+class NodeState(msgspec.Struct, frozen=True, rename="camel"):
+    """A node as the file has it; property values in their JSON form."""
+
+    name: str
+    type: str
+    properties: dict[str, object] = {}
+    position: tuple[float, float] | None = None
+    origin: object = None
+
+
+class EdgeState(msgspec.Struct, frozen=True, rename="camel"):
+    """An edge, from output ``"node.port"`` to input ``"node.port"``."""
+
+    source: str
+    target: str
+
+
+class GraphState(msgspec.Struct, frozen=True, rename="camel"):
+    """One graph: nodes in their order, edges in theirs."""
+
+    nodes: tuple[NodeState, ...] = ()
+    edges: tuple[EdgeState, ...] = ()
+
+
+class DocumentState(msgspec.Struct, frozen=True, rename="camel"):
+    """A whole document, exactly as a ``.pnne.json`` file holds it.
+
+    Attributes:
+        graphs: ``""`` is the root; the others are definitions of Subgraph nodes.
+    """
+
+    format: str
+    format_version: int
+    name: str
+    graphs: dict[str, GraphState]
+
+
+class TensorShape(msgspec.Struct, frozen=True, rename="camel"):
+    """What an edge carries: sizes (numbers, or expressions such as ``"N"`` and ``"H//2"``) and a dtype name."""
+
+    shape: tuple[int | str, ...]
+    dtype: str
+
+
+class Derived(msgspec.Struct, frozen=True, rename="camel"):
+    """What Python has worked out about the document; as a delta, only what changed.
+
+    Attributes:
+        shapes: By output port path (``"block.conv1.output"``); None takes the entry away.
+        resolved: Values inferred for properties left ``"auto"``, by node path, in JSON form; None takes
+            the entry away.
+        diagnostics: By node path (``""``: the whole graph), replacing that node's earlier ones.
+        parameters: Number of parameters by node path; None takes the entry away.
+    """
+
+    shapes: dict[str, TensorShape | None] = {}
+    resolved: dict[str, dict[str, object] | None] = {}
+    diagnostics: dict[str, tuple[Diagnostic, ...]] = {}
+    parameters: dict[str, int | None] = {}
+
+
+class HistoryState(msgspec.Struct, frozen=True, rename="camel"):
+    """Labels of what undo and redo would do next; None where there is nothing."""
+
+    undo: str | None = None
+    redo: str | None = None
+
+
+class Committed(_Message, frozen=True, tag="committed"):
+    """A transaction was committed; `id` and `client` are those of the request, if one asked for it."""
+
+    version: int
+    ops: tuple[Op, ...]
+    label: str
+    history: HistoryState
+    client: str | None = None
+    id: int | None = None
+
+
+class Rejected(_Message, frozen=True, tag="rejected"):
+    """A request was refused; the document is as it was at `version`."""
+
+    id: int | None
+    client: str | None
+    version: int
+    error: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class DerivedChanged(_Message, frozen=True, tag="derivedChanged"):
+    """A delta of `Derived` for the document at `version`."""
+
+    version: int
+    derived: Derived
+
+
+class Snapshot(_Message, frozen=True, tag="snapshot"):
+    """Everything, for a view that opens or has lost the thread."""
+
+    version: int
+    document: DocumentState
+    derived: Derived
+    history: HistoryState
+    id: int | None = None
+    client: str | None = None
+
+
+class PropertyState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A property as the browser needs it; `default` in JSON form, absent when required."""
+
+    name: str
+    type: PropertyType
+    required: bool = False
+    default: object = None
+    role: str = "init"
+    doc: str = ""
+
+
+class NodeTypeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A node type as the browser needs it."""
+
+    type: str
+    category: str
+    kind: str
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    properties: tuple[PropertyState, ...] = ()
+    doc: str = ""
+    url: str = ""
+
+
+class Catalog(_Message, frozen=True, tag="catalog"):
+    """Every node type; `key` changes when the content does, so that a page loads it once."""
+
+    key: str
+    types: tuple[NodeTypeState, ...]
+    id: int | None = None
+    client: str | None = None
+
+
+class NodeTypeAdded(_Message, frozen=True, tag="nodeTypeAdded"):
+    """A type was registered while the editor is open."""
+
+    type: NodeTypeState
+
+
+class Source(_Message, frozen=True, tag="source"):
+    """Generated source of the model."""
+
+    id: int
+    client: str
+    text: str
+
+
+Event: TypeAlias = Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Source
+
