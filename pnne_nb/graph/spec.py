@@ -6,6 +6,7 @@ A spec is plain data but for `NodeSpec.torch`, which the core only carries.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -39,6 +40,8 @@ class Port(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         optional: Whether an input may stay unconnected.
         variadic: Whether an input takes any number of edges, addressed as ``name_0``, ``name_1`` …
         dtypes: Which element types an input accepts; checked during shape inference.
+        when: Name of the property that an output depends on: the output exists only while that property
+            differs from its default (``"return_indices"`` of a pooling). Empty: it always exists.
         doc: One sentence.
     """
 
@@ -47,6 +50,7 @@ class Port(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     optional: bool = False
     variadic: bool = False
     dtypes: Literal["any", "floating", "integer"] = "any"
+    when: str = ""
     doc: str = ""
 
 
@@ -75,6 +79,28 @@ class Property(msgspec.Struct, frozen=True, rename="camel"):
         return isinstance(self.default, Required)
 
 
+class Part(msgspec.Struct, frozen=True):
+    """A constructor argument that is itself a module, built from properties of the same node.
+
+    ``TransformerEncoder(encoder_layer=TransformerEncoderLayer(d_model=…), num_layers=6)`` is one node; its
+    ``encoder_layer`` is a part.
+
+    Attributes:
+        argument: Name of the constructor argument.
+        target: Dotted name of the part's class.
+        properties: Pairs (argument of the part's class, property of the node).
+        when: Name of a boolean property: the part is passed only while it is true. Empty: always.
+    """
+
+    argument: str
+    target: str
+    properties: tuple[tuple[str, str], ...]
+    when: str = ""
+
+
+Returns: TypeAlias = "tuple[str | Returns, ...]"
+
+
 class NodeSpec(msgspec.Struct, frozen=True):
     """One node type.
 
@@ -89,6 +115,13 @@ class NodeSpec(msgspec.Struct, frozen=True):
         inputs: Ports that are always shown, in the order of the call.
         outputs: Ports; several mean that the call returns a tuple, in this order.
         properties: In the order of the signature.
+        positional: Names of the call's arguments, ports and ``call`` properties alike, that may be passed
+            by position, in that order; arguments after a gap, and all others, are passed by keyword. A
+            leading ``*`` marks a variadic port whose tensors are spread instead of passed as one list.
+        returns: How a nested result is taken apart, by output names: ``("output", ("h_n", "c_n"))``.
+            Empty: the outputs themselves are the flat tuple, or the single value, that the call returns.
+        parts: Constructor arguments that are modules themselves; their properties are no constructor
+            arguments of `target`.
         doc: Summary from torch's docstring, plain text, first paragraph.
         url: Page of the torch documentation, or an empty string.
         torch: The class or function that the type stands for; None for structural types.
@@ -101,6 +134,9 @@ class NodeSpec(msgspec.Struct, frozen=True):
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     properties: tuple[Property, ...] = ()
+    positional: tuple[str, ...] = ()
+    returns: Returns = ()
+    parts: tuple[Part, ...] = ()
     doc: str = ""
     url: str = ""
     torch: object = None
@@ -125,6 +161,14 @@ class NodeSpec(msgspec.Struct, frozen=True):
         if prop is not None and prop.role == "call":
             return Port(name=name, kind="value", optional=not prop.required, doc=prop.doc)
         return None
+
+    def present_outputs(self, properties: Mapping[str, Value]) -> tuple[Port, ...]:
+        """Return the outputs that exist with these explicitly set property values (see `Port.when`)."""
+        return tuple(port for port in self.outputs if not port.when or self._differs(port.when, properties))
+
+    def _differs(self, name: str, properties: Mapping[str, Value]) -> bool:
+        prop = self.property_named(name)
+        return prop is not None and name in properties and properties[name] != prop.default
 
     def output_named(self, name: str) -> Port | None:
         """Return the output port of that name, or None."""
