@@ -8,13 +8,14 @@ asks to `Sync`.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.ops import Op
-from pnne_nb.graph.spec import Port
+from pnne_nb.graph.records import DocumentState
+from pnne_nb.graph.spec import NodeKind, Port
 from pnne_nb.graph.types import PropertyType
 
 
@@ -75,43 +76,6 @@ Request: TypeAlias = Edit | Undo | Redo | Arrange | Sync | GetCatalog | GetSourc
 
 
 # To the browser
-
-
-class NodeState(msgspec.Struct, frozen=True, rename="camel"):
-    """A node as the file has it; property values in their JSON form."""
-
-    name: str
-    type: str
-    properties: dict[str, object] = {}
-    position: tuple[float, float] | None = None
-    origin: object = None
-
-
-class EdgeState(msgspec.Struct, frozen=True, rename="camel"):
-    """An edge, from output ``"node.port"`` to input ``"node.port"``."""
-
-    source: str
-    target: str
-
-
-class GraphState(msgspec.Struct, frozen=True, rename="camel"):
-    """One graph: nodes in their order, edges in theirs."""
-
-    nodes: tuple[NodeState, ...] = ()
-    edges: tuple[EdgeState, ...] = ()
-
-
-class DocumentState(msgspec.Struct, frozen=True, rename="camel"):
-    """A whole document, exactly as a ``.pnne.json`` file holds it.
-
-    Attributes:
-        graphs: ``""`` is the root; the others are definitions of Subgraph nodes.
-    """
-
-    format: str
-    format_version: int
-    name: str
-    graphs: dict[str, GraphState]
 
 
 class TensorShape(msgspec.Struct, frozen=True, rename="camel"):
@@ -191,7 +155,7 @@ class PropertyState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     type: PropertyType
     required: bool = False
     default: object = None
-    role: str = "init"
+    role: Literal["init", "call", "node"] = "init"
     doc: str = ""
 
 
@@ -200,7 +164,7 @@ class NodeTypeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
     type: str
     category: str
-    kind: str
+    kind: NodeKind
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     properties: tuple[PropertyState, ...] = ()
@@ -232,4 +196,3 @@ class Source(_Message, frozen=True, tag="source"):
 
 
 Event: TypeAlias = Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Source
-

@@ -1,0 +1,45 @@
+"""A document as plain data: exactly what a ``.pnne.json`` file holds and what a browser receives.
+
+Property values are in their JSON form (``graph.values``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class NodeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A node as the file has it; property values in their JSON form."""
+
+    name: str
+    type: str
+    properties: dict[str, object] = {}
+    position: tuple[float, float] | None = None
+    origin: object = None
+
+
+class EdgeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """An edge, from output ``"node.port"`` to input ``"node.port"``."""
+
+    source: str
+    target: str
+
+
+class GraphState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """One graph: nodes in their order, edges in theirs."""
+
+    nodes: tuple[NodeState, ...] = ()
+    edges: tuple[EdgeState, ...] = ()
+
+
+class DocumentState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A whole document, exactly as a ``.pnne.json`` file holds it.
+
+    Attributes:
+        graphs: ``""`` is the root; the others are definitions of Subgraph nodes.
+    """
+
+    format: str
+    format_version: int
+    name: str
+    graphs: dict[str, GraphState]

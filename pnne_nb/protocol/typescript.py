@@ -1,0 +1,164 @@
+"""Writes ``js/src/protocol.ts``: the wire's types in TypeScript, generated from the messages in Python.
+
+Regenerate after a change of any message, op, port or property type::
+
+    python -m pnne_nb.protocol.typescript
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+from msgspec import inspect as types
+
+from pnne_nb.errors import Severity
+from pnne_nb.graph.ops import Op
+from pnne_nb.graph.spec import NodeKind, PortKind
+from pnne_nb.graph.types import PropertyType
+from pnne_nb.protocol.messages import Event, Request
+
+TARGET = Path(__file__).parents[2] / "js" / "src" / "protocol.ts"
+COMMAND = "python -m pnne_nb.protocol.typescript"
+
+_UNIONS: dict[str, Any] = {"Op": Op, "PropertyType": PropertyType, "Request": Request, "Event": Event}
+_LITERALS: dict[str, Any] = {"PortKind": PortKind, "NodeKind": NodeKind, "Severity": Severity}
+
+_HEADER = f"""\
+// Generated from pnne_nb/protocol/messages.py. Do not edit; regenerate with: {COMMAND}
+
+/** Any JSON value. Property values are in the JSON form of pnne_nb/graph/values.py. */
+export type Json = null | boolean | number | string | readonly Json[] | {{ readonly [key: string]: Json }};
+"""
+
+
+def generate() -> str:
+    """Return the text of ``protocol.ts``."""
+    structs: dict[str, types.StructType] = {}
+    for union in _UNIONS.values():
+        for info in types.multi_type_info(get_args(union)):
+            _collect(info, structs)
+    parts = [_HEADER]
+    parts += [f"export type {name} =\n{_lines(map(_quoted, get_args(alias)))};\n" for name, alias in _LITERALS.items()]
+    parts += [
+        f"export type {name} =\n{_lines(member.__name__ for member in get_args(alias))};\n"
+        for name, alias in _UNIONS.items()
+    ]
+    # A message that holds property values as Python constants travels in their JSON form, so `object` is Json.
+    parts += [_interface(struct) for struct in structs.values()]
+    return "\n".join(parts)
+
+
+def _collect(info: types.Type, structs: dict[str, types.StructType]) -> None:
+    match info:
+        case types.StructType(cls=cls, fields=fields):
+            if cls.__name__ not in structs:
+                structs[cls.__name__] = info
+                for field in fields:
+                    _collect(field.type, structs)
+        case types.UnionType(types=members):
+            for member in members:
+                _collect(member, structs)
+        case types.VarTupleType(item_type=item) | types.DictType(value_type=item) | types.ListType(item_type=item):
+            _collect(item, structs)
+        case types.TupleType(item_types=items):
+            for item in items:
+                _collect(item, structs)
+        case _:
+            pass
+
+
+def _interface(info: types.StructType) -> str:
+    struct = info.cls
+    lines = [*_comment(inspect.getdoc(struct) or "", ""), f"export interface {struct.__name__} {{"]
+    if info.tag_field is not None:
+        lines.append(f"  readonly {info.tag_field}: {_quoted(info.tag)};")
+    docs = _attribute_docs(struct)
+    # What the browser sends may leave defaults out; what Python sends leaves them out where the struct says so.
+    lenient = struct.__struct_config__.omit_defaults or struct in get_args(Request)
+    for field in info.fields:
+        lines += _comment(docs.get(field.name, ""), "  ")
+        optional = "?" if lenient and not field.required else ""
+        lines.append(f"  readonly {field.encode_name}{optional}: {_typescript(field.type)};")
+    return "\n".join((*lines, "}", ""))
+
+
+def _typescript(info: types.Type) -> str:
+    match info:
+        case types.StructType(cls=cls):
+            return cls.__name__
+        case types.CustomType(cls=cls) if cls is object:
+            return "Json"
+        case types.NoneType():
+            return "null"
+        case types.BoolType():
+            return "boolean"
+        case types.IntType() | types.FloatType():
+            return "number"
+        case types.StrType():
+            return "string"
+        case types.LiteralType(values=values):
+            for name, alias in _LITERALS.items():
+                if set(values) == set(get_args(alias)):
+                    return name
+            return " | ".join(map(_quoted, values))
+        case types.VarTupleType(item_type=item) | types.ListType(item_type=item):
+            text = _typescript(item)
+            return f"readonly {f'({text})' if ' | ' in text else text}[]"
+        case types.TupleType(item_types=items):
+            return f"readonly [{', '.join(map(_typescript, items))}]"
+        case types.DictType(value_type=item):
+            return f"Readonly<Record<string, {_typescript(item)}>>"
+        case types.UnionType(types=members):
+            return _union(members)
+    raise TypeError(f"{info!r} has no TypeScript form: teach {__name__} to write it.")
+
+
+def _union(members: Iterable[types.Type]) -> str:
+    texts = [_typescript(member) for member in members]
+    for name, alias in _UNIONS.items():
+        names = [member.__name__ for member in get_args(alias)]
+        if set(names) <= set(texts):
+            texts = [name, *(text for text in texts if text not in names)]
+    return " | ".join(texts)
+
+
+def _attribute_docs(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Read the ``Attributes:`` sections of a struct and of its bases."""
+    docs: dict[str, str] = {}
+    for base in reversed(struct.__mro__):
+        _, _, section = inspect.cleandoc(base.__dict__.get("__doc__") or "").partition("Attributes:\n")
+        name = ""
+        for line in section.splitlines():
+            if line.startswith("     "):
+                docs[name] += " " + line.strip()
+            elif line.startswith("    "):
+                name, _, text = line.strip().partition(": ")
+                docs[name] = text
+            elif line.strip():
+                break
+    return docs
+
+
+def _comment(doc: str, indent: str) -> list[str]:
+    lines = doc.partition("Attributes:\n")[0].strip().replace("``", "`").splitlines()
+    if not lines:
+        return []
+    if len(lines) == 1:
+        return [f"{indent}/** {lines[0]} */"]
+    return [f"{indent}/**", *(f"{indent} * {line}".rstrip() for line in lines), f"{indent} */"]
+
+
+def _lines(members: Iterable[str]) -> str:
+    return "\n".join(f"  | {member}" for member in members)
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"'
+
+
+if __name__ == "__main__":
+    TARGET.write_text(generate(), encoding="utf-8")
