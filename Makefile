@@ -1,0 +1,81 @@
+# make lab     set everything up and open JupyterLab on the quickstart
+# make test    set everything up, a Chromium included, and run every test (what CI runs)
+# make check   linters, type checkers, import contracts, generated files
+# make bench   benchmarks: ratios measured in one run
+#
+# Needed beforehand: Python >= 3.11, git, make. See README.md.
+
+SHELL := /bin/bash -o pipefail
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMPS := $(VENV)/stamps
+PIP := $(PY) -m pip --disable-pip-version-check
+FRONT_END := $(PY) hatch_build.py
+TESTS := tests
+export PYTHONWARNDEFAULTENCODING :=
+
+.PHONY: help lab test check bench front-end format types screenshots chromium clean
+
+help:
+	@sed -n '1,7p' Makefile
+
+$(STAMPS)/venv: scripts/create_venv.sh
+	@scripts/create_venv.sh $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/lab: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py
+	@echo "== installing (PyTorch is large: the first time takes minutes)"
+	$(PIP) install --quiet -c constraints.txt -e '.[lab]'
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py
+	@echo "== installing (PyTorch is large: the first time takes minutes)"
+	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	requirements="$$($(FRONT_END) requirements)" && \
+	    if [ -n "$$requirements" ]; then $(PIP) install --quiet -c constraints.txt "$$requirements"; fi
+	@touch $@ $(STAMPS)/lab
+
+front-end: $(STAMPS)/dev
+	$(FRONT_END) build
+
+# The bundle is also built while `pip install -e .` runs; an edit of js/ afterwards needs `make front-end`.
+lab: $(STAMPS)/lab
+	$(VENV)/bin/jupyter lab notebooks/01_quickstart.ipynb
+
+chromium:
+	@scripts/need_chromium.sh
+
+check: front-end
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/mypy
+	$(PY) -m pnne_nb.protocol.typescript --check
+	$(FRONT_END) npm run check
+	$(FRONT_END) npm run lint
+
+format: front-end
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(FRONT_END) npm run format
+
+types: $(STAMPS)/dev
+	$(PY) -m pnne_nb.protocol.typescript
+
+test: check chromium
+	@echo "== TypeScript tests"
+	$(FRONT_END) npm test
+	@echo "== Python, notebook and browser tests"
+	$(PY) -m pytest $(TESTS) notebooks --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout=120 \
+	    --durations=10 $(PYTEST_ARGS)
+
+bench: front-end
+	$(PY) -m benchmarks
+
+screenshots: front-end chromium
+	$(PY) -m pytest tests/browser/test_quickstart.py --pnne-keep-screenshots -q
+
+clean:
+	rm -rf $(VENV) dist js/node_modules pnne_nb/widgets/static tests/artifacts

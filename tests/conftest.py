@@ -1,0 +1,51 @@
+"""What every test stands on: one thread for torch, quick deterministic hypothesis, and no leaked threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+import torch
+
+hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, derandomize=True)
+hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("PNNE_HYPOTHESIS", "dev"))
+
+GRACE = 5.0
+"""Seconds that a closed thread has for ending."""
+
+# Threads of the libraries, which live as long as the process.
+LIBRARY_THREADS = ("IPythonHistorySavingThread", "asyncio_", "pytest_timeout", "Dummy-", "Thread-IOPub", "IOPub")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_torch_thread() -> None:
+    # Results depend on the number of threads, and the machine is shared.
+    torch.set_num_threads(1)
+
+
+def _leaked(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before
+        and not thread.name.startswith(LIBRARY_THREADS)
+        and thread is not threading.current_thread()
+        and not isinstance(thread, threading._DummyThread)  # started by native code, e.g. autograd
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_leaks() -> Iterator[None]:
+    """Fail a test that leaves a thread behind: whatever opens, closes."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + GRACE
+    for thread in _leaked(before):
+        thread.join(max(0.0, deadline - time.monotonic()))
+    leaked = [thread.name for thread in _leaked(before)]
+    assert not leaked, f"The test left threads running: {leaked}. Close what it opened."
