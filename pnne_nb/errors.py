@@ -21,7 +21,8 @@ PnneError
 ├── ExecutionError(RuntimeError)        a compiled module failed at a node while running
 ├── TrainingError(RuntimeError)
 │   └── CheckpointError
-└── LayerNotFoundError(KeyError)
+├── LayerNotFoundError(KeyError)
+└── InspectionError(RuntimeError)       a module cannot be looked into
 ```
 """
 
@@ -181,6 +182,10 @@ class CheckpointError(TrainingError):
 
 class LayerNotFoundError(PnneError, KeyError):
     """No layer matches the name or pattern."""
+
+
+class InspectionError(PnneError, RuntimeError):
+    """A module cannot be looked into, or there is nothing yet to show."""
 
 
 def near(name: str, known: Iterable[str]) -> str:

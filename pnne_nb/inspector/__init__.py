@@ -1,0 +1,1 @@
+"""Looking inside modules: name pattern → hooks → pure measurements → frames; always detaches."""

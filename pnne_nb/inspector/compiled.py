@@ -1,0 +1,30 @@
+"""Modules whose layers do not run as Python: hooks on them are silently ignored."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """The module that ``torch.compile(module)`` wraps, or the module itself."""
+    original = model._modules.get("_orig_mod")
+    return original if original is not None else model
+
+
+def why_not_hookable(model: nn.Module) -> str | None:
+    """Why the calls of the layers inside `model` cannot be seen, or None if they can."""
+    for name, module in model.named_modules():
+        where = f"The layer {name!r}" if name else "The model"
+        if isinstance(module, torch.jit.ScriptModule):
+            return (
+                f"{where} is a TorchScript module: its layers run outside Python and hooks on them are ignored."
+                " Inspect the module that it was made from."
+            )
+        if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
+            return (
+                f"{where} was compiled by torch.compile: its layers run fused and hooks on them are ignored."
+                " Watch the module before compiling it; parameters, parameter_gradients, updates and gradient"
+                " norms can be watched on compiled modules too."
+            )
+    return None

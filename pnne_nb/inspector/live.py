@@ -1,0 +1,268 @@
+"""`LiveProbe`: frames of single training steps, with hooks that exist only while such a step runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import InspectionError
+from pnne_nb.frames import Frame, HistogramFrame, NormsFrame, Quantity, StatisticsFrame
+from pnne_nb.inspector.compiled import why_not_hookable
+from pnne_nb.inspector.gradients import PendingNorms, launch_norms
+from pnne_nb.inspector.hooks import HookOwner, in_backward, primary_tensor
+from pnne_nb.inspector.patterns import layers, leaf_layers, match_layers, own_parameters, resolve_watch
+from pnne_nb.inspector.sampling import LIVE_SAMPLE, measurable, sample, to_host
+from pnne_nb.inspector.segments import Segments, measure_segments
+
+SAMPLE_BUDGET = 131_072
+"""Elements that one observation looks at, at most, over all layers: many layers share it, 256 each at least."""
+
+CALLS = 8
+"""Calls of one layer in one step that are sampled: of an RNN cell that runs a thousand times, the first eight."""
+
+_HOOKED: frozenset[Quantity] = frozenset(("activations", "inputs", "gradients"))
+
+_Key = tuple[str, Quantity]
+
+
+@dataclass
+class _Pool:
+    """The samples of one quantity at one layer in one step.
+
+    Attributes:
+        total: Number of elements that there were, sampled or not.
+        calls: Number of tensors that were offered.
+    """
+
+    limit: int
+    samples: list[Tensor] = field(default_factory=list)
+    total: int = 0
+    calls: int = 0
+
+    def add(self, tensor: Tensor) -> None:
+        if not measurable(tensor):
+            return
+        self.total += tensor.numel()
+        self.calls += 1
+        if self.calls <= CALLS:
+            self.samples.append(sample(tensor, self.limit))
+
+    def joined(self) -> Tensor:
+        return self.samples[0] if len(self.samples) == 1 else sample(torch.cat(self.samples), self.limit)
+
+
+@final
+class LiveProbe:
+    """Observes single training steps: gradient norms, histograms and statistics of the watched layers.
+
+    It is a `pnne_nb.probe.Probe`: between `open` and `close` it holds hooks, otherwise nothing. Norms are exact;
+    histograms and statistics come from samples of at most 4,096 elements (fewer where more than 32 quantities
+    are watched: 131,072 in all), evenly spread over the tensor; the frames say how many. Of a
+    layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first
+    floating tensor is measured. A recomputation (activation checkpointing) is not counted again.
+
+    Gradients of activations are as autograd gives them: with a `GradScaler`, scaled.
+
+    Args:
+        model: The module that runs in the training step (inside a wrapper such as DDP: the inner module).
+        watch: Quantities by layer pattern. Default: the activations of every leaf layer.
+        gradient_norms: Whether to emit a `NormsFrame`.
+        histograms_of: Layers whose histograms are wanted; None for all watched.
+        statistics_of: Layers whose statistics are wanted; None for all watched.
+        bins: Number of bins of each histogram.
+
+    Raises:
+        LayerNotFoundError: If a pattern or a chosen layer matches nothing.
+        InspectionError: If layers are watched whose calls hooks cannot see (``torch.compile``, TorchScript).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        watch: Mapping[str, Iterable[Quantity]] | None = None,
+        *,
+        gradient_norms: bool = True,
+        histograms_of: Collection[str] | None = None,
+        statistics_of: Collection[str] | None = None,
+        bins: int = 32,
+    ) -> None:
+        self.model = model
+        self.gradient_norms = gradient_norms
+        self.bins = bins
+        if watch is None:
+            watch = dict.fromkeys(leaf_layers(model), ("activations",))
+        self._watched: dict[str, tuple[Quantity, ...]] = resolve_watch(model, watch)
+        if any(_HOOKED.intersection(quantities) for quantities in self._watched.values()):
+            reason = why_not_hookable(model)
+            if reason:
+                raise InspectionError(reason)
+        self._modules = layers(model)
+        self.histograms_of = histograms_of
+        self.statistics_of = statistics_of
+        self._hooks = HookOwner()
+        self._reset(0)
+
+    @property
+    def watched(self) -> dict[str, tuple[Quantity, ...]]:
+        """What is watched, by layer, in the model's order."""
+        return dict(self._watched)
+
+    @property
+    def histograms_of(self) -> frozenset[str] | None:
+        """Layers whose histograms are wanted, or None for all; may be set from any thread, for the next step."""
+        return self._histograms_of
+
+    @histograms_of.setter
+    def histograms_of(self, chosen: Collection[str] | None) -> None:
+        self._histograms_of = self._checked(chosen)
+
+    @property
+    def statistics_of(self) -> frozenset[str] | None:
+        """Layers whose statistics are wanted, or None for all; may be set from any thread, for the next step."""
+        return self._statistics_of
+
+    @statistics_of.setter
+    def statistics_of(self, chosen: Collection[str] | None) -> None:
+        self._statistics_of = self._checked(chosen)
+
+    def open(self, step: int) -> None:
+        """Attach the hooks that the wanted frames need."""
+        self._hooks.close()
+        self._reset(step)
+        histograms, statistics = self._histograms_of, self._statistics_of
+        wanted = [
+            (name, quantities)
+            for name, quantities in self._watched.items()
+            if histograms is None or statistics is None or name in histograms or name in statistics
+        ]
+        # One choice for the whole step, whatever another thread sets meanwhile.
+        self._wanted = dict(wanted)
+        self._step_histograms, self._step_statistics = histograms, statistics
+        places = sum(len(quantities) for _, quantities in wanted)
+        self._limit = max(256, min(LIVE_SAMPLE, SAMPLE_BUDGET // max(1, places)))
+        for name, quantities in wanted:
+            module = self._modules[name]
+            if "inputs" in quantities:
+                self._hooks.on_inputs(module, partial(self._on_inputs, name))
+            if "activations" in quantities or "gradients" in quantities:
+                self._hooks.on_output(module, partial(self._on_output, name, quantities))
+
+    def gradients_ready(self) -> None:
+        """Start the gradient norms, and sample gradients and parameters before they change."""
+        if self.gradient_norms:
+            self._norms = launch_norms(own_parameters(self.model))
+        for name, quantities in self._wanted.items():
+            for parameter in self._modules[name].parameters(recurse=False):
+                if "parameter_gradients" in quantities and parameter.grad is not None:
+                    self._pool(name, "parameter_gradients").add(parameter.grad)
+                if "parameters" in quantities:
+                    self._pool(name, "parameters").add(parameter)
+                if "updates" in quantities and parameter.requires_grad and measurable(parameter):
+                    self._before.append((name, parameter, sample(parameter, self._limit)))
+
+    def updated(self) -> None:
+        """Sample what the optimizer's step changed."""
+        for name, parameter, before in self._before:
+            change = sample(parameter, self._limit) - before
+            pool = self._pool(name, "updates")
+            pool.total += parameter.numel()
+            pool.samples.append(change)
+            self._ratios.setdefault(name, []).append((change, before))
+        self._before = []
+
+    def close(self) -> Sequence[Frame]:
+        """Detach everything and return the frames of the step; empty if nothing was seen."""
+        self._hooks.close()
+        pools, norms, ratios, step = self._pools, self._norms, self._ratios, self._step
+        histograms, statistics = self._step_histograms, self._step_statistics
+        self._reset(step)
+        keys = [key for key, pool in pools.items() if pool.samples]
+        names = list(ratios)
+        tensors = [pools[key].joined() for key in keys] + [_ratio(ratios[name]) for name in names]
+        arrays = to_host([*tensors, *norms.norms])
+        samples, ratio_arrays = arrays[: len(keys)], arrays[len(keys) : len(tensors)]
+        ratio_of = {name: float(array[0]) for name, array in zip(names, ratio_arrays, strict=True)}
+        frames: list[Frame] = []
+        if norms.layers:
+            measured = norms.finish(arrays[len(tensors) :])
+            frames.append(NormsFrame(step, measured.by_layer, measured.total))
+        segments = measure_segments(samples, self.bins)
+        for row, (name, quantity) in enumerate(keys):
+            if statistics is None or name in statistics:
+                values = {statistic: float(column[row]) for statistic, column in segments.values.items()}
+                if quantity == "updates":
+                    values["ratio"] = ratio_of[name]
+                frames.append(StatisticsFrame(step, name, quantity, values))
+            if histograms is None or name in histograms:
+                frames.append(_histogram(segments, row, step, name, quantity, len(samples[row]), pools[keys[row]]))
+        return frames
+
+    def _reset(self, step: int) -> None:
+        self._step = step
+        self._pools: dict[_Key, _Pool] = {}
+        self._norms = PendingNorms()
+        self._before: list[tuple[str, nn.Parameter, Tensor]] = []
+        self._ratios: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        self._wanted: dict[str, tuple[Quantity, ...]] = {}
+        self._step_histograms: frozenset[str] | None = None
+        self._step_statistics: frozenset[str] | None = None
+        self._limit = LIVE_SAMPLE
+
+    def _checked(self, chosen: Collection[str] | None) -> frozenset[str] | None:
+        if chosen is None:
+            return None
+        for name in chosen:
+            match_layers(self.model, name)
+        return frozenset(chosen)
+
+    def _pool(self, name: str, quantity: Quantity) -> _Pool:
+        key = (name, quantity)
+        if key not in self._pools:
+            self._pools[key] = _Pool(self._limit)
+        return self._pools[key]
+
+    def _on_inputs(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        tensor = primary_tensor((args, kwargs))
+        if tensor is not None and not in_backward():
+            self._pool(name, "inputs").add(tensor)
+
+    def _on_output(self, name: str, quantities: tuple[Quantity, ...], output: object) -> None:
+        tensor = primary_tensor(output)
+        if tensor is None:
+            return
+        if "activations" in quantities and not in_backward():
+            self._pool(name, "activations").add(tensor)
+        if "gradients" in quantities:
+            # Also in a recomputation: a reentrant checkpoint has gradients only there; the other kind never
+            # asks for the gradients of what it computed again.
+            self._hooks.on_gradient(tensor, partial(self._on_gradient, name))
+
+    def _on_gradient(self, name: str, gradient: Tensor) -> None:
+        self._pool(name, "gradients").add(gradient)
+
+
+def _ratio(changes: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """The norm of the change relative to the norm of what was changed, over all parameters of a layer, as `[1]`."""
+    change = torch.stack([change.float().square().sum() for change, _ in changes]).sum().sqrt()
+    before = torch.stack([before.float().square().sum() for _, before in changes]).sum().sqrt()
+    return (change / before).reshape(1)
+
+
+def _histogram(
+    segments: Segments, row: int, step: int, name: str, quantity: Quantity, sampled: int, pool: _Pool
+) -> HistogramFrame:
+    return HistogramFrame(
+        step=step,
+        layer=name,
+        quantity=quantity,
+        lower=float(segments.lower[row]),
+        upper=float(segments.upper[row]),
+        counts=tuple(segments.counts[row].tolist()),
+        sampled=sampled,
+        total=pool.total,
+    )
