@@ -1,0 +1,141 @@
+// The bar on top of the dashboard: buttons, state, progress, what went wrong.
+import { element, icon, keepKeys, setText } from "./dom";
+import { costText, enabled, fraction, mainCommand, progressFacts, stateNames } from "./format";
+import { Requests } from "./requests";
+import { silencePanel } from "./silence";
+import type { Command, Model, Notice, Status } from "./types";
+
+const ICONS: Record<Command, string> = {
+  start: "M4 2.5v11l9-5.5z",
+  resume: "M4 2.5v11l9-5.5z",
+  pause: "M3.5 2.5h3v11h-3zm6 0h3v11h-3z",
+  step: "M3 2.5v11l7-5.5zm8 0h2.5v11H11z",
+  stop: "M3 3h10v10H3z",
+};
+
+const NAMES: Record<Command, string> = { start: "Start", resume: "Resume", pause: "Pause", step: "Step", stop: "Stop" };
+
+const HINTS: Record<Command, string> = {
+  start: "Start training in the background",
+  resume: "Go on training",
+  pause: "Halt after the running step",
+  step: "Make one optimizer step, then halt",
+  stop: "End training after the running step",
+};
+
+function label(button: HTMLButtonElement, command: Command): void {
+  if (button.dataset.command === command) return;
+  button.dataset.command = command;
+  button.title = HINTS[command];
+  button.setAttribute("aria-label", NAMES[command]);
+  button.replaceChildren(icon(ICONS[command]), NAMES[command]);
+}
+
+function noticeItem({ step, message, node, hint }: Notice): HTMLLIElement {
+  const item = element("li", {}, `Step ${step}: `);
+  if (node) item.append(element("code", {}, node), " ");
+  item.append(message);
+  if (hint) item.append(" ", element("span", { class: "pnne-hint" }, hint));
+  return item;
+}
+
+export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () => void {
+  const [main, step, stop] = (["start", "step", "stop"] as const).map((command) => {
+    const button = element("button", { type: "button", class: "pnne-button" });
+    label(button, command);
+    return button;
+  }) as [HTMLButtonElement, HTMLButtonElement, HTMLButtonElement];
+  main.classList.add("pnne-primary");
+  const badge = element("span", { class: "pnne-state", role: "status" });
+  const facts = element("span", { class: "pnne-facts" });
+  const filled = element("div", { class: "pnne-progress-filled" });
+  const progress = element(
+    "div",
+    {
+      class: "pnne-progress",
+      role: "progressbar",
+      "aria-label": "Training progress",
+      "aria-valuemin": "0",
+      "aria-valuemax": "100",
+    },
+    filled,
+  );
+  const errorNode = element("code", {});
+  const errorText = element("pre", {});
+  const failure = element("div", { class: "pnne-error", role: "alert", hidden: true }, errorNode, errorText);
+  const refusal = element("div", { class: "pnne-refusal", role: "alert", hidden: true });
+  const notices = element("ul", { class: "pnne-notices", "aria-label": "Findings", hidden: true });
+  const cost = element("div", { class: "pnne-cost" });
+  const silence = silencePanel(model);
+  const buttons = element("div", { class: "pnne-buttons", role: "group", "aria-label": "Training" }, main, step, stop);
+  const root = element(
+    "div",
+    { class: "pnne-bar", "data-testid": "pnne-controls" },
+    element("div", { class: "pnne-row" }, buttons, badge, facts),
+    progress,
+    failure,
+    refusal,
+    silence.root,
+    notices,
+    cost,
+  );
+  keepKeys(root);
+  el.append(root);
+
+  const requests = new Requests(model, {
+    onError: (message) => {
+      setText(refusal, message);
+      refusal.hidden = false;
+    },
+    onSilence: silence.show,
+    onAnswer: silence.hide,
+  });
+  for (const button of [main, step, stop]) {
+    button.addEventListener("click", () => {
+      if (button.getAttribute("aria-disabled") === "true") return;
+      refusal.hidden = true;
+      requests.send({ kind: "command", command: button.dataset.command as Command });
+    });
+  }
+
+  let shownNotices = "";
+  const draw = () => {
+    const status = model.get("status") as Status;
+    root.dataset.state = status.state;
+    label(main, mainCommand(status.state));
+    for (const button of [main, step, stop]) {
+      // aria-disabled, not disabled: a button that turns itself off must not lose the keyboard's focus.
+      button.setAttribute("aria-disabled", String(!enabled(button.dataset.command as Command, status.state)));
+    }
+    setText(badge, stateNames[status.state] + (status.waiting ? `: ${status.waiting}` : ""));
+    setText(facts, progressFacts(status).join(" · "));
+    const percent = Math.round(1000 * fraction(status)) / 10;
+    filled.style.width = `${percent}%`;
+    progress.setAttribute("aria-valuenow", String(Math.round(percent)));
+    failure.hidden = status.error === null;
+    errorNode.hidden = status.node === null;
+    setText(errorNode, status.node ?? "");
+    setText(errorText, status.error ?? "");
+    const described = JSON.stringify(status.notices);
+    if (described !== shownNotices) {
+      shownNotices = described;
+      notices.replaceChildren(...status.notices.map(noticeItem));
+      notices.hidden = status.notices.length === 0;
+    }
+    setText(cost, costText(status));
+  };
+  // The next frame is asked for only after this one was painted: this is what keeps the kernel from flooding the page.
+  const acknowledge = () => {
+    const tick = model.get("tick");
+    requestAnimationFrame(() => setTimeout(() => model.send({ kind: "ack", tick })));
+  };
+  model.on("change:status", draw);
+  model.on("change:tick", acknowledge);
+  draw();
+  return () => {
+    model.off("change:status", draw);
+    model.off("change:tick", acknowledge);
+    requests.close();
+    root.remove();
+  };
+}

@@ -1,0 +1,74 @@
+// Numbers as a person reads them at a glance.
+import type { Command, Status, TrainingState } from "./types";
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+export function formatSeconds(seconds: number): string {
+  const total = Math.max(0, Math.round(seconds));
+  const [hours, minutes, rest] = [Math.floor(total / 3600), Math.floor((total % 3600) / 60), total % 60];
+  const two = (value: number) => String(value).padStart(2, "0");
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
+}
+
+export function formatSpeed(stepsPerSecond: number): string {
+  return `${stepsPerSecond >= 10 ? whole.format(stepsPerSecond) : stepsPerSecond.toFixed(1)} steps/s`;
+}
+
+/** The share of the whole training that is done, 0 to 1. */
+export function fraction({ state, epoch, epochs, batch, batches }: Status): number {
+  if (state === "finished") return 1;
+  if (epochs <= 0) return 0;
+  const within = batches ? batch / batches : 0;
+  return Math.min(1, Math.max(0, (Math.max(epoch, 1) - 1 + within) / epochs));
+}
+
+/** The facts beside the progress bar, most important first. */
+export function progressFacts(status: Status): string[] {
+  if (status.step === 0) return [];
+  const facts = [`Epoch ${status.epoch}/${status.epochs}`, `step ${whole.format(status.step)}`];
+  if (status.stepsPerSecond > 0) facts.push(formatSpeed(status.stepsPerSecond));
+  const moving = status.state === "running" || status.state === "paused";
+  if (moving && status.secondsLeft !== null) facts.push(`${formatSeconds(status.secondsLeft)} left`);
+  return facts;
+}
+
+export function costText({ cost, framesPerSecond, dropped }: Status): string {
+  const texts: string[] = [];
+  if (cost !== null) {
+    const rate = framesPerSecond > 0 ? `, ${framesPerSecond.toFixed(1)} frames/s` : "";
+    texts.push(`watching the layers costs ${(100 * cost).toFixed(1)} % of the time${rate}`);
+  }
+  if (dropped > 0) texts.push(`${whole.format(dropped)} frames dropped`);
+  return texts.join(" · ");
+}
+
+export const stateNames: Record<TrainingState, string> = {
+  idle: "Ready",
+  running: "Running",
+  paused: "Paused",
+  finished: "Finished",
+  stopped: "Stopped",
+  failed: "Failed",
+};
+
+/** What the first button does in each state. */
+export function mainCommand(state: TrainingState): Command {
+  if (state === "running") return "pause";
+  return state === "paused" ? "resume" : "start";
+}
+
+/** Whether `command` makes sense in `state`; what is refused is refused by Python, with the reason. */
+export function enabled(command: Command, state: TrainingState): boolean {
+  switch (command) {
+    case "start":
+      return state === "idle" || state === "stopped";
+    case "pause":
+      return state === "running";
+    case "resume":
+      return state === "paused";
+    case "step":
+      return state === "idle" || state === "paused" || state === "stopped";
+    case "stop":
+      return state === "running" || state === "paused";
+  }
+}

@@ -1,0 +1,13 @@
+// One small module for all control widgets of the dashboard; `part` says which of them a model is.
+import { renderBar } from "./bar";
+import { renderChooser } from "./chooser";
+import "./controls.css";
+import type { Model } from "./types";
+
+const parts = { bar: renderBar, chooser: renderChooser };
+
+export default {
+  render(context: { model: Model; el: HTMLElement }): () => void {
+    return parts[context.model.get("part") as keyof typeof parts](context);
+  },
+};

@@ -1,0 +1,48 @@
+// What Python says to the control widgets (pnne_nb/widgets/controls.py) and what they answer.
+
+export type TrainingState = "idle" | "running" | "paused" | "finished" | "stopped" | "failed";
+
+export interface Notice {
+  step: number;
+  message: string;
+  node: string | null;
+  hint: string | null;
+}
+
+/** Mirrors `Status` in pnne_nb/widgets/controls.py, field by field. */
+export interface Status {
+  state: TrainingState;
+  waiting: string | null;
+  error: string | null;
+  node: string | null;
+  epoch: number;
+  epochs: number;
+  batch: number;
+  batches: number | null;
+  step: number;
+  stepsPerSecond: number;
+  secondsLeft: number | null;
+  cost: number | null;
+  framesPerSecond: number;
+  dropped: number;
+  notices: Notice[];
+}
+
+export type Command = "start" | "pause" | "resume" | "step" | "stop";
+
+export type Request = { kind: "command"; id: number; command: Command } | { kind: "choose"; id: number; layer: string };
+
+export interface Reply {
+  kind: "reply";
+  id: number;
+  error: string | null;
+}
+
+/** The part of anywidget's model that is used here. */
+export interface Model {
+  get(name: string): unknown;
+  on(event: string, listener: (...args: never[]) => void): void;
+  off(event: string, listener: (...args: never[]) => void): void;
+  send(content: unknown): void;
+  widget_manager?: { kernel?: { interrupt?: () => Promise<void> } };
+}

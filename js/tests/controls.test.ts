@@ -1,0 +1,121 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import {
+  costText,
+  enabled,
+  formatSeconds,
+  formatSpeed,
+  fraction,
+  mainCommand,
+  progressFacts,
+} from "../src/controls/format";
+import { PATIENCE_MS, Requests } from "../src/controls/requests";
+import type { Reply, Status } from "../src/controls/types";
+
+const status: Status = {
+  state: "running",
+  waiting: null,
+  error: null,
+  node: null,
+  epoch: 2,
+  epochs: 4,
+  batch: 5,
+  batches: 10,
+  step: 1234,
+  stepsPerSecond: 250.4,
+  secondsLeft: 61.2,
+  cost: 0.0123,
+  framesPerSecond: 9.8,
+  dropped: 0,
+  notices: [],
+};
+
+test("times are minutes and seconds, hours only when there are any", () => {
+  expect(formatSeconds(0)).toBe("0:00");
+  expect(formatSeconds(61.2)).toBe("1:01");
+  expect(formatSeconds(3725)).toBe("1:02:05");
+});
+
+test("slow training keeps a decimal", () => {
+  expect(formatSpeed(0.34)).toBe("0.3 steps/s");
+  expect(formatSpeed(1234)).toBe("1,234 steps/s");
+});
+
+test("progress counts finished epochs and the batches of the running one", () => {
+  expect(fraction(status)).toBe(1.5 / 4);
+  expect(fraction({ ...status, batches: null })).toBe(1 / 4);
+  expect(fraction({ ...status, epoch: 0, batch: 0 })).toBe(0);
+  expect(fraction({ ...status, state: "finished" })).toBe(1);
+  expect(fraction({ ...status, epochs: 0 })).toBe(0);
+});
+
+test("facts are left out where they are not known", () => {
+  expect(progressFacts(status)).toEqual(["Epoch 2/4", "step 1,234", "250 steps/s", "1:01 left"]);
+  expect(progressFacts({ ...status, state: "finished", stepsPerSecond: 0 })).toEqual(["Epoch 2/4", "step 1,234"]);
+  expect(progressFacts({ ...status, step: 0 })).toEqual([]);
+});
+
+test("the cost of watching and lost frames are said", () => {
+  expect(costText(status)).toBe("watching the layers costs 1.2 % of the time, 9.8 frames/s");
+  expect(costText({ ...status, cost: null, dropped: 3 })).toBe("3 frames dropped");
+});
+
+test("the first button starts, pauses and resumes", () => {
+  expect(mainCommand("idle")).toBe("start");
+  expect(mainCommand("running")).toBe("pause");
+  expect(mainCommand("paused")).toBe("resume");
+  expect(enabled("stop", "idle")).toBe(false);
+  expect(enabled("step", "paused")).toBe(true);
+});
+
+function connection() {
+  const sent: unknown[] = [];
+  let listener: ((reply: Reply) => void) | undefined;
+  const model = {
+    send: (content: unknown) => sent.push(content),
+    on: (_event: string, fn: (...args: never[]) => void) => {
+      listener = fn as (reply: Reply) => void;
+    },
+    off: () => {
+      listener = undefined;
+    },
+  };
+  return { sent, model, reply: (reply: Reply) => listener?.(reply), isConnected: () => listener !== undefined };
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test("an answer in time is quiet, a late one is announced first and then taken back", () => {
+  const { sent, model, reply } = connection();
+  const heard: string[] = [];
+  const requests = new Requests(model, {
+    onError: (message) => heard.push(message),
+    onSilence: () => heard.push("silence"),
+    onAnswer: () => heard.push("answer"),
+  });
+  requests.send({ kind: "command", command: "start" });
+  requests.send({ kind: "command", command: "pause" });
+  expect(sent).toEqual([
+    { kind: "command", command: "start", id: 1 },
+    { kind: "command", command: "pause", id: 2 },
+  ]);
+  reply({ kind: "reply", id: 1, error: null });
+  vi.advanceTimersByTime(PATIENCE_MS);
+  reply({ kind: "reply", id: 2, error: "no" });
+  expect(heard).toEqual(["answer", "silence", "answer", "no"]);
+});
+
+test("closing removes the listener and the timers", () => {
+  const { model, isConnected } = connection();
+  const onSilence = vi.fn();
+  const requests = new Requests(model, { onError: vi.fn(), onSilence, onAnswer: vi.fn() });
+  requests.send({ kind: "command", command: "stop" });
+  requests.close();
+  vi.advanceTimersByTime(2 * PATIENCE_MS);
+  expect(isConnected()).toBe(false);
+  expect(onSilence).not.toHaveBeenCalled();
+});
