@@ -104,7 +104,7 @@ class HookOwner:
         def hook(gradient: Tensor) -> None:
             receive(gradient)
 
-        self._handles.append(tensor.register_hook(hook))
+        self._handles.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def close(self) -> None:
         """Detach every hook; may be called twice."""

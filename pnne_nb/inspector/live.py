@@ -17,7 +17,7 @@ from pnne_nb.inspector.gradients import PendingNorms, launch_norms
 from pnne_nb.inspector.hooks import HookOwner, in_backward, primary_tensor
 from pnne_nb.inspector.patterns import layers, leaf_layers, match_layers, own_parameters, resolve_watch
 from pnne_nb.inspector.sampling import LIVE_SAMPLE, measurable, sample, to_host
-from pnne_nb.inspector.segments import Segments, measure_segments
+from pnne_nb.inspector.segments import measure_segments
 
 SAMPLE_BUDGET = 131_072
 """Elements that one observation looks at, at most, over all layers: many layers share it, 256 each at least."""
@@ -54,6 +54,64 @@ class _Pool:
 
     def joined(self) -> Tensor:
         return self.samples[0] if len(self.samples) == 1 else sample(torch.cat(self.samples), self.limit)
+
+
+@dataclass
+class _Observation:
+    """What one observed step has gathered so far.
+
+    Attributes:
+        wanted: The layers that are measured in this step, with what is watched there.
+        histograms: Layers whose histograms are wanted in this step; None for all.
+        statistics: The same for statistics.
+        limit: Elements to sample, at most, per layer and quantity.
+        before: Samples of the parameters before the optimizer's step.
+        changes: By layer, (change, value before) of each parameter.
+    """
+
+    step: int
+    wanted: dict[str, tuple[Quantity, ...]] = field(default_factory=dict)
+    histograms: frozenset[str] | None = None
+    statistics: frozenset[str] | None = None
+    limit: int = LIVE_SAMPLE
+    pools: dict[_Key, _Pool] = field(default_factory=dict)
+    norms: PendingNorms = field(default_factory=PendingNorms)
+    before: list[tuple[str, nn.Parameter, Tensor]] = field(default_factory=list)
+    changes: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
+
+    def pool(self, name: str, quantity: Quantity) -> _Pool:
+        key = (name, quantity)
+        if key not in self.pools:
+            self.pools[key] = _Pool(self.limit)
+        return self.pools[key]
+
+    def frames(self, bins: int) -> list[Frame]:
+        """Bring everything to the host in one transfer and say it in frames."""
+        places = [(key, pool) for key, pool in self.pools.items() if pool.samples]
+        tensors = [pool.joined() for _, pool in places] + [_ratio(changes) for changes in self.changes.values()]
+        arrays = to_host([*tensors, *self.norms.norms])
+        samples = arrays[: len(places)]
+        ratios = {
+            name: float(array[0]) for name, array in zip(self.changes, arrays[len(places) : len(tensors)], strict=True)
+        }
+        frames: list[Frame] = []
+        if self.norms.layers:
+            measured = self.norms.finish(arrays[len(tensors) :])
+            frames.append(NormsFrame(self.step, measured.by_layer, measured.total))
+        segments = measure_segments(samples, bins)
+        for row, ((name, quantity), pool) in enumerate(places):
+            if self.statistics is None or name in self.statistics:
+                values = {statistic: float(column[row]) for statistic, column in segments.values.items()}
+                if quantity == "updates":
+                    values["ratio"] = ratios[name]
+                frames.append(StatisticsFrame(self.step, name, quantity, values))
+            if self.histograms is None or name in self.histograms:
+                lower, upper = float(segments.lower[row]), float(segments.upper[row])
+                counts = tuple(segments.counts[row].tolist())
+                frames.append(
+                    HistogramFrame(self.step, name, quantity, lower, upper, counts, len(samples[row]), pool.total)
+                )
+        return frames
 
 
 @final
@@ -105,7 +163,7 @@ class LiveProbe:
         self.histograms_of = histograms_of
         self.statistics_of = statistics_of
         self._hooks = HookOwner()
-        self._reset(0)
+        self._seen = _Observation(0)
 
     @property
     def watched(self) -> dict[str, tuple[Quantity, ...]]:
@@ -133,19 +191,17 @@ class LiveProbe:
     def open(self, step: int) -> None:
         """Attach the hooks that the wanted frames need."""
         self._hooks.close()
-        self._reset(step)
+        # Read once: another thread may choose other layers during the step.
         histograms, statistics = self._histograms_of, self._statistics_of
-        wanted = [
-            (name, quantities)
+        wanted = {
+            name: quantities
             for name, quantities in self._watched.items()
             if histograms is None or statistics is None or name in histograms or name in statistics
-        ]
-        # One choice for the whole step, whatever another thread sets meanwhile.
-        self._wanted = dict(wanted)
-        self._step_histograms, self._step_statistics = histograms, statistics
-        places = sum(len(quantities) for _, quantities in wanted)
-        self._limit = max(256, min(LIVE_SAMPLE, SAMPLE_BUDGET // max(1, places)))
-        for name, quantities in wanted:
+        }
+        places = sum(len(quantities) for quantities in wanted.values())
+        limit = max(256, min(LIVE_SAMPLE, SAMPLE_BUDGET // max(1, places)))
+        self._seen = _Observation(step, wanted, histograms, statistics, limit)
+        for name, quantities in wanted.items():
             module = self._modules[name]
             if "inputs" in quantities:
                 self._hooks.on_inputs(module, partial(self._on_inputs, name))
@@ -154,64 +210,34 @@ class LiveProbe:
 
     def gradients_ready(self) -> None:
         """Start the gradient norms, and sample gradients and parameters before they change."""
+        seen = self._seen
         if self.gradient_norms:
-            self._norms = launch_norms(own_parameters(self.model))
-        for name, quantities in self._wanted.items():
+            seen.norms = launch_norms(own_parameters(self.model))
+        for name, quantities in seen.wanted.items():
             for parameter in self._modules[name].parameters(recurse=False):
                 if "parameter_gradients" in quantities and parameter.grad is not None:
-                    self._pool(name, "parameter_gradients").add(parameter.grad)
+                    seen.pool(name, "parameter_gradients").add(parameter.grad)
                 if "parameters" in quantities:
-                    self._pool(name, "parameters").add(parameter)
+                    seen.pool(name, "parameters").add(parameter)
                 if "updates" in quantities and parameter.requires_grad and measurable(parameter):
-                    self._before.append((name, parameter, sample(parameter, self._limit)))
+                    seen.before.append((name, parameter, sample(parameter, seen.limit)))
 
     def updated(self) -> None:
         """Sample what the optimizer's step changed."""
-        for name, parameter, before in self._before:
-            change = sample(parameter, self._limit) - before
-            pool = self._pool(name, "updates")
-            pool.total += parameter.numel()
+        seen = self._seen
+        for name, parameter, before in seen.before:
+            change = sample(parameter, seen.limit) - before
+            pool = seen.pool(name, "updates")
             pool.samples.append(change)
-            self._ratios.setdefault(name, []).append((change, before))
-        self._before = []
+            pool.total += parameter.numel()
+            seen.changes.setdefault(name, []).append((change, before))
+        seen.before = []
 
     def close(self) -> Sequence[Frame]:
         """Detach everything and return the frames of the step; empty if nothing was seen."""
         self._hooks.close()
-        pools, norms, ratios, step = self._pools, self._norms, self._ratios, self._step
-        histograms, statistics = self._step_histograms, self._step_statistics
-        self._reset(step)
-        keys = [key for key, pool in pools.items() if pool.samples]
-        names = list(ratios)
-        tensors = [pools[key].joined() for key in keys] + [_ratio(ratios[name]) for name in names]
-        arrays = to_host([*tensors, *norms.norms])
-        samples, ratio_arrays = arrays[: len(keys)], arrays[len(keys) : len(tensors)]
-        ratio_of = {name: float(array[0]) for name, array in zip(names, ratio_arrays, strict=True)}
-        frames: list[Frame] = []
-        if norms.layers:
-            measured = norms.finish(arrays[len(tensors) :])
-            frames.append(NormsFrame(step, measured.by_layer, measured.total))
-        segments = measure_segments(samples, self.bins)
-        for row, (name, quantity) in enumerate(keys):
-            if statistics is None or name in statistics:
-                values = {statistic: float(column[row]) for statistic, column in segments.values.items()}
-                if quantity == "updates":
-                    values["ratio"] = ratio_of[name]
-                frames.append(StatisticsFrame(step, name, quantity, values))
-            if histograms is None or name in histograms:
-                frames.append(_histogram(segments, row, step, name, quantity, len(samples[row]), pools[keys[row]]))
-        return frames
-
-    def _reset(self, step: int) -> None:
-        self._step = step
-        self._pools: dict[_Key, _Pool] = {}
-        self._norms = PendingNorms()
-        self._before: list[tuple[str, nn.Parameter, Tensor]] = []
-        self._ratios: dict[str, list[tuple[Tensor, Tensor]]] = {}
-        self._wanted: dict[str, tuple[Quantity, ...]] = {}
-        self._step_histograms: frozenset[str] | None = None
-        self._step_statistics: frozenset[str] | None = None
-        self._limit = LIVE_SAMPLE
+        seen, self._seen = self._seen, _Observation(self._seen.step)
+        return seen.frames(self.bins)
 
     def _checked(self, chosen: Collection[str] | None) -> frozenset[str] | None:
         if chosen is None:
@@ -220,30 +246,24 @@ class LiveProbe:
             match_layers(self.model, name)
         return frozenset(chosen)
 
-    def _pool(self, name: str, quantity: Quantity) -> _Pool:
-        key = (name, quantity)
-        if key not in self._pools:
-            self._pools[key] = _Pool(self._limit)
-        return self._pools[key]
-
     def _on_inputs(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         tensor = primary_tensor((args, kwargs))
         if tensor is not None and not in_backward():
-            self._pool(name, "inputs").add(tensor)
+            self._seen.pool(name, "inputs").add(tensor)
 
     def _on_output(self, name: str, quantities: tuple[Quantity, ...], output: object) -> None:
         tensor = primary_tensor(output)
         if tensor is None:
             return
         if "activations" in quantities and not in_backward():
-            self._pool(name, "activations").add(tensor)
+            self._seen.pool(name, "activations").add(tensor)
         if "gradients" in quantities:
             # Also in a recomputation: a reentrant checkpoint has gradients only there; the other kind never
             # asks for the gradients of what it computed again.
             self._hooks.on_gradient(tensor, partial(self._on_gradient, name))
 
     def _on_gradient(self, name: str, gradient: Tensor) -> None:
-        self._pool(name, "gradients").add(gradient)
+        self._seen.pool(name, "gradients").add(gradient)
 
 
 def _ratio(changes: list[tuple[Tensor, Tensor]]) -> Tensor:
@@ -251,18 +271,3 @@ def _ratio(changes: list[tuple[Tensor, Tensor]]) -> Tensor:
     change = torch.stack([change.float().square().sum() for change, _ in changes]).sum().sqrt()
     before = torch.stack([before.float().square().sum() for _, before in changes]).sum().sqrt()
     return (change / before).reshape(1)
-
-
-def _histogram(
-    segments: Segments, row: int, step: int, name: str, quantity: Quantity, sampled: int, pool: _Pool
-) -> HistogramFrame:
-    return HistogramFrame(
-        step=step,
-        layer=name,
-        quantity=quantity,
-        lower=float(segments.lower[row]),
-        upper=float(segments.upper[row]),
-        counts=tuple(segments.counts[row].tolist()),
-        sampled=sampled,
-        total=pool.total,
-    )

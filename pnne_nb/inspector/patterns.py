@@ -34,9 +34,7 @@ def leaf_layers(model: nn.Module) -> dict[str, nn.Module]:
 def first_paths(model: nn.Module) -> dict[str, str]:
     """For every path, also those of modules that appear twice, the first path of the same module."""
     first: dict[int, str] = {}
-    return {
-        path: first.setdefault(id(module), path) for path, module in model.named_modules(remove_duplicate=False)
-    }
+    return {path: first.setdefault(id(module), path) for path, module in model.named_modules(remove_duplicate=False)}
 
 
 def match_layers(
@@ -83,9 +81,7 @@ def match_layers(
     return matched
 
 
-def resolve_watch(
-    model: nn.Module, watch: Mapping[str, Iterable[QuantityT]]
-) -> dict[str, tuple[QuantityT, ...]]:
+def resolve_watch(model: nn.Module, watch: Mapping[str, Iterable[QuantityT]]) -> dict[str, tuple[QuantityT, ...]]:
     """From patterns to layers, joining what is watched where several patterns match the same layer.
 
     Args:

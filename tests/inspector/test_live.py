@@ -33,9 +33,7 @@ def hooks_on(model: nn.Module) -> int:
     )
 
 
-def observe(
-    probe: LiveProbe, x: Tensor, step: int = 1, optimizer: torch.optim.Optimizer | None = None
-) -> list[Frame]:
+def observe(probe: LiveProbe, x: Tensor, step: int = 1, optimizer: torch.optim.Optimizer | None = None) -> list[Frame]:
     """One training step, observed as the engine does it; the loss is the sum of the squares of the output."""
     probe.open(step)
     try:
@@ -92,9 +90,10 @@ def test_every_quantity_equals_the_answer_of_autograd() -> None:
     torch.manual_seed(0)
     net, x = mlp(), torch.randn(4, 5)
     first, relu, last = net
-    hidden = first(x)
-    active = relu(hidden)
-    out = last(active)
+    assert isinstance(first, nn.Linear)
+    hidden: Tensor = first(x)
+    active: Tensor = relu(hidden)
+    out: Tensor = last(active)
     loss = out.square().sum()
     to_hidden, to_active, to_out = torch.autograd.grad(loss, [hidden, active, out], retain_graph=True)
     weight, bias = torch.autograd.grad(loss, [first.weight, first.bias])
