@@ -1,0 +1,44 @@
+"""What a node can be: one `NodeSpec` per type, derived from the installed torch itself.
+
+The package is a mapping from type name to spec, over the one process-wide registry::
+
+    pn.catalog["Conv2d"].properties
+    len(pn.catalog)
+    [spec for spec in pn.catalog.values() if spec.category == "Pooling"]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from types import ModuleType
+from typing import final
+
+from pnne_nb.catalog import functions, layers, operators, optimizers
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.spec import NodeSpec
+
+__all__ = ["specs"]
+
+
+def specs() -> Iterator[NodeSpec]:
+    """Yield the spec of everything that the installed torch offers."""
+    return chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs())
+
+
+@final
+class _Catalog(ModuleType, Mapping[str, NodeSpec]):
+    """This package, as a mapping over the registry."""
+
+    def __getitem__(self, type: str) -> NodeSpec:
+        return registry[type]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(registry)
+
+    def __len__(self) -> int:
+        return len(registry)
+
+
+sys.modules[__name__].__class__ = _Catalog

@@ -1,0 +1,92 @@
+"""Docstring → plain text: a summary, and what each argument means.
+
+Torch writes Google style with reStructuredText roles and some LaTeX; forms and tooltips show plain text.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+_ARGUMENT_HEADINGS = frozenset(
+    ("args", "arg", "arguments", "parameters", "inputs", "keyword args", "keyword arguments", "kwargs")
+)
+_HEADING = re.compile(r"([A-Z][A-Za-z ]{2,24})::?\s*$")
+_ENTRY = re.compile(r"[-*]?\s*\**`{0,2}(\w+)`{0,2}((?:\s*,\s*\w+)*)\s*(\(.*?\))?\s*:(?!:)\s*(.*)")
+_SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?$")
+_ROLE = re.compile(r":[\w:.+-]+:`~?\.?([^`<]*?)(?:\s*<[^`>]*>)?`")
+_LINK = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{1,2}")
+_CODE = re.compile(r"`{1,2}([^`]*)`{1,2}_?")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")
+_LATEX = {
+    r"\times": "×", r"\cdot": "·", r"\leq": "≤", r"\geq": "≥", r"\le": "≤", r"\ge": "≥", r"\neq": "≠",
+    r"\in": "∈", r"\infty": "∞", r"\left": "", r"\right": "", r"\alpha": "α", r"\beta": "β", r"\gamma": "γ",
+    r"\lambda": "λ", r"\sigma": "σ", r"\mu": "μ", r"\rho": "ρ", r"\pi": "π", r"\eta": "η", r"\epsilon": "ε",
+    r"\varepsilon": "ε", r"\tau": "τ", r"\delta": "δ", r"\theta": "θ", r"\sum": "∑", r"\ldots": "…",
+    r"\dots": "…", r"\,": " ", r"\sqrt": "√", r"\{": "{", r"\}": "}", r"\_": "_", r"\star": "⋆",
+}  # fmt: skip
+_LATEX_WORD = re.compile(r"\\(?:[A-Za-z]+|[,{}_])")
+_LATEX_BRACES = re.compile(r"\\(?:text|mathrm|mathbf|mathcal|operatorname|textit|textbf)\s*\{([^{}]*)\}")
+
+SENTENCES = 2
+"""Property docs are cut after this many sentences: they are tooltips."""
+
+
+def summary(doc: str | None) -> str:
+    """Return the first paragraph of a docstring as plain text, without torch's signature line."""
+    for block in re.split(r"\n\s*\n", _dedented(doc)):
+        lines = [line.strip() for line in block.strip().splitlines()]
+        while lines and (_SIGNATURE.match(lines[0]) or lines[0].startswith((".. ", "See :"))):
+            if lines[0].startswith("See :"):
+                return plain(lines[0])
+            lines.pop(0)
+        text = plain(" ".join(lines))
+        if text and not _HEADING.match(text):
+            return text
+    return ""
+
+
+def arguments(doc: str | None) -> dict[str, str]:
+    """Return what a docstring says about each argument, as plain text of at most `SENTENCES` sentences."""
+    found: dict[str, list[str]] = {}
+    entry: list[str] | None = None
+    section_indent = entry_indent = -1
+    for line in _dedented(doc).splitlines():
+        text = line.strip()
+        if not text:
+            continue
+        indent = len(line) - len(line.lstrip())
+        heading = _HEADING.match(text)
+        if heading and indent <= max(section_indent, 0):
+            named = heading[1].casefold() in _ARGUMENT_HEADINGS
+            section_indent, entry_indent, entry = (indent, -1, None) if named else (-1, -1, None)
+            continue
+        if section_indent < 0 or indent < section_indent or text.startswith(".. "):
+            continue
+        if entry_indent < 0:
+            entry_indent = indent
+        if indent <= entry_indent and (match := _ENTRY.match(text)):
+            entry = [match[4]]
+            for name in (match[1], *re.findall(r"\w+", match[2])):
+                found.setdefault(name, entry)
+        elif entry is not None and indent > entry_indent:
+            entry.append(text)
+    return {name: _tooltip(" ".join(lines)) for name, lines in found.items()}
+
+
+def plain(text: str) -> str:
+    """Return `text` without reStructuredText roles, links, backquotes and LaTeX commands."""
+    if "`" in text:
+        text = _CODE.sub(r"\1", _LINK.sub(r"\1", _ROLE.sub(lambda match: match[1], text)))
+    if "\\" in text:
+        text = _LATEX_BRACES.sub(r"\1", text)
+        text = _LATEX_WORD.sub(lambda match: _LATEX.get(match[0], match[0][1:]), text)
+    return " ".join(text.split())
+
+
+def _tooltip(text: str) -> str:
+    return " ".join(_SENTENCE.split(plain(text))[:SENTENCES])
+
+
+def _dedented(doc: str | None) -> str:
+    return inspect.cleandoc(doc) if doc else ""

@@ -1,0 +1,223 @@
+"""What signatures do not tell: ranges, choices, element types, categories, result names.
+
+Every row of a table reads ``(pattern of type names, argument names, fact)``; the first row that fits wins.
+A layer or function that needs no row here needs no line of code either.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+from typing import Literal, TypeAlias, TypeVar
+
+from pnne_nb.graph.spec import Part, Port, PortKind, Returns
+from pnne_nb.graph.types import (
+    BoolType,
+    ConstantType,
+    DtypeType,
+    EnumType,
+    FloatType,
+    IntType,
+    OptionalType,
+    PropertyType,
+    StringType,
+    TupleType,
+    UnionType,
+)
+
+Role: TypeAlias = Literal["init", "call", "node"]
+Fact = TypeVar("Fact")
+Table: TypeAlias = tuple[tuple[str, str, Fact], ...]
+
+SKIPPED = frozenset(
+    ("device", "dtype", "size_average", "reduce", "out", "generator", "layout", "pin_memory", "names",
+     "params", "optimizer", "process_group", "requires_grad", "cudnn_enable")
+)  # fmt: skip
+"""Arguments that no form shows: placement and precision belong to the whole model, the others are deprecated,
+hold live objects, or are wired by the training graph."""
+
+PER_AXIS = frozenset(
+    ("kernel_size", "stride", "padding", "dilation", "output_size", "output_padding", "output_ratio")
+)
+"""Arguments with one value per spatial axis: ``Conv2d`` takes tuples of two."""
+
+RANGES: Table[tuple[float | None, float | None]] = (
+    ("one_hot", "num_classes", (-1, None)),
+    ("*ropout*", "p", (0, 1)),
+    ("PairwiseDistance|TripletMarginLoss|pairwise_distance|triplet_margin_loss|cdist|pdist", "p", (0, None)),
+    ("MultiMarginLoss|multi_margin_loss", "p", (1, 2)),
+    ("*", "dropout dropout_p label_smoothing", (0, 1)),
+    ("BatchNorm*|InstanceNorm*|SyncBatchNorm", "momentum", (0, 1)),
+    ("*Pad?d", "padding", (None, None)),
+    ("*", "in_channels out_channels in_features out_features in1_features in2_features num_features num_channels "
+          "num_groups groups kernel_size stride dilation embedding_dim num_embeddings input_size hidden_size "
+          "num_layers embed_dim num_heads kdim vdim d_model nhead num_encoder_layers num_decoder_layers "
+          "dim_feedforward upscale_factor downscale_factor n_classes num_classes num_parameters normalized_shape "
+          "batch_size max_iter history_size ns_steps T_max T_0 T_mult step_size step_size_up epochs steps_per_epoch "
+          "total_steps", (1, None)),
+    ("LocalResponseNorm|CrossMapLRN2d|local_response_norm", "size", (1, None)),
+    ("*", "padding output_padding output_size eps proj_size patience cooldown total_iters num_workers lr "
+          "weight_decay momentum lr_decay lambd_decay initial_accumulator_value tolerance_grad tolerance_change "
+          "max_norm", (0, None)),
+    ("Ada*|*Adam*|Muon|NAdam|RAdam", "betas rho", (0, 1)),
+)  # fmt: skip
+
+_INTERPOLATION = ("nearest", "linear", "bilinear", "bicubic", "trilinear", "area", "nearest-exact")
+_REDUCTIONS = ("none", "mean", "sum")
+
+CHOICES: Table[tuple[str, ...]] = (
+    ("KLDivLoss|kl_div", "reduction", (*_REDUCTIONS, "batchmean")),
+    ("*", "reduction", _REDUCTIONS),
+    ("*", "approximate", ("none", "tanh")),
+    ("RNN|RNNCell", "nonlinearity", ("tanh", "relu")),
+    ("EmbeddingBag|embedding_bag", "mode", ("sum", "mean", "max")),
+    ("Upsample|interpolate", "mode", _INTERPOLATION),
+    ("grid_sample", "mode", ("bilinear", "nearest", "bicubic")),
+    ("grid_sample", "padding_mode", ("zeros", "border", "reflection")),
+    ("pad", "mode", ("constant", "reflect", "replicate", "circular")),
+    ("Conv?d|conv?d", "padding", ("valid", "same")),
+    ("Transformer*", "activation", ("relu", "gelu")),
+    ("LBFGS", "line_search_fn", ("strong_wolfe",)),
+    ("Muon", "adjust_lr_fn", ("original", "match_rms_adamw")),
+    ("div|true_divide", "rounding_mode", ("trunc", "floor")),
+    ("meshgrid", "indexing", ("ij", "xy")),
+    ("*scatter_reduce*|index_reduce*", "reduce", ("sum", "prod", "mean", "amax", "amin")),
+    ("searchsorted", "side", ("left", "right")),
+    ("quantile|nanquantile", "interpolation", ("linear", "lower", "higher", "midpoint", "nearest")),
+    ("fft_*", "norm", ("forward", "backward", "ortho")),
+    ("cdist", "compute_mode", (
+        "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")),
+    ("linalg_qr", "mode", ("reduced", "complete", "r")),
+    ("linalg_eigh", "UPLO", ("L", "U")),
+)  # fmt: skip
+
+_INT = IntType()
+_SIZES = TupleType(IntType(0), scalar=True)
+MODE = UnionType((BoolType(), EnumType(("auto",))))
+"""The type of a function's ``training``: ``"auto"`` follows the mode of the compiled module."""
+
+TYPES: Table[PropertyType] = (
+    ("interpolate", "size", OptionalType(TupleType(IntType(1), scalar=True))),
+    ("interpolate", "scale_factor", OptionalType(TupleType(FloatType(0), scalar=True))),
+    ("*max_unpool?d", "output_size", OptionalType(TupleType(_INT))),
+    ("MaxUnpool?d|ConvTranspose?d", "output_size", OptionalType(TupleType(IntType(0)))),
+    ("MultiheadAttention", "embed_dim num_heads", IntType(1)),
+    ("MultiheadAttention", "kdim vdim", OptionalType(IntType(1))),
+    ("softmax|log_softmax|softmin", "dtype", OptionalType(DtypeType())),
+    ("norm", "p", OptionalType(UnionType((FloatType(), EnumType(("fro", "nuc")))))),
+    ("norm", "dim", OptionalType(TupleType(IntType(), scalar=True))),
+    ("norm", "dtype", OptionalType(DtypeType())),
+    ("split", "split_size_or_sections", TupleType(IntType(0), scalar=True)),
+    ("unique|unique_consecutive", "dim", OptionalType(IntType())),
+    ("tensordot", "dims", ConstantType()),
+    ("getitem|setitem", "index", ConstantType()),
+    ("CyclicLR|OneCycleLR", "base_lr max_lr base_momentum max_momentum", TupleType(FloatType(0), scalar=True)),
+    ("ReduceLROnPlateau", "min_lr", TupleType(FloatType(0), scalar=True)),
+    ("MultiStepLR|SequentialLR", "milestones", TupleType(IntType(0))),
+    ("LambdaLR|MultiplicativeLR", "lr_lambda", StringType()),
+)  # fmt: skip
+
+DTYPES: Table[Literal["any", "floating", "integer"]] = (
+    ("Embedding*|embedding*", "input offsets", "integer"),
+    ("NLLLoss*|nll_loss|*MultiMarginLoss|multi_margin_loss|MultiLabelMarginLoss|multilabel_margin_loss",
+     "target", "integer"),
+    ("MultiMarginLoss", "target", "integer"),
+    ("AdaptiveLogSoftmaxWithLoss", "target_", "integer"),
+    ("*MaxUnpool?d|max_unpool?d", "indices", "integer"),
+    ("gather|scatter*|take_along_dim", "index", "integer"),
+    ("one_hot", "input", "integer"),
+    ("Linear|Bilinear|Conv*|BatchNorm*|SyncBatchNorm|InstanceNorm*|GroupNorm|LayerNorm|RMSNorm|RNN*|LSTM*|GRU*"
+     "|linear|bilinear|conv?d|conv_transpose?d|batch_norm|layer_norm|group_norm|instance_norm",
+     "input input1 input2 x weight", "floating"),
+    ("MultiheadAttention|scaled_dot_product_attention", "query key value", "floating"),
+    ("Transformer*", "src tgt memory", "floating"),
+    ("AvgPool*|avg_pool*|Adaptive*Pool*|adaptive_*|LPPool*|lp_pool*|*ropout*", "input", "floating"),
+    ("Softmax*|LogSoftmax|Softmin|softmax|log_softmax|softmin|Sigmoid|Tanh|GELU|SiLU|Mish|ELU|SELU|CELU",
+     "input", "floating"),
+)  # fmt: skip
+
+CALL_ARGUMENTS = frozenset(("device", "dtype", "names"))
+"""Skipped in constructors, but part of what a function does: ``zeros(dtype=…)``, ``sum(dtype=…)``."""
+
+UNTYPED_TENSORS = frozenset(("input", "tensor", "a", "b", "A", "B", "x", "y"))
+"""Names under which Python functions of torch take a tensor without a hint."""
+
+PORT_KINDS: Table[PortKind] = (
+    ("LSTM", "hx", "value"),
+    ("LSTMCell", "hx", "value"),
+)
+
+OUTPUTS: dict[str, Returns] = {
+    "LSTM": ("output", ("h_n", "c_n")),
+    "GRU": ("output", "h_n"),
+    "RNN": ("output", "h_n"),
+    "LSTMCell": ("h_1", "c_1"),
+    "MultiheadAttention": ("output", "attn_weights"),
+    "AdaptiveLogSoftmaxWithLoss": ("output", "loss"),
+    "std_mean": ("std", "mean"),
+    "var_mean": ("var", "mean"),
+    "multi_head_attention_forward": ("output", "attn_weights"),
+}
+"""Results that are tuples, nested as they are."""
+
+RESULTS: Table[tuple[Port, ...]] = (
+    ("size|dim|numel|item|equal|allclose|chunk|split|tensor_split|unbind|?split|unsafe_chunk|meshgrid"
+     "|broadcast_tensors", "", (Port("output", kind="value"),)),
+)  # fmt: skip
+"""Results that are no tensors: numbers, and tuples whose length depends on the input (take items with ``getitem``)."""
+
+CONDITIONAL_OUTPUTS: Table[tuple[tuple[str, str], ...]] = (
+    ("*MaxPool*|*max_pool*", "", (("indices", "return_indices"),)),
+    ("unique|unique_consecutive", "", (("inverse", "return_inverse"), ("counts", "return_counts"))),
+)
+"""Further outputs that exist only while a property differs from its default: (output, property)."""
+
+_LAYER = ("d_model", "nhead", "dim_feedforward", "dropout", "activation", "layer_norm_eps", "batch_first",
+          "norm_first", "bias")  # fmt: skip
+_FINAL_NORM = Part(
+    "norm", "torch.nn.LayerNorm", (("normalized_shape", "d_model"), ("eps", "layer_norm_eps"), ("bias", "bias")),
+    when="norm",
+)  # fmt: skip
+PARTS: dict[str, tuple[Part, ...]] = {
+    name: (Part(argument, f"torch.nn.{name}Layer", tuple((item, item) for item in _LAYER)), _FINAL_NORM)
+    for name, argument in (("TransformerEncoder", "encoder_layer"), ("TransformerDecoder", "decoder_layer"))
+}
+"""Constructor arguments that are modules, built from properties of the same node."""
+
+MODULE_CATEGORIES = {
+    "activation": "Activation", "adaptive": "Loss", "batchnorm": "Normalization", "channelshuffle": "Vision",
+    "conv": "Convolution", "distance": "Distance", "dropout": "Dropout", "flatten": "Shape", "fold": "Vision",
+    "instancenorm": "Normalization", "linear": "Linear", "loss": "Loss", "normalization": "Normalization",
+    "padding": "Padding", "pixelshuffle": "Vision", "pooling": "Pooling", "rnn": "Recurrent",
+    "sparse": "Embedding", "transformer": "Transformer", "upsampling": "Vision",
+}  # fmt: skip
+"""Category of a layer by the last part of its module in torch; a module of a later torch appears under its own name."""
+CATEGORIES = {"MultiheadAttention": "Attention", "LinearCrossEntropyLoss": "Loss"}
+
+NOT_LAYERS = frozenset(
+    ("Module", "Container", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
+     "DataParallel", "RNNBase", "RNNCellBase", "NLLLoss2d")
+)  # fmt: skip
+"""Containers, for which there are nested graphs; base classes; and a deprecated alias."""
+
+
+@functools.cache
+def _patterns(pattern: str) -> tuple[str, ...]:
+    return tuple(pattern.split("|"))
+
+
+@functools.cache
+def _rows(table: Table[Fact]) -> dict[str, list[tuple[tuple[str, ...], Fact]]]:
+    by_name: dict[str, list[tuple[tuple[str, ...], Fact]]] = {}
+    for pattern, names, fact in table:
+        for name in names.split() or [""]:
+            by_name.setdefault(name, []).append((_patterns(pattern), fact))
+    return by_name
+
+
+def lookup(table: Table[Fact], type_name: str, name: str = "") -> Fact | None:
+    """Return the fact of the first row of `table` that fits, or None."""
+    for patterns, fact in _rows(table).get(name, ()):
+        if any(fnmatch.fnmatchcase(type_name, pattern) for pattern in patterns):
+            return fact
+    return None

@@ -1,0 +1,145 @@
+"""Functions of ``torch`` and ``torch.nn.functional``, methods of ``Tensor``, operators of Python → specs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import torch
+import torch.nn.functional
+from torch import Tensor
+
+from pnne_nb.catalog import docs, facts, schemas, signatures
+from pnne_nb.catalog.arguments import Argument, port
+from pnne_nb.catalog.layers import URL, call_properties, output_ports, positional
+from pnne_nb.catalog.names import FUNCTIONS, METHODS, OTHER_NAMES, SIGNATURES, TORCH_FIRST, WITHOUT_OVERLOADS
+from pnne_nb.graph.spec import NodeSpec, Port
+from pnne_nb.graph.types import BoolType, ConstantType, OptionalType, PropertyType, TupleType
+
+_NAMESPACES = {"linalg_": torch.linalg, "fft_": torch.fft, "special_": torch.special}
+_MISSING_HINT = (None, type(None))
+
+
+def specs() -> Iterator[NodeSpec]:
+    """Yield the spec of every function and method in ``names`` that the installed torch has."""
+    for category, names in FUNCTIONS.items():
+        for name in names.split():
+            found = find(name)
+            if found is not None:
+                yield _function(name, category, *found)
+    for category, names in METHODS.items():
+        for name in names.split():
+            if hasattr(Tensor, name):
+                yield _method(name, category)
+
+
+def find(name: str) -> tuple[str, Callable[..., Any]] | None:
+    """Return the dotted name and the function that a type name stands for, or None if torch lacks it.
+
+    ``torch.nn.functional`` comes before ``torch`` (``softmax``, ``dropout``) but for names that are
+    deprecated there (``sigmoid``); ``linalg_norm`` is ``torch.linalg.norm``.
+    """
+    for prefix, namespace in _NAMESPACES.items():
+        if name.startswith(prefix):
+            function = getattr(namespace, name.removeprefix(prefix), None)
+            return None if function is None else (f"{namespace.__name__}.{name.removeprefix(prefix)}", function)
+    homes = (torch, torch.nn.functional) if name in TORCH_FIRST else (torch.nn.functional, torch)
+    for home in homes:
+        function = getattr(home, name, None)
+        if callable(function):
+            return f"{home.__name__}.{name}", function
+    return None
+
+
+def _function(name: str, category: str, target: str, function: Callable[..., Any]) -> NodeSpec:
+    if inspect.isbuiltin(function) or name in WITHOUT_OVERLOADS:
+        merged = schemas.signature(OTHER_NAMES.get(name, name), without=WITHOUT_OVERLOADS.get(name, frozenset()))
+        if merged is None:
+            raise LookupError(f"torch has no operator schema for {target}")
+        calls, outputs = list(merged.arguments), merged.outputs
+    else:
+        calls, outputs = _python_arguments(name, function), output_ports(name, facts.OUTPUTS.get(name, ()))
+    if name in facts.OUTPUTS:
+        outputs = output_ports(name, facts.OUTPUTS[name])
+    return _spec(name, category, target, function, calls, facts.lookup(facts.RESULTS, name) or outputs)
+
+
+def _method(name: str, category: str) -> NodeSpec:
+    function = getattr(Tensor, name)
+    merged = schemas.signature(name, method=True)
+    if merged is None:
+        merged = schemas.Signature((Argument("input", kind="tensor"),), (Port("output"),))
+    outputs = facts.lookup(facts.RESULTS, name) or merged.outputs
+    spec = _spec(name, category, name, function, list(merged.arguments), outputs)
+    return msgspec.structs.replace(spec, kind="method", url=URL.format(f"torch.Tensor.{name}"))
+
+
+def _spec(
+    name: str,
+    category: str,
+    target: str,
+    function: Callable[..., Any],
+    calls: list[Argument],
+    outputs: tuple[Port, ...],
+) -> NodeSpec:
+    about = docs.arguments(function.__doc__)
+    calls = [_adapted(name, argument) for argument in calls if not _is_hidden(argument)]
+    return NodeSpec(
+        type=name,
+        category=category,
+        kind="function",
+        target=target,
+        inputs=tuple(port(name, a, about.get(a.name, "")) for a in calls if a.kind is not None),
+        outputs=outputs,
+        properties=call_properties(name, calls, about),
+        positional=positional(calls),
+        doc=docs.summary(function.__doc__),
+        url=URL.format(target),
+        torch=function,
+    )
+
+
+def _is_hidden(argument: Argument) -> bool:
+    if argument.name == "reduce":
+        # A deprecated switch of the losses, but the operation of scatter_reduce.
+        return argument.type == OptionalType(BoolType())
+    return argument.name.startswith("_") or argument.name in facts.SKIPPED - facts.CALL_ARGUMENTS
+
+
+def _adapted(name: str, argument: Argument) -> Argument:
+    """Return an argument with the port kind and the mode-dependent default that `facts` tells."""
+    if argument.name == "training":
+        return msgspec.structs.replace(argument, type=facts.MODE, default="auto")
+    kind = facts.lookup(facts.PORT_KINDS, name, argument.name)
+    return argument if kind is None else msgspec.structs.replace(argument, kind=kind)
+
+
+def _python_arguments(name: str, function: Callable[..., Any]) -> list[Argument]:
+    # A dispatcher on return_indices has the signature (*args, **kwargs).
+    function = getattr(torch.nn.functional, f"{name}_with_indices", function)
+    if name in SIGNATURES:
+        function = getattr(torch.functional, SIGNATURES[name])
+    found = []
+    for argument in signatures.arguments(function):
+        if argument.kind is None and argument.type is None:
+            argument = msgspec.structs.replace(argument, **_guess(name, argument))
+        if argument.kind is not None or argument.type is not None:
+            found.append(argument)
+    return found
+
+
+def _guess(name: str, argument: Argument) -> dict[str, object]:
+    """Return the type of an argument whose hint torch's scripting compiler has taken away."""
+    declared = facts.lookup(facts.TYPES, name, argument.name)
+    if declared is not None:
+        return {"type": declared}
+    if argument.name in facts.PER_AXIS:
+        item: PropertyType = signatures.property_type(float if argument.name == "output_ratio" else int) or ConstantType()
+        return {"type": TupleType(item, scalar=True)}
+    if argument.spread or argument.name in facts.UNTYPED_TENSORS:
+        return {"kind": "tensor"}
+    if isinstance(argument.default, (bool, int, float, str)):
+        return {"type": signatures.property_type(type(argument.default))}
+    return {}

@@ -1,0 +1,168 @@
+"""``torch.nn`` module classes → specs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+from torch import nn
+
+from pnne_nb.catalog import docs, facts, signatures
+from pnne_nb.catalog.arguments import Argument, port, property_of
+from pnne_nb.catalog.automatic import AUTOMATIC
+from pnne_nb.graph.spec import NodeSpec, Port, Property, Required, Returns
+from pnne_nb.graph.types import EnumType, FloatType, IntType, BoolType, NodeRefType, OptionalType, PropertyType, TupleType, UnionType
+
+URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
+
+SHARES = Property(
+    name="shares",
+    type=OptionalType(NodeRefType()),
+    default=None,
+    role="node",
+    doc="Another node of the same type whose module this node calls: the same weights, used twice.",
+)
+
+
+def layer_classes() -> Iterator[type[nn.Module]]:
+    """Yield every public module class of ``torch.nn`` that can be instantiated and called."""
+    for name, value in vars(nn).items():
+        if name in facts.NOT_LAYERS or name.startswith(("_", "Lazy")):
+            continue
+        if isinstance(value, type) and issubclass(value, nn.Module):
+            yield value
+
+
+def specs() -> Iterator[NodeSpec]:
+    """Yield the spec of every layer and loss."""
+    for cls in layer_classes():
+        name = cls.__name__
+        module = cls.__module__.rpartition(".")[2]
+        category = facts.CATEGORIES.get(name) or facts.MODULE_CATEGORIES.get(module, module.capitalize())
+        yield module_spec(cls, name, category, target=f"torch.nn.{name}", url=URL.format(f"torch.nn.{name}"))
+
+
+def module_spec(
+    cls: type[nn.Module], name: str, category: str, *, target: str, url: str = "", outputs: Returns = ()
+) -> NodeSpec:
+    """Return the spec of one module class, read from its constructor and its ``forward``."""
+    about = _argument_docs(cls)
+    calls = [_as_tensor(name, argument) for argument in _forward(cls)]
+    parts = facts.PARTS.get(name, ())
+    built = {argument.name: argument for argument in _constructor(cls)}
+    for part in parts:
+        owner = getattr(nn, part.target.rpartition(".")[2])
+        for argument in _constructor(owner):
+            if (argument.name, argument.name) in part.properties:
+                built.setdefault(argument.name, argument)
+                about = {**_argument_docs(owner), **about}
+    built = {key: value for key, value in built.items() if key not in {part.argument for part in parts}}
+    properties = [_init_property(name, argument, about) for argument in built.values()]
+    properties += [
+        Property(name=part.when, type=BoolType(), default=False, doc=about.get(part.argument, ""))
+        for part in parts
+        if part.when
+    ]
+    returns = outputs or facts.OUTPUTS.get(name, ())
+    return NodeSpec(
+        type=name,
+        category=category,
+        kind="module",
+        target=target,
+        inputs=tuple(port(name, a, about.get(a.name, "")) for a in calls if a.kind is not None),
+        outputs=output_ports(name, returns),
+        properties=(*properties, *call_properties(name, calls, about), SHARES),
+        positional=positional(calls),
+        returns=returns if any(isinstance(item, tuple) for item in returns) else (),
+        parts=parts,
+        doc=docs.summary(cls.__doc__),
+        url=url,
+        torch=cls,
+    )
+
+
+def call_properties(name: str, calls: Iterable[Argument], about: dict[str, str]) -> tuple[Property, ...]:
+    """Return the ``call`` properties among the arguments of a call."""
+    return tuple(property_of(name, a, "call", about.get(a.name, "")) for a in calls if a.type is not None)
+
+
+def positional(calls: Iterable[Argument]) -> tuple[str, ...]:
+    """Return the names that may be passed by position, ``*`` before the spread one."""
+    return tuple(f"*{a.name}" if a.spread else a.name for a in calls if a.positional)
+
+
+def output_ports(name: str, returns: Returns) -> tuple[Port, ...]:
+    """Return the output ports of a type whose results are named by `returns`."""
+    ports = tuple(Port(output) for output in _flat(returns or ("output",)))
+    extra = facts.lookup(facts.CONDITIONAL_OUTPUTS, name) or ()
+    return (*ports, *(Port(output, when=when) for output, when in extra))
+
+
+def _flat(returns: Returns) -> Iterator[str]:
+    for item in returns:
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from _flat(item)
+
+
+def _forward(cls: type[nn.Module]) -> list[Argument]:
+    return [a for a in signatures.arguments(cls.forward, method=True) if a.kind or a.type or _untyped(a)]
+
+
+def _untyped(argument: Argument) -> bool:
+    return argument.kind is None and argument.type is None
+
+
+def _as_tensor(name: str, argument: Argument) -> Argument:
+    declared = facts.lookup(facts.PORT_KINDS, name, argument.name)
+    if declared is None and argument.kind is None and argument.type is None:
+        declared = "tensor"
+    if declared is None:
+        return argument
+    return Argument(argument.name, declared, argument.type, argument.default, argument.variadic, argument.spread)
+
+
+def _constructor(cls: type[nn.Module]) -> list[Argument]:
+    """Return the constructor's arguments that a person can type in."""
+    init = cls.__init__
+    fixed: frozenset[str] = frozenset()
+    if issubclass(cls, nn.RNNBase) and cls is not nn.RNNBase:
+        # RNN, LSTM and GRU take *args; their base class has the signature, their docs say what it lacks.
+        init, fixed = nn.RNNBase.__init__, frozenset(("mode",) if cls is nn.LSTM else ("mode", "proj_size"))
+    found = [
+        a
+        for a in signatures.arguments(init, method=True)
+        if a.name not in facts.SKIPPED | fixed and not a.name.startswith("_") and not a.spread
+    ]
+    found = [a for a in map(functools.partial(_typed, cls.__name__), found) if a.type is not None]
+    if cls is nn.RNN:
+        found.insert(3, Argument("nonlinearity", type=EnumType(("tanh", "relu")), default="tanh"))
+    return found
+
+
+def _typed(name: str, argument: Argument) -> Argument:
+    """Give an argument without a hint the type that `facts` or its default tells."""
+    if argument.type is not None or argument.kind is not None:
+        return argument
+    return msgspec.structs.replace(
+        argument, type=facts.lookup(facts.TYPES, name, argument.name) or signatures.property_type(type(argument.default))
+    )
+
+
+def _init_property(name: str, argument: Argument, about: dict[str, str]) -> Property:
+    prop = property_of(name, argument, "init", about.get(argument.name, ""))
+    if (name, prop.name) not in AUTOMATIC:
+        return prop
+    kind: PropertyType = UnionType((prop.type, EnumType(("auto",))))
+    if isinstance(prop.type, OptionalType):
+        kind = OptionalType(UnionType((prop.type.item, EnumType(("auto",)))))
+    default = "auto" if isinstance(prop.default, Required) else prop.default
+    return Property(prop.name, kind, default, "init", prop.doc)
+
+
+@functools.cache
+def _argument_docs(cls: type[nn.Module]) -> dict[str, str]:
+    return {**docs.arguments(cls.forward.__doc__), **docs.arguments(cls.__doc__)}

@@ -1,0 +1,104 @@
+"""Python's own operators and constructors, for values that are no tensors: sizes, tuples, items.
+
+``torch.add`` needs a tensor; ``x.size(0) * 2`` is arithmetic of numbers. These types work on both.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pnne_nb.graph.spec import NodeSpec, Port, Property
+from pnne_nb.graph.types import ConstantType, EnumType, NumberType, OptionalType, PropertyType
+
+CATEGORY = "Python"
+
+ATTRIBUTES = (
+    "shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "real", "imag", "data", "values", "indices",
+    "requires_grad", "is_cuda",
+)  # fmt: skip
+"""What ``getattr`` reads: a closed set, because a file may name it."""
+
+_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "eq", "ne", "lt", "le", "gt", "ge",
+           "and_", "or_", "xor", "is_", "is_not")  # fmt: skip
+_UNARY = ("neg", "pos", "invert", "not_", "truth")
+_VALUE = Port("output", kind="value")
+
+
+def specs() -> Iterator[NodeSpec]:
+    """Yield the specs of item and attribute access, of tuples, lists and slices, and of the operators."""
+    yield _spec(
+        "getitem",
+        "operator.getitem",
+        operator.getitem,
+        "One item or slice of a tensor, tuple or size: input[index].",
+        ("input", None),
+        ("index", ConstantType()),
+    )
+    yield _spec(
+        "getattr",
+        "getattr",
+        getattr,
+        "An attribute of a tensor: its shape, dtype, transpose …",
+        ("input", None),
+        ("name", EnumType(ATTRIBUTES)),
+    )
+    yield _sequence("tuple", tuple, "A tuple of values, such as a size with computed parts.")
+    yield _sequence("list", list, "A list of values.")
+    part = OptionalType(ConstantType())
+    yield _spec(
+        "slice",
+        "slice",
+        slice,
+        "A slice start:stop:step with computed parts, for getitem.",
+        ("start", part),
+        ("stop", part),
+        ("step", part),
+    )
+    for name in _BINARY:
+        function = getattr(operator, name)
+        doc = f"{(function.__doc__ or '').removeprefix('Same as ')} For numbers and tensors alike."
+        names = _names(name)
+        yield _spec(names, f"operator.{name}", function, doc, ("a", NumberType()), ("b", NumberType()))
+    for name in _UNARY:
+        function = getattr(operator, name)
+        doc = f"{(function.__doc__ or '').removeprefix('Same as ')} For numbers and tensors alike."
+        yield _spec(_names(name), f"operator.{name}", function, doc, ("a", None))
+
+
+def _names(name: str) -> str:
+    return f"operator_{name.strip('_')}"
+
+
+def _spec(
+    name: str, target: str, function: Callable[..., Any], doc: str, *arguments: tuple[str, PropertyType | None]
+) -> NodeSpec:
+    wired_only = [argument for argument, kind in arguments if kind is None]
+    both = [argument for argument, kind in arguments if kind == NumberType()]
+    return NodeSpec(
+        type=name,
+        category=CATEGORY,
+        kind="function",
+        target=target,
+        inputs=tuple(Port(argument, kind="value") for argument, _ in arguments if argument in (*wired_only, *both)),
+        outputs=(_VALUE,),
+        properties=tuple(Property(argument, kind, role="call") for argument, kind in arguments if kind is not None),
+        positional=tuple(argument for argument, _ in arguments),
+        doc=doc,
+        torch=function,
+    )
+
+
+def _sequence(name: str, function: Callable[..., Any], doc: str) -> NodeSpec:
+    return NodeSpec(
+        type=name,
+        category=CATEGORY,
+        kind="function",
+        target=name,
+        inputs=(Port("items", kind="value", variadic=True),),
+        outputs=(_VALUE,),
+        positional=("items",),
+        doc=doc,
+        torch=function,
+    )

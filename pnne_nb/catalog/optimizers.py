@@ -1,0 +1,76 @@
+"""``torch.optim`` optimizers and learning rate schedulers → specs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import optim
+from torch.optim import lr_scheduler
+
+from pnne_nb.catalog import docs, facts, signatures
+from pnne_nb.catalog.arguments import Argument, property_of
+from pnne_nb.catalog.layers import URL
+from pnne_nb.graph.spec import NodeSpec, Port
+
+_PARAMETERS = Port(
+    "parameters",
+    kind="parameters",
+    optional=True,
+    variadic=True,
+    doc="Groups of parameters with settings of their own; without any, all parameters of the model.",
+)
+_LOSS = Port("loss", kind="loss", optional=True, doc="The loss that the optimizer makes smaller.")
+_OPTIMIZER = Port("optimizer", kind="optimizer", doc="The optimizer whose learning rate is scheduled.")
+_SCHEDULERS = Port("schedulers", kind="scheduler", variadic=True, doc="The schedulers that are combined, in order.")
+_COMBINING = frozenset(("SequentialLR", "ChainedScheduler"))
+_BASES = frozenset(("Optimizer", "LRScheduler", "_LRScheduler"))
+
+
+def specs() -> Iterator[NodeSpec]:
+    """Yield the spec of every optimizer and every scheduler."""
+    for optimizer in optimizer_classes():
+        yield _spec(optimizer, "Optimizer", "torch.optim", (_LOSS, _PARAMETERS), Port("optimizer", kind="optimizer"))
+    for scheduler in scheduler_classes():
+        inputs = (_OPTIMIZER, _SCHEDULERS) if scheduler.__name__ in _COMBINING else (_OPTIMIZER,)
+        output = Port("scheduler", kind="scheduler")
+        yield _spec(scheduler, "Scheduler", "torch.optim.lr_scheduler", inputs, output)
+
+
+def optimizer_classes() -> Iterator[type[optim.Optimizer]]:
+    """Yield every public optimizer of torch."""
+    for name, value in vars(optim).items():
+        if isinstance(value, type) and issubclass(value, optim.Optimizer) and name not in _BASES:
+            yield value
+
+
+def scheduler_classes() -> Iterator[type[lr_scheduler.LRScheduler]]:
+    """Yield every public learning rate scheduler of torch."""
+    for name, value in vars(lr_scheduler).items():
+        if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler) and name not in _BASES:
+            yield value
+
+
+def _spec(cls: type[object], category: str, home: str, inputs: tuple[Port, ...], output: Port) -> NodeSpec:
+    name = cls.__name__
+    about = docs.arguments(cls.__doc__)
+    arguments = [a for a in signatures.arguments(cls.__init__, method=True) if _is_shown(name, a)]
+    target = f"{home}.{name}"
+    return NodeSpec(
+        type=name,
+        category=category,
+        kind="training",
+        target=target,
+        inputs=inputs,
+        outputs=(output,),
+        properties=tuple(property_of(name, a, "init", about.get(a.name, "")) for a in arguments),
+        doc=docs.summary(cls.__doc__),
+        url=URL.format(target),
+        torch=cls,
+    )
+
+
+def _is_shown(name: str, argument: Argument) -> bool:
+    # last_epoch is for resuming, which the engine does; callables cannot be typed in.
+    if argument.name in facts.SKIPPED or argument.name in ("last_epoch", "schedulers"):
+        return False
+    return argument.type is not None

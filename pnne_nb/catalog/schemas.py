@@ -1,0 +1,211 @@
+"""Torch's own operator schemas → arguments and results.
+
+Most functions of ``torch`` and methods of ``Tensor`` are built in and have no Python signature. The
+operator schemas that the dispatcher holds (``add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1)``) are
+exact. The overloads of one name are merged: an argument that is a tensor in one and a number in another can
+be wired and typed in; one that some overloads lack may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias, final
+
+import msgspec
+import torch
+
+from pnne_nb.catalog import facts
+from pnne_nb.catalog.arguments import Argument, union
+from pnne_nb.graph.spec import REQUIRED, Port, PortKind, Required
+from pnne_nb.graph.types import (
+    BoolType,
+    DeviceType,
+    DtypeType,
+    EnumType,
+    FloatType,
+    IntType,
+    NumberType,
+    OptionalType,
+    PropertyType,
+    StringType,
+    TupleType,
+)
+from pnne_nb.graph.values import MEMORY_FORMATS, Value
+
+Schema: TypeAlias = Any
+"""A ``torch._C.FunctionSchema``: torch's stubs do not describe it."""
+
+_SCALARS: dict[str, PropertyType] = {
+    "number": NumberType(),
+    "int": IntType(),
+    "float": FloatType(),
+    "bool": BoolType(),
+    "str": StringType(),
+    "ScalarType": DtypeType(),
+    "Device": DeviceType(),
+    "MemoryFormat": EnumType(MEMORY_FORMATS),
+}
+_LEFT_OUT = frozenset(("Layout", "Generator", "Stream"))
+_FIRST_RESULTS = ("output", "values")
+
+
+@final
+class Signature(msgspec.Struct, frozen=True):
+    """The merged overloads of one name.
+
+    Attributes:
+        arguments: In the order of the call.
+        outputs: Ports of the results.
+    """
+
+    arguments: tuple[Argument, ...]
+    outputs: tuple[Port, ...]
+
+
+def signature(name: str, *, method: bool = False, without: frozenset[str] = frozenset()) -> Signature | None:
+    """Return what the operator schemas tell about a function or method, or None if there are none.
+
+    Args:
+        name: As in ``torch.ops.aten``, e.g. ``"add"``.
+        method: Whether it is called on a tensor, which then is the argument ``"input"``.
+        without: Overload names to leave out.
+    """
+    schemas = [
+        schema
+        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+        if schema.overload_name not in without and _usable(schema, method=method)
+    ]
+    if not schemas:
+        return None
+    richest = max(schemas, key=lambda schema: (len(schema.returns), len(schema.arguments)))
+    schemas = [schema for schema in schemas if _is_list(schema) == _is_list(richest)]
+    overloads = [{a.name: a for a in map(_argument, schema.arguments) if a is not None} for schema in schemas]
+    return Signature(tuple(_merge(overloads)), tuple(_outputs(schemas, richest)))
+
+
+def _usable(schema: Schema, *, method: bool) -> bool:
+    arguments = schema.arguments
+    if any(argument.is_out for argument in arguments) or not schema.returns:
+        return False
+    types = [str(argument.real_type) for argument in arguments]
+    if any("Dimname" in kind or _base(kind) not in (*_SCALARS, *_LEFT_OUT, "Tensor") for kind in types):
+        return False
+    results = [str(result.type) for result in schema.returns]
+    takes_tensor = any(_base(kind) == "Tensor" for kind in types)
+    if method:
+        return bool(types) and types[0] == "Tensor"
+    return takes_tensor or (results == ["Tensor"] and "t" not in types)
+
+
+def _base(kind: str) -> str:
+    while kind.endswith("]"):
+        kind = kind.partition("[")[2][:-1]
+    return kind
+
+
+def _is_list(schema: Schema) -> bool:
+    return str(schema.returns[0].type).startswith("List")
+
+
+def _argument(argument: Any) -> Argument | None:
+    """Return one argument of a schema; None for those that no form shows."""
+    kind = str(argument.real_type)
+    if _base(kind) in _LEFT_OUT or argument.name in ("pin_memory", "cudnn_enable", "implicit"):
+        return None
+    default: Value | Required = REQUIRED
+    if argument.has_default_value():
+        default = _default(argument.default_value, _base(kind))
+        if default == () and argument.name in facts.PER_AXIS:
+            default = None
+    elif kind.startswith("Optional"):
+        default = None
+    wired = _base(kind) == "Tensor"
+    return Argument(
+        name="input" if argument.name == "self" else argument.name,
+        kind="tensor" if wired else None,
+        type=None if wired else _property_type(kind, argument.N),
+        default=default,
+        variadic=wired and "List[" in kind,
+        positional=not argument.kwarg_only,
+    )
+
+
+def _property_type(kind: str, length: int | None) -> PropertyType:
+    if kind.startswith("Optional["):
+        return OptionalType(_property_type(kind[9:-1], length))
+    if kind.startswith("List["):
+        item = _SCALARS[_base(kind)]
+        # torch writes int[1] for a list that one bare number may stand for, whatever its length.
+        return TupleType(item, length if length != 1 else None, scalar=length is not None)
+    return _SCALARS[kind]
+
+
+def _default(value: object, base: str) -> Value:
+    if isinstance(value, list):
+        return value[0] if value and len(set(value)) == 1 and len(value) > 1 else tuple(value)
+    if base in ("ScalarType", "MemoryFormat", "Device") or not isinstance(value, (bool, int, float, str)):
+        return None
+    return value
+
+
+def _merge(overloads: list[dict[str, Argument]]) -> Iterator[Argument]:
+    longest = max(overloads, key=len)
+    names = dict.fromkeys((*longest, *(name for overload in overloads for name in overload)))
+    agreed = _agreed_positions(overloads)
+    for name in names:
+        found = [overload[name] for overload in overloads if name in overload]
+        wired = [argument for argument in found if argument.kind is not None]
+        types = [argument.type for argument in found if argument.type is not None]
+        # The default of the overload that says most: an overload may also simply lack the argument.
+        default = next((a.default for a in found if not isinstance(a.default, Required)), REQUIRED)
+        if len(found) < len(overloads) and isinstance(default, Required):
+            default = None
+        if not wired and default is None and any(isinstance(a.default, Required) for a in found):
+            types = [OptionalType(kind) if not isinstance(kind, OptionalType) else kind for kind in types]
+        yield Argument(
+            name=name,
+            kind="tensor" if wired else None,
+            type=union(types) if types else None,
+            default=default,
+            variadic=any(argument.variadic for argument in wired),
+            positional=name in agreed,
+        )
+
+
+def _agreed_positions(overloads: list[dict[str, Argument]]) -> frozenset[str]:
+    """Return the names that stand at the same place in all overloads that reach so far."""
+    rows = [[a.name for a in overload.values() if a.positional] for overload in overloads]
+    agreed: list[str] = []
+    for place in range(max(map(len, rows))):
+        names = {row[place] for row in rows if len(row) > place}
+        keyword_only = {a.name for overload in overloads for a in overload.values() if not a.positional}
+        if len(names) != 1 or names & keyword_only:
+            break
+        agreed.extend(names)
+    return frozenset(agreed)
+
+
+def _outputs(schemas: Iterable[Schema], richest: Schema) -> Iterator[Port]:
+    results = richest.returns
+    if len(results) == 1:
+        yield Port("output", kind=_result_kind(str(results[0].type)))
+        return
+    conditional = _condition(schemas, richest)
+    for index, result in enumerate(results):
+        name = result.name or ("output" if index == 0 else f"output_{index}")
+        if index == 0 and conditional:
+            name = "output"
+        yield Port(name, kind=_result_kind(str(result.type)), when=conditional if index else "")
+
+
+def _condition(schemas: Iterable[Schema], richest: Schema) -> str:
+    """Return the argument that makes the call return several results: ``dim`` of ``max``."""
+    fewer = [schema for schema in schemas if len(schema.returns) < len(richest.returns)]
+    if not fewer:
+        return ""
+    known = {argument.name for schema in fewer for argument in schema.arguments}
+    return next(a.name for a in richest.arguments if a.name not in known)
+
+
+def _result_kind(kind: str) -> PortKind:
+    return "tensor" if kind == "Tensor" else "value"
