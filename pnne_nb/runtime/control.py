@@ -1,0 +1,234 @@
+"""Where the training thread and everybody else meet: requests, states, and turns at the live model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeAlias, final
+
+from pnne_nb.frames import TrainingState
+
+Verdict: TypeAlias = Literal["go", "stop"]
+
+ENDED: frozenset[TrainingState] = frozenset({"finished", "stopped", "failed"})
+"""The states of a training that has run and no longer does."""
+
+
+@final
+class Control:
+    """One lock for commands, states and turns at the model.
+
+    The training thread calls `boundary` between steps: only there does it halt, end, or let others have
+    the model. Turns are fair: a visitor waits for the end of the running step, and a crowd of visitors
+    cannot keep the training from its next step, because it is its turn once they have all left.
+
+    Args:
+        changed: Called after each change of state without the lock held: in the training thread, or in
+            the commanding one for the first state of a launch.
+    """
+
+    def __init__(self, changed: Callable[[TrainingState], None]) -> None:
+        self._changed = changed
+        self._turn = threading.Condition(threading.RLock())
+        self._state: TrainingState = "idle"
+        self._alive = False
+        self._pause = False
+        self._stop = False
+        self._steps = 0
+        self._working = False
+        self._queued = False
+        self._reserved = False
+        self._trainer: int | None = None
+        self._visits: dict[int, int] = {}
+        self._reasons: dict[int, str] = {}
+
+    @property
+    def state(self) -> TrainingState:
+        """The state as last announced."""
+        return self._state
+
+    @property
+    def alive(self) -> bool:
+        """Whether a training thread is at work, halted or not."""
+        return self._alive
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What the running training waits for between two steps, in words, or None."""
+        with self._turn:
+            return next(iter(self._reasons.values()), None) if self._state == "running" else None
+
+    def in_training_thread(self) -> bool:
+        """Whether the caller is the training thread."""
+        return self._trainer == threading.get_ident()
+
+    def launch(self, steps: int | None = None) -> bool:
+        """Claim the right to start a training thread.
+
+        Args:
+            steps: Halt after so many optimizer steps; None runs on.
+
+        Returns:
+            False if a thread is at work already; then nothing has changed.
+        """
+        with self._turn:
+            if self._alive:
+                return False
+            self._alive = True
+            self._pause = steps is not None
+            self._steps = steps or 0
+            self._stop = False
+            self._state = state = "running" if steps is None else "paused"
+        self._changed(state)
+        return True
+
+    def pause(self) -> None:
+        """Ask for a halt at the next boundary."""
+        self._request(pause=True)
+
+    def resume(self) -> None:
+        """Take a request to halt back."""
+        self._request(pause=False)
+
+    def allow(self, steps: int) -> None:
+        """Ask for a halt after so many optimizer steps more."""
+        self._request(pause=True, steps=steps)
+
+    def stop(self) -> None:
+        """Ask for the end at the next boundary."""
+        self._request(stop=True)
+
+    def _request(self, *, pause: bool | None = None, steps: int = 0, stop: bool = False) -> None:
+        with self._turn:
+            if self._alive:
+                self._pause = self._pause if pause is None else pause
+                self._steps = self._steps + steps if self._pause else 0
+                self._stop = self._stop or stop
+                self._turn.notify_all()
+
+    def settled(self, timeout: float | None = None) -> bool:
+        """Wait until the training has obeyed: it has halted with no step left to make, or has ended.
+
+        Args:
+            timeout: Seconds at most.
+
+        Returns:
+            Whether it has; False at once in the training thread, which would wait for itself.
+        """
+        if self.in_training_thread():
+            return False
+        with self._turn:
+            return self._turn.wait_for(self._has_obeyed, timeout)
+
+    def _has_obeyed(self) -> bool:
+        halted = self._state == "paused" and self._pause and not (self._steps or self._working or self._stop)
+        return halted or not self._alive
+
+    def ended(self, timeout: float | None) -> bool:
+        """Wait until no training thread is at work or `timeout` seconds have passed; whether none is."""
+        with self._turn:
+            return self._turn.wait_for(lambda: not self._alive, timeout)
+
+    # The training thread's side
+
+    def enter(self) -> None:
+        """The calling thread becomes the training thread."""
+        self._trainer = threading.get_ident()
+
+    def boundary(self) -> Verdict:
+        """Between two steps: let others have the model, halt, end, or take the model and go on."""
+        while True:
+            with self._turn:
+                self._working = False
+                self._turn.notify_all()
+                self._turn.wait_for(self._may_leave_boundary)
+                self._queued = self._reserved = False
+                self._turn.notify_all()
+                if self._stop:
+                    return "stop"
+                news = self._news()
+                if news is None:
+                    self._working = True
+                    return "go"
+                self._state = news
+            self._changed(news)
+
+    def _may_leave_boundary(self) -> bool:
+        if self._stop or self._news() is not None:
+            return True
+        wants_to_work = not self._pause or self._steps > 0
+        # From here on a visitor who leaves last hands the turn to the training, not to a newcomer.
+        self._queued = wants_to_work
+        return wants_to_work and not self._visits
+
+    def stepped(self) -> None:
+        """One optimizer step was made."""
+        with self._turn:
+            self._steps = max(0, self._steps - 1)
+
+    def end(self, state: TrainingState) -> None:
+        """The training thread is about to leave for the reason that `state` tells."""
+        with self._turn:
+            self._working = False
+            self._state = state
+        try:
+            self._changed(state)
+        finally:
+            with self._turn:
+                self._alive = False
+                self._trainer = None
+                self._turn.notify_all()
+
+    def _news(self) -> TrainingState | None:
+        if self._stop:
+            return None
+        wanted: TrainingState = "paused" if self._pause else "running"
+        return wanted if wanted != self._state else None
+
+    # Turns at the model
+
+    @contextmanager
+    def visit(self, reason: str) -> Iterator[None]:
+        """Have the model to oneself: waits for the end of the running step and keeps the next from starting.
+
+        Visits nest; in the training thread, which has the model anyway, this does nothing.
+        """
+        key = threading.get_ident()
+        if self.in_training_thread():
+            yield
+            return
+        self.arrive(key, reason)
+        try:
+            yield
+        finally:
+            self.leave(key)
+
+    def arrive(self, key: int, reason: str) -> None:
+        """Begin a visit; blocks until the running step has ended.
+
+        Args:
+            key: Who visits; one who arrives several times leaves as often.
+            reason: What the training then waits for, in words.
+        """
+        with self._turn:
+            if key not in self._visits:
+                self._turn.wait_for(lambda: not self._reserved)
+                self._reasons[key] = reason
+            self._visits[key] = self._visits.get(key, 0) + 1
+            try:
+                self._turn.wait_for(lambda: not self._working)
+            except BaseException:
+                self.leave(key)
+                raise
+
+    def leave(self, key: int) -> None:
+        """End one visit; leaving more often than arriving does nothing."""
+        with self._turn:
+            left = self._visits.pop(key, 0) - 1
+            if left > 0:
+                self._visits[key] = left
+            else:
+                self._reasons.pop(key, None)
+            self._reserved = self._queued and not self._visits
+            self._turn.notify_all()

@@ -1,0 +1,277 @@
+"""What has been measured so far, in bounded memory however long training runs."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pnne_nb.errors import near
+from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ANOMALIES_KEPT = 1000
+
+
+@final
+class Series:
+    """Numbers over steps. Beyond `capacity` points it keeps the least and the greatest of each stretch.
+
+    Every stretch of steps is equally long, so the resolution is the same everywhere, and no spike is lost.
+
+    Args:
+        capacity: Points kept at most; a multiple of 4.
+    """
+
+    def __init__(self, capacity: int = 1 << 16) -> None:
+        if capacity < 4 or capacity % 4:
+            raise ValueError(f"capacity must be a positive multiple of 4, not {capacity!r}.")
+        self._capacity = capacity
+        self._steps = array("q")
+        self._values = array("d")
+        self._stretch = 1
+        self._seen = 0
+        self._low: tuple[int, float] | None = None
+        self._high: tuple[int, float] | None = None
+        self._last: tuple[int, float] | None = None
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @property
+    def stretch(self) -> int:
+        """Of how many recorded values two points tell; 1 while every value is kept."""
+        return self._stretch
+
+    def append(self, step: int, value: float) -> None:
+        """Record one value."""
+        if self._stretch == 1:
+            self._steps.append(step)
+            self._values.append(value)
+        else:
+            self._gather(step, value)
+        if len(self._steps) >= self._capacity:
+            self._halve()
+
+    def _gather(self, step: int, value: float) -> None:
+        point = self._last = (step, value)
+        # NaN is below and above everything: it must stay visible.
+        if self._low is None or (self._low[1] == self._low[1] and not self._low[1] <= value):
+            self._low = point
+        if self._high is None or (self._high[1] == self._high[1] and not self._high[1] >= value):
+            self._high = point
+        self._seen += 1
+        if self._seen == self._stretch:
+            for at, extreme in sorted((self._low, self._high)):
+                self._steps.append(at)
+                self._values.append(extreme)
+            self._seen, self._low, self._high, self._last = 0, None, None, None
+
+    def _halve(self) -> None:
+        steps = np.frombuffer(self._steps, dtype=np.int64).reshape(-1, 4)
+        values = np.frombuffer(self._values, dtype=np.float64).reshape(-1, 4)
+        rows = np.arange(len(values))
+        chosen = np.sort(np.stack((_first(values, np.less), _first(values, np.greater)), axis=1), axis=1)
+        kept_steps, kept_values = steps[rows[:, None], chosen].ravel(), values[rows[:, None], chosen].ravel()
+        self._steps, self._values = array("q", kept_steps.tobytes()), array("d", kept_values.tobytes())
+        self._stretch = 4 if self._stretch == 1 else self._stretch * 2
+
+    def points(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Steps and values, oldest first, the newest value always among them."""
+        steps, values = list(self._steps), list(self._values)
+        pending = sorted({point for point in (self._low, self._high, self._last) if point is not None})
+        return (
+            np.array(steps + [at for at, _ in pending], dtype=np.int64),
+            np.array(values + [value for _, value in pending], dtype=np.float64),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, in plain types."""
+        return {
+            "steps": self._steps.tobytes(),
+            "values": self._values.tobytes(),
+            "stretch": self._stretch,
+            "seen": self._seen,
+            "pending": [self._low, self._high, self._last],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what `state_dict` was taken from."""
+        self._steps, self._values = array("q", state["steps"]), array("d", state["values"])
+        self._stretch, self._seen = state["stretch"], state["seen"]
+        self._low, self._high, self._last = (None if point is None else tuple(point) for point in state["pending"])
+
+
+def _first(values: NDArray[np.float64], better: Any) -> NDArray[np.int64]:
+    """Column of the extreme value of each row; the first NaN, where there is one."""
+    missing = np.isnan(values)
+    worst = np.inf if better is np.less else -np.inf
+    cleaned = np.where(missing, worst, values)
+    extreme = cleaned.argmin(axis=1) if better is np.less else cleaned.argmax(axis=1)
+    found: NDArray[np.int64] = np.where(missing.any(axis=1), missing.argmax(axis=1), extreme)
+    return found
+
+
+@final
+class History(Mapping[str, NDArray[np.float64]]):
+    """Metrics by name as arrays: ``history["loss"]`` over steps, ``history["val_loss"]`` over epochs.
+
+    Over steps there are ``"loss"`` and ``"learning_rate"``; of a very long training they keep the extremes
+    of equal stretches. Over epochs there are ``"train_loss"``, ``"val_loss"`` and the metrics, all of them
+    in full. `steps` tells where the values of a name belong. Safe to read from any thread at any time.
+
+    Args:
+        capacity: Points kept at most for each name over steps.
+    """
+
+    def __init__(self, capacity: int = 1 << 16) -> None:
+        self._lock = threading.Lock()
+        self._series = {"loss": Series(capacity), "learning_rate": Series(capacity)}
+        self._epochs: dict[str, array[float]] = {}
+        self._epoch_numbers = array("q")
+        self._epoch_steps = array("q")
+        self._anomalies: list[AnomalyFrame] = []
+        self._total_steps = 0
+        self._seconds = 0.0
+
+    def record(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
+        """Take one frame in."""
+        with self._lock:
+            match frame:
+                case StepFrame():
+                    self._series["loss"].append(frame.step, frame.loss)
+                    self._series["learning_rate"].append(frame.step, frame.learning_rate)
+                    self._total_steps, self._seconds = frame.step, frame.seconds
+                case EpochFrame():
+                    self._record_epoch(frame)
+                case AnomalyFrame():
+                    self._anomalies.append(frame)
+                    del self._anomalies[:-ANOMALIES_KEPT]
+
+    def _record_epoch(self, frame: EpochFrame) -> None:
+        before = len(self._epoch_numbers)
+        for name in frame.metrics:
+            if name not in self._epochs:
+                self._epochs[name] = array("d", [float("nan")] * before)
+        self._epoch_numbers.append(frame.epoch)
+        self._epoch_steps.append(frame.step)
+        for name, values in self._epochs.items():
+            values.append(frame.metrics.get(name, float("nan")))
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        with self._lock:
+            if name in self._series:
+                return self._series[name].points()[1]
+            if name in self._epochs:
+                return np.array(self._epochs[name], dtype=np.float64)
+        raise KeyError(f"The history has no {name!r}; it has {', '.join(self)}.{near(name, self)}")
+
+    def __iter__(self) -> Iterator[str]:
+        with self._lock:
+            return iter([*self._series, *self._epochs])
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._series) + len(self._epochs)
+
+    def steps(self, name: str = "loss") -> NDArray[np.int64]:
+        """At which optimizer steps the values of `name` were measured.
+
+        Raises:
+            KeyError: There is no such name.
+        """
+        with self._lock:
+            if name in self._series:
+                return self._series[name].points()[0]
+            if name in self._epochs:
+                return np.array(self._epoch_steps, dtype=np.int64)
+        raise KeyError(f"The history has no {name!r}; it has {', '.join(self)}.{near(name, self)}")
+
+    @property
+    def epochs(self) -> NDArray[np.int64]:
+        """The numbers of the epochs that the metrics over epochs belong to."""
+        with self._lock:
+            return np.array(self._epoch_numbers, dtype=np.int64)
+
+    @property
+    def anomalies(self) -> list[AnomalyFrame]:
+        """What went wrong, oldest first; the last 1000 at most."""
+        with self._lock:
+            return list(self._anomalies)
+
+    def epoch_frames(self) -> list[EpochFrame]:
+        """The metrics over epochs as the frames that they came in."""
+        with self._lock:
+            rows = zip(self._epoch_numbers, self._epoch_steps, strict=True)
+            return [
+                EpochFrame(epoch, step, {name: values[row] for name, values in self._epochs.items()})
+                for row, (epoch, step) in enumerate(rows)
+            ]
+
+    def summary(self) -> dict[str, float]:
+        """The last value of each name, the least loss over epochs, steps done and seconds spent."""
+        last = {name: float(values[-1]) for name, values in self.items() if len(values)}
+        best = {
+            f"best_{name}": float(np.nanmin(self[name]))
+            for name in ("train_loss", "val_loss")
+            if name in self and not np.isnan(self[name]).all()
+        }
+        with self._lock:
+            return {**last, **best, "steps": float(self._total_steps), "seconds": self._seconds}
+
+    def to_frame(self, over: Literal["epochs", "steps"] = "epochs") -> pd.DataFrame:
+        """A pandas table: one row for each epoch, or for each recorded step.
+
+        Args:
+            over: ``"epochs"`` gives the metrics, indexed by epoch; ``"steps"`` loss and learning rate,
+                indexed by step.
+
+        Raises:
+            ValueError: Another `over`.
+        """
+        # Imported late: pandas takes half a second, and most trainings never make a table.
+        import pandas as pd
+
+        if over == "epochs":
+            columns: dict[str, Any] = {"step": self.steps("train_loss")} if "train_loss" in self else {}
+            columns |= {name: self[name] for name in self if name not in self._series}
+            return pd.DataFrame(columns, index=pd.Index(self.epochs, name="epoch"))
+        if over == "steps":
+            columns = {name: pd.Series(self[name], index=self.steps(name)) for name in self._series}
+            return pd.DataFrame(columns).rename_axis(index="step")
+        raise ValueError(f'over must be "epochs" or "steps", not {over!r}.')
+
+    def to_csv(self, path: str, over: Literal["epochs", "steps"] = "epochs") -> None:
+        """Write the table of `to_frame` as a CSV file."""
+        self.to_frame(over).to_csv(path)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, in plain types."""
+        with self._lock:
+            return {
+                "series": {name: series.state_dict() for name, series in self._series.items()},
+                "epochs": {name: values.tobytes() for name, values in self._epochs.items()},
+                "epoch_numbers": self._epoch_numbers.tobytes(),
+                "epoch_steps": self._epoch_steps.tobytes(),
+                "anomalies": msgspec.json.encode(self._anomalies).decode(),
+                "total_steps": self._total_steps,
+                "seconds": self._seconds,
+            }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what `state_dict` was taken from."""
+        with self._lock:
+            for name, saved in state["series"].items():
+                self._series[name].load_state_dict(saved)
+            self._epochs = {name: array("d", saved) for name, saved in state["epochs"].items()}
+            self._epoch_numbers = array("q", state["epoch_numbers"])
+            self._epoch_steps = array("q", state["epoch_steps"])
+            self._anomalies = msgspec.json.decode(state["anomalies"], type=list[AnomalyFrame])
+            self._total_steps, self._seconds = state["total_steps"], state["seconds"]

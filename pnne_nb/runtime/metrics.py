@@ -1,0 +1,149 @@
+"""Metrics over an epoch: sums on the device while it runs, one number at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from pnne_nb.errors import TrainingError, near
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """What ``torchmetrics.Metric`` offers, as far as training needs it."""
+
+    def update(self, output: Any, target: Any) -> None:
+        """Take one batch into account."""
+
+    def compute(self) -> Any:
+        """The value over all batches since the last reset."""
+
+    def reset(self) -> None:
+        """Forget every batch."""
+
+
+PerBatch: TypeAlias = Callable[[Any, Any], Tensor]
+MetricChoice: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Metric | PerBatch"
+
+
+def accuracy(output: Tensor, target: Tensor) -> Tensor:
+    """Share of right predictions.
+
+    With class numbers as `target`, `output` holds scores with the classes in dimension 1
+    (``[b, c]``, ``[b, c, h, w]`` …), or in the last if that is where the shapes agree. Otherwise both have
+    the same shape: scores against probabilities of classes if there are several columns, else logits of
+    yes (above 0) against no.
+    """
+    return _hits(output, target).mean(dtype=torch.float32)
+
+
+def _hits(output: Tensor, target: Tensor) -> Tensor:
+    if output.shape != target.shape and not target.is_floating_point():
+        classes = 1 if output.dim() > 1 and output.shape[:1] + output.shape[2:] == target.shape else -1
+        chosen = output.argmax(classes)
+        if chosen.shape != target.shape:
+            raise TrainingError(
+                f"accuracy cannot compare an output of shape {tuple(output.shape)} with a target of shape "
+                f"{tuple(target.shape)}: it needs one score for each class, or equal shapes."
+            )
+        return chosen == target
+    if output.shape == target.shape and output.dim() > 1 and output.shape[1] > 1:
+        return output.argmax(1) == target.argmax(1)
+    return (output.reshape(-1) > 0) == (target.reshape(-1) > 0.5)
+
+
+def mean_absolute_error(output: Tensor, target: Tensor) -> Tensor:
+    """Mean of the absolute differences."""
+    return (output - target).abs().mean()
+
+
+def mean_squared_error(output: Tensor, target: Tensor) -> Tensor:
+    """Mean of the squared differences."""
+    return (output - target).square().mean()
+
+
+PER_BATCH: dict[str, PerBatch] = {"accuracy": accuracy, "mae": mean_absolute_error, "mse": mean_squared_error}
+
+
+@final
+class Averaged:
+    """The mean over examples of a function of a batch, summed on the device without waiting for it."""
+
+    def __init__(self, function: PerBatch) -> None:
+        self._function = function
+        self._sum: Tensor | float = 0.0
+        self._examples = 0
+
+    def update(self, output: Any, target: Any) -> None:
+        """Take one batch into account."""
+        examples = len(output) if isinstance(output, Tensor) and output.dim() > 0 else 1
+        self._sum = self._sum + self._function(output, target) * examples
+        self._examples += examples
+
+    def compute(self) -> float:
+        """The mean over all examples since the last reset; NaN without any."""
+        return float(self._sum) / self._examples if self._examples else float("nan")
+
+    def reset(self) -> None:
+        """Forget every batch."""
+        self._sum, self._examples = 0.0, 0
+
+
+def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[str, Metric]:
+    """Metrics by the name they have in the history.
+
+    Args:
+        choices: Names (``"accuracy"``, ``"mae"``, ``"mse"``), pairs of a torchmetrics class and its arguments
+            (``("F1Score", {"task": "multiclass", "num_classes": 10})``), torchmetrics' metrics, or functions of
+            output and target that return the mean over the batch.
+        device: Where they count.
+
+    Raises:
+        TrainingError: Unknown name, wrong arguments, something that is no metric, or one name twice.
+    """
+    if isinstance(choices, str):
+        raise TrainingError(f"metrics must be a sequence: write metrics=({choices!r},).")
+    made: dict[str, Metric] = {}
+    for choice in choices:
+        name, metric = _make(choice, device)
+        if name in made:
+            raise TrainingError(f"Two metrics are called {name!r}; the history has room for one.")
+        made[name] = metric
+    return made
+
+
+def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
+    match choice:
+        case str() if choice in PER_BATCH:
+            return choice, Averaged(PER_BATCH[choice])
+        case str():
+            return choice, _from_torchmetrics(choice, {}, device)
+        case (str() as name, Mapping() as options):
+            return name, _from_torchmetrics(name, options, device)
+        case Metric():
+            return type(choice).__name__, choice
+        case _ if callable(choice):
+            return getattr(choice, "__name__", type(choice).__name__), Averaged(choice)
+        case _:
+            raise TrainingError(f"{choice!r} is no metric: give a name, a torchmetrics metric, or a function.")
+
+
+def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.device) -> Metric:
+    # Imported late on purpose: it takes two seconds, and most trainings do without.
+    import torchmetrics
+
+    known = {*PER_BATCH, *(entry for entry in torchmetrics.__all__ if entry[0].isupper())}
+    if name not in known or name in PER_BATCH:
+        raise TrainingError(f"There is no metric called {name!r}.{near(name, known)}")
+    try:
+        metric: Any = getattr(torchmetrics, name)(**options)
+    except (TypeError, ValueError) as error:
+        raise TrainingError(
+            f"The metric {name} refuses its arguments {dict(options)!r}: {error} "
+            f'Give them as in ("F1Score", {{"task": "multiclass", "num_classes": 10}}).'
+        ) from error
+    moved: Metric = metric.to(device)
+    return moved

@@ -1,0 +1,204 @@
+"""What training aims at and how: losses, optimizers and schedulers by name, by factory, or ready made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from pnne_nb.errors import TrainingError, near
+
+Options: TypeAlias = Mapping[str, Any]
+Loss: TypeAlias = "str | tuple[str, Options] | nn.Module | Callable[[Any, Any], Tensor] | None"
+OptimizerChoice: TypeAlias = (
+    "str | tuple[str, Options] | torch.optim.Optimizer | Callable[[Iterable[Any]], torch.optim.Optimizer]"
+)
+SchedulerChoice: TypeAlias = (
+    "str | tuple[str, Options] | tuple[str, Options, Interval] | LRScheduler | "
+    "Callable[[torch.optim.Optimizer], LRScheduler] | None"
+)
+Interval: TypeAlias = Literal["epoch", "step"]
+
+_PER_STEP = frozenset({"OneCycleLR", "CyclicLR"})
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A scheduler and when it moves.
+
+    Attributes:
+        scheduler: Torch's scheduler.
+        every: Whether it moves after each optimizer step or after each epoch.
+        plateau: Whether it looks at the loss instead of counting.
+    """
+
+    scheduler: LRScheduler
+    every: Interval
+    plateau: bool
+
+
+def _classes(module: Any, base: type, *, exclude: frozenset[str] = frozenset()) -> dict[str, type]:
+    found = {name: value for name, value in vars(module).items() if inspect.isclass(value) and issubclass(value, base)}
+    return {name: value for name, value in found.items() if name[0].isupper() and name not in exclude}
+
+
+LOSSES: dict[str, type] = {name: value for name, value in _classes(nn, nn.Module).items() if name.endswith("Loss")}
+OPTIMIZERS: dict[str, type] = _classes(torch.optim, torch.optim.Optimizer, exclude=frozenset({"Optimizer"}))
+SCHEDULERS: dict[str, type] = _classes(
+    torch.optim.lr_scheduler, LRScheduler, exclude=frozenset({"LRScheduler", "_LRScheduler"})
+)
+
+
+def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
+    """The loss function that `loss` stands for; None if the model returns its own loss.
+
+    Raises:
+        TrainingError: Unknown name, wrong arguments, or something that is no loss.
+    """
+    match loss:
+        case None:
+            return None
+        case str() as name:
+            made: Callable[[Any, Any], Tensor] = _build("loss", LOSSES, name, {})
+            return made
+        case (str() as name, Mapping() as options):
+            made = _build("loss", LOSSES, name, options)
+            return made
+        case type() if issubclass(loss, nn.Module):
+            made = _call("loss", loss.__name__, loss, (), {})
+            return made
+        case _ if callable(loss):
+            return loss
+        case _:
+            raise TrainingError(
+                f'loss cannot be {loss!r}. Give a name such as "CrossEntropyLoss", a pair such as '
+                f'("CrossEntropyLoss", {{"label_smoothing": 0.1}}), or a function of output and target.'
+            )
+
+
+def make_optimizer(
+    choice: OptimizerChoice, model: nn.Module, groups: Mapping[str, Options] | None = None
+) -> torch.optim.Optimizer:
+    """The optimizer that `choice` stands for, over the model's trainable parameters.
+
+    Args:
+        choice: A name, a name with arguments, a function of the parameters, or a ready optimizer.
+        model: Whose parameters it moves.
+        groups: Options for parameters whose name fits a pattern such as ``"*.bias"``; the first that fits counts.
+
+    Raises:
+        TrainingError: Unknown name, wrong arguments, a pattern without a parameter, or nothing to train.
+    """
+    if isinstance(choice, torch.optim.Optimizer):
+        return choice
+    parameters = parameter_groups(model, groups or {})
+    match choice:
+        case str() as name:
+            made: torch.optim.Optimizer = _build("optimizer", OPTIMIZERS, name, {}, parameters)
+        case (str() as name, Mapping() as options):
+            made = _build("optimizer", OPTIMIZERS, name, options, parameters)
+        case _ if callable(choice):
+            made = choice(parameters)
+        case _:
+            raise TrainingError(
+                f'optimizer cannot be {choice!r}. Give a name such as "AdamW", a pair such as '
+                f'("AdamW", {{"lr": 1e-3}}), or a function that makes one from the parameters.'
+            )
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TrainingError(f"The optimizer's function returned a {type(made).__name__}, not an optimizer.")
+    return made
+
+
+def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[Any]:
+    """The trainable parameters, as a list or as the groups that the patterns ask for.
+
+    Raises:
+        TrainingError: Nothing is trainable, or a pattern fits no parameter.
+    """
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    if not named:
+        raise TrainingError("The model has no trainable parameters: add a layer with weights, such as Linear.")
+    if not groups:
+        return [parameter for _, parameter in named]
+    chosen: dict[str | None, list[nn.Parameter]] = {pattern: [] for pattern in groups}
+    rest: list[nn.Parameter] = []
+    for name, parameter in named:
+        fitting = next((pattern for pattern in groups if fnmatchcase(name, pattern)), None)
+        (rest if fitting is None else chosen[fitting]).append(parameter)
+    for pattern, members in chosen.items():
+        if not members:
+            hint = near(str(pattern), [name for name, _ in named])
+            raise TrainingError(f"No trainable parameter has a name like {pattern!r}.{hint}")
+    made: list[Any] = [{"params": members, **groups[str(pattern)]} for pattern, members in chosen.items()]
+    return [{"params": rest}, *made] if rest else made
+
+
+def make_schedule(
+    choice: SchedulerChoice, optimizer: torch.optim.Optimizer, *, total_steps: int | None
+) -> Schedule | None:
+    """The scheduler that `choice` stands for.
+
+    Args:
+        choice: A name, a name with arguments (and ``"epoch"`` or ``"step"``), or a function of the optimizer.
+        optimizer: Whose learning rates it moves.
+        total_steps: Optimizer steps of the whole training, which OneCycleLR gets unless told otherwise.
+
+    Raises:
+        TrainingError: Unknown name or interval, or wrong arguments.
+    """
+    every: Interval | None = None
+    match choice:
+        case None:
+            return None
+        case LRScheduler():
+            made: LRScheduler = choice
+        case str() as name:
+            made = _scheduler(name, {}, optimizer, total_steps)
+        case (str() as name, Mapping() as options):
+            made = _scheduler(name, options, optimizer, total_steps)
+        case (str() as name, Mapping() as options, "epoch" | "step" as every):
+            made = _scheduler(name, options, optimizer, total_steps)
+        case _ if callable(choice):
+            made = choice(optimizer)
+        case _:
+            raise TrainingError(
+                f'scheduler cannot be {choice!r}. Give a name such as "CosineAnnealingLR", a pair such as '
+                f'("StepLR", {{"step_size": 3}}), with "step" as a third part to move it after every step, '
+                f"or a function that makes one from the optimizer."
+            )
+    if not isinstance(made, LRScheduler):
+        raise TrainingError(f"The scheduler's function returned a {type(made).__name__}, not a scheduler.")
+    default: Interval = "step" if type(made).__name__ in _PER_STEP else "epoch"
+    return Schedule(made, every or default, isinstance(made, ReduceLROnPlateau))
+
+
+def _scheduler(
+    name: str, options: Options, optimizer: torch.optim.Optimizer, total_steps: int | None
+) -> LRScheduler:
+    counted = {"total_steps", "epochs", "steps_per_epoch"} & set(options)
+    if name == "OneCycleLR" and not counted and total_steps is not None:
+        options = {**options, "total_steps": total_steps}
+    made: LRScheduler = _build("scheduler", SCHEDULERS, name, options, optimizer)
+    return made
+
+
+def _build(kind: str, known: Mapping[str, type], name: str, options: Options, *arguments: Any) -> Any:
+    if name not in known:
+        raise TrainingError(f"There is no {kind} called {name!r}.{near(name, known)}")
+    return _call(kind, name, known[name], arguments, options)
+
+
+def _call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], options: Options) -> Any:
+    parameters = list(inspect.signature(made_by).parameters)
+    for option in options:
+        if option not in parameters:
+            raise TrainingError(f"{name} has no argument {option!r}.{near(option, parameters)}")
+    try:
+        return made_by(*arguments, **options)
+    except (TypeError, ValueError) as error:
+        raise TrainingError(f"The {kind} {name} refuses its arguments {dict(options)!r}: {error}.") from error

@@ -1,0 +1,134 @@
+"""Calls probes at their cadence, and measures what observing costs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import final
+
+from pnne_nb.frames import CostFrame, Frame
+from pnne_nb.probe import Cadence, Probe
+
+_COST_EVERY = 1.0
+"""Seconds between two reports of the cost."""
+
+
+@final
+class Observers:
+    """The probes of one training.
+
+    Probes are added and removed from any thread; everything else happens in the training thread.
+
+    Args:
+        publish: Takes the frames that the probes made.
+    """
+
+    def __init__(self, publish: Callable[[Sequence[Frame]], None]) -> None:
+        self._publish = publish
+        self._lock = threading.Lock()
+        self._probes: tuple[tuple[Probe, Cadence], ...] = ()
+        self._bare = 0.0
+        self._observed = 0
+        self._reported = float("-inf")
+
+    def add(self, probe: Probe, cadence: Cadence) -> Callable[[], None]:
+        """Add a probe; returns the function that removes it."""
+        entry = (probe, cadence)
+        with self._lock:
+            self._probes = (*self._probes, entry)
+
+        def remove() -> None:
+            with self._lock:
+                self._probes = tuple(other for other in self._probes if other is not entry)
+
+        return remove
+
+    @contextmanager
+    def watching(self, step: int) -> Iterator[Watched | None]:
+        """Observe one step with every probe that is due; gives None when none is."""
+        probes = self._probes
+        if not probes:
+            yield None
+            return
+        began = time.monotonic()
+        due = [(probe, cadence) for probe, cadence in probes if cadence.due(began)]
+        if not due:
+            yield None
+            self._bare = _smoothed(self._bare, time.monotonic() - began)
+            return
+        watched = Watched([probe for probe, _ in due], step)
+        try:
+            yield watched
+        finally:
+            frames = watched.close()
+        ended = time.monotonic()
+        # What hooks cost inside forward and backward shows only as a longer step.
+        cost = max(watched.seconds, ended - began - self._bare if self._bare else 0.0)
+        for _, cadence in due:
+            cadence.spent(cost / len(due), ended)
+        self._observed += 1
+        self._publish([*frames, *self._cost_frames(step, ended, probes)])
+
+    def _cost_frames(
+        self, step: int, now: float, probes: tuple[tuple[Probe, Cadence], ...]
+    ) -> list[Frame]:
+        elapsed = now - self._reported
+        if elapsed < _COST_EVERY:
+            return []
+        share = min(1.0, sum(cadence.share(now) for _, cadence in probes))
+        rate = self._observed / elapsed
+        self._observed, self._reported = 0, now
+        return [CostFrame(step=step, share=share, frames_per_second=rate)]
+
+
+@final
+class Watched:
+    """The probes that observe the step under way."""
+
+    def __init__(self, probes: Sequence[Probe], step: int) -> None:
+        self.seconds = 0.0
+        self._open: list[Probe] = []
+        began = time.monotonic()
+        try:
+            for probe in probes:
+                self._open.append(probe)
+                probe.open(step)
+        except BaseException:
+            self.close()
+            raise
+        self.seconds = time.monotonic() - began
+
+    def gradients_ready(self) -> None:
+        """After the last backward of the step, unscaled, before clipping."""
+        began = time.monotonic()
+        for probe in self._open:
+            probe.gradients_ready()
+        self.seconds += time.monotonic() - began
+
+    def updated(self) -> None:
+        """After the optimizer's step."""
+        began = time.monotonic()
+        for probe in self._open:
+            probe.updated()
+        self.seconds += time.monotonic() - began
+
+    def close(self) -> list[Frame]:
+        """Detach every probe, also if one fails to, and return what they measured."""
+        began = time.monotonic()
+        frames: list[Frame] = []
+        failed: BaseException | None = None
+        while self._open:
+            try:
+                frames.extend(self._open.pop(0).close())
+            except BaseException as error:
+                failed = failed or error
+        self.seconds += time.monotonic() - began
+        if failed is not None:
+            raise failed
+        return frames
+
+
+def _smoothed(old: float, new: float) -> float:
+    return new if old == 0.0 else 0.9 * old + 0.1 * new

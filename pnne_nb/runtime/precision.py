@@ -1,0 +1,92 @@
+"""Where numbers live and how exact they are: the device and the floating point types of a training."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, TypeAlias, final, get_args
+
+import torch
+from torch import Tensor
+
+from pnne_nb.errors import TrainingError, near
+
+PrecisionName: TypeAlias = Literal["32", "bf16", "16"]
+
+
+def choose_device(device: str | torch.device) -> torch.device:
+    """The device that a name stands for; ``"auto"`` is the accelerator if there is one, else the CPU.
+
+    Raises:
+        TrainingError: There is no such device here.
+    """
+    if device == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        return torch.device("cpu") if found is None else torch.device(found)
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        known = available_devices()
+        raise TrainingError(
+            f"There is no device {str(device)!r} here; there is {', '.join(known)}.{near(str(device), known)}"
+        ) from error
+    return chosen
+
+
+def available_devices() -> list[str]:
+    """Names of the devices that training can use, the CPU first."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None:
+        return ["cpu"]
+    return ["cpu", *(f"{accelerator.type}:{index}" for index in range(torch.accelerator.device_count()))]
+
+
+@final
+class Precision:
+    """Autocast and gradient scaling for one training.
+
+    Args:
+        name: ``"32"``; ``"bf16"`` or ``"16"`` run the forward pass in that type where torch deems it safe,
+            ``"16"`` with scaled gradients.
+        device: Where the training runs.
+
+    Raises:
+        TrainingError: Unknown name.
+    """
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        if name not in get_args(PrecisionName):
+            known = get_args(PrecisionName)
+            raise TrainingError(f"precision must be one of {', '.join(map(repr, known))}, not {name!r}.")
+        self._device = device.type
+        self._dtype = {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[name]
+        self.scaler = torch.amp.GradScaler(self._device) if name == "16" else None
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context of a forward pass."""
+        if self._dtype is None:
+            return nullcontext()
+        return torch.autocast(self._device, self._dtype)
+
+    def backward(self, loss: Tensor) -> None:
+        """Backpropagate, scaled if need be."""
+        scaled = loss if self.scaler is None else self.scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Give the gradients their true size."""
+        if self.scaler is not None:
+            self.scaler.unscale_(optimizer)
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Move the parameters; skips the step if a scaled gradient overflowed."""
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            self.scaler.step(optimizer)
+            self.scaler.update()
+
+    @property
+    def scale(self) -> float:
+        """The factor that gradients are scaled by; 1 without scaling."""
+        return 1.0 if self.scaler is None else float(self.scaler.get_scale())
