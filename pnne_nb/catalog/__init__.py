@@ -9,22 +9,30 @@ The package is a mapping from type name to spec, over the one process-wide regis
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import ModuleType
 from typing import final
 
-from pnne_nb.catalog import functions, layers, operators, optimizers
+from pnne_nb.catalog import functions, layers, operators, optimizers, training
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
 
 __all__ = ["specs"]
 
 
-def specs() -> Iterator[NodeSpec]:
-    """Yield the spec of everything that the installed torch offers."""
-    return chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs())
+def specs() -> tuple[NodeSpec, ...]:
+    """Return the spec of everything that the installed torch offers."""
+    collecting = gc.isenabled()
+    # Thousands of new objects set off a collection that walks all of torch: longer than the work itself.
+    gc.disable()
+    try:
+        return tuple(chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs(), training.specs()))
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @final

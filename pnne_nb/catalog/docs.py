@@ -5,15 +5,16 @@ Torch writes Google style with reStructuredText roles and some LaTeX; forms and 
 
 from __future__ import annotations
 
-import inspect
 import re
 
-_ARGUMENT_HEADINGS = frozenset(
-    ("args", "arg", "arguments", "parameters", "inputs", "keyword args", "keyword arguments", "kwargs")
+_HEADING = re.compile(
+    r"^([ \t]*)(?:Args|Arg|Arguments|Parameters|Inputs|Keyword args|Keyword arguments|Keyword Args|Keyword Arguments|kwargs)"
+    r"::?[ \t]*\n",
+    re.MULTILINE,
 )
-_HEADING = re.compile(r"([A-Z][A-Za-z ]{2,24})::?\s*$")
 _ENTRY = re.compile(r"[-*]?\s*\**`{0,2}(\w+)`{0,2}((?:\s*,\s*\w+)*)\s*(\(.*?\))?\s*:(?!:)\s*(.*)")
-_SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?$")
+_SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?:?$")
+_PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _ROLE = re.compile(r":[\w:.+-]+:`~?\.?([^`<]*?)(?:\s*<[^`>]*>)?`")
 _LINK = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{1,2}")
 _CODE = re.compile(r"`{1,2}([^`]*)`{1,2}_?")
@@ -34,14 +35,12 @@ SENTENCES = 2
 
 def summary(doc: str | None) -> str:
     """Return the first paragraph of a docstring as plain text, without torch's signature line."""
-    for block in re.split(r"\n\s*\n", _dedented(doc)):
+    for block in _PARAGRAPH.split(doc or ""):
         lines = [line.strip() for line in block.strip().splitlines()]
-        while lines and (_SIGNATURE.match(lines[0]) or lines[0].startswith((".. ", "See :"))):
-            if lines[0].startswith("See :"):
-                return plain(lines[0])
+        while lines and (_SIGNATURE.match(lines[0]) or lines[0].startswith(".. ")):
             lines.pop(0)
         text = plain(" ".join(lines))
-        if text and not _HEADING.match(text):
+        if text:
             return text
     return ""
 
@@ -49,29 +48,32 @@ def summary(doc: str | None) -> str:
 def arguments(doc: str | None) -> dict[str, str]:
     """Return what a docstring says about each argument, as plain text of at most `SENTENCES` sentences."""
     found: dict[str, list[str]] = {}
+    for heading in _HEADING.finditer(doc or ""):
+        _read_section(doc or "", heading.end(), len(heading[1]), found)
+    return {name: _tooltip(" ".join(lines)) for name, lines in found.items()}
+
+
+def _read_section(doc: str, start: int, outer: int, found: dict[str, list[str]]) -> None:
+    """Add the entries of the section that begins at `start`, under a heading indented by `outer`."""
     entry: list[str] | None = None
-    section_indent = entry_indent = -1
-    for line in _dedented(doc).splitlines():
+    inner = -1
+    for line in doc[start:].splitlines():
         text = line.strip()
         if not text:
             continue
         indent = len(line) - len(line.lstrip())
-        heading = _HEADING.match(text)
-        if heading and indent <= max(section_indent, 0):
-            named = heading[1].casefold() in _ARGUMENT_HEADINGS
-            section_indent, entry_indent, entry = (indent, -1, None) if named else (-1, -1, None)
-            continue
-        if section_indent < 0 or indent < section_indent or text.startswith(".. "):
-            continue
-        if entry_indent < 0:
-            entry_indent = indent
-        if indent <= entry_indent and (match := _ENTRY.match(text)):
+        if inner < 0:
+            inner = indent
+        if indent < inner or (indent <= outer and not _ENTRY.match(text)):
+            return
+        if text.startswith((".. ", "::")):
+            entry = None
+        elif indent == inner and (match := _ENTRY.match(text)):
             entry = [match[4]]
             for name in (match[1], *re.findall(r"\w+", match[2])):
                 found.setdefault(name, entry)
-        elif entry is not None and indent > entry_indent:
+        elif entry is not None:
             entry.append(text)
-    return {name: _tooltip(" ".join(lines)) for name, lines in found.items()}
 
 
 def plain(text: str) -> str:
@@ -87,6 +89,3 @@ def plain(text: str) -> str:
 def _tooltip(text: str) -> str:
     return " ".join(_SENTENCE.split(plain(text))[:SENTENCES])
 
-
-def _dedented(doc: str | None) -> str:
-    return inspect.cleandoc(doc) if doc else ""

@@ -139,7 +139,7 @@ DTYPES: Table[Literal["any", "floating", "integer"]] = (
 CALL_ARGUMENTS = frozenset(("device", "dtype", "names"))
 """Skipped in constructors, but part of what a function does: ``zeros(dtype=…)``, ``sum(dtype=…)``."""
 
-UNTYPED_TENSORS = frozenset(("input", "tensor", "a", "b", "A", "B", "x", "y"))
+UNTYPED_TENSORS = frozenset(("input", "tensor", "a", "b", "A", "B", "x", "y", "x1", "x2"))
 """Names under which Python functions of torch take a tensor without a hint."""
 
 PORT_KINDS: Table[PortKind] = (
@@ -201,23 +201,32 @@ NOT_LAYERS = frozenset(
 """Containers, for which there are nested graphs; base classes; and a deprecated alias."""
 
 
-@functools.cache
-def _patterns(pattern: str) -> tuple[str, ...]:
-    return tuple(pattern.split("|"))
+class _Names:
+    """A set of type names: some in full, some by pattern."""
+
+    def __init__(self, patterns: str) -> None:
+        parts = patterns.split("|")
+        self._all = parts == ["*"]
+        self._exact = frozenset(part for part in parts if not set(part) & set("*?["))
+        self._globs = tuple(part for part in parts if part not in self._exact and not self._all)
+
+    def __contains__(self, name: str) -> bool:
+        return self._all or name in self._exact or any(fnmatch.fnmatchcase(name, glob) for glob in self._globs)
 
 
 @functools.cache
-def _rows(table: Table[Fact]) -> dict[str, list[tuple[tuple[str, ...], Fact]]]:
-    by_name: dict[str, list[tuple[tuple[str, ...], Fact]]] = {}
-    for pattern, names, fact in table:
+def _rows(table: Table[Fact]) -> dict[str, list[tuple[_Names, Fact]]]:
+    by_name: dict[str, list[tuple[_Names, Fact]]] = {}
+    for patterns, names, fact in table:
+        types = _Names(patterns)
         for name in names.split() or [""]:
-            by_name.setdefault(name, []).append((_patterns(pattern), fact))
+            by_name.setdefault(name, []).append((types, fact))
     return by_name
 
 
 def lookup(table: Table[Fact], type_name: str, name: str = "") -> Fact | None:
     """Return the fact of the first row of `table` that fits, or None."""
-    for patterns, fact in _rows(table).get(name, ()):
-        if any(fnmatch.fnmatchcase(type_name, pattern) for pattern in patterns):
+    for types, fact in _rows(table).get(name, ()):
+        if type_name in types:
             return fact
     return None

@@ -12,19 +12,11 @@ from torch import nn
 from pnne_nb.catalog import docs, facts, signatures
 from pnne_nb.catalog.arguments import Argument, port, property_of
 from pnne_nb.catalog.automatic import AUTOMATIC
+from pnne_nb.graph.structural import SHARES
 from pnne_nb.graph.spec import NodeSpec, Port, Property, Required, Returns
 from pnne_nb.graph.types import EnumType, FloatType, IntType, BoolType, NodeRefType, OptionalType, PropertyType, TupleType, UnionType
 
 URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
-
-SHARES = Property(
-    name="shares",
-    type=OptionalType(NodeRefType()),
-    default=None,
-    role="node",
-    doc="Another node of the same type whose module this node calls: the same weights, used twice.",
-)
-
 
 def layer_classes() -> Iterator[type[nn.Module]]:
     """Yield every public module class of ``torch.nn`` that can be instantiated and called."""

@@ -94,6 +94,7 @@ WITHOUT_OVERLOADS: dict[str, frozenset[str]] = {
     "where": frozenset(("",)),
     "repeat_interleave": frozenset(("Tensor",)),
     "einsum": frozenset(("sublist",)),
+    "isin": frozenset(("Tensor_Scalar", "Scalar_Tensor")),
     "normal": frozenset(("float_float",)),
 }
 """Overloads that stand aside because they do something else than the others of their name."""

@@ -87,6 +87,9 @@ def _usable(schema: Schema, *, method: bool) -> bool:
     arguments = schema.arguments
     if any(argument.is_out for argument in arguments) or not schema.returns:
         return False
+    if arguments and arguments[0].name in ("a", "l"):
+        # An operator of TorchScript on lists and numbers, not of tensors.
+        return False
     types = [str(argument.real_type) for argument in arguments]
     if any("Dimname" in kind or _base(kind) not in (*_SCALARS, *_LEFT_OUT, "Tensor") for kind in types):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import functools
 import inspect
 import types
 import typing
@@ -44,7 +45,8 @@ _SCALARS: dict[object, PropertyType] = {
 _SEQUENCES = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 
 
-def arguments(function: Callable[..., Any], *, method: bool = False) -> list[Argument]:
+@functools.cache
+def arguments(function: Callable[..., Any], *, method: bool = False) -> tuple[Argument, ...]:
     """Return the arguments of a Python function, in the order of its signature.
 
     Args:
@@ -58,7 +60,7 @@ def arguments(function: Callable[..., Any], *, method: bool = False) -> list[Arg
         # Imports under TYPE_CHECKING are missing at run time; torch's are names of collections.abc.
         missing = {name: getattr(collections.abc, name) for name in collections.abc.__all__ if name not in known}
         hints = typing.get_type_hints(function, localns=missing)
-    return [argument(p, hints.get(p.name, p.annotation)) for p in parameters]
+    return tuple(argument(p, hints.get(p.name, p.annotation)) for p in parameters)
 
 
 def argument(parameter: inspect.Parameter, hint: object) -> Argument:

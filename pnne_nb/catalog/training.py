@@ -1,0 +1,121 @@
+"""The node types of training graphs: where data comes from, and what is measured.
+
+Losses are layers (``CrossEntropyLoss``), optimizers and schedulers are those of torch; these are the rest::
+
+    Dataset ─ dataset → DataLoader ┬ input ──→ the model's input
+                                   └ target ─→ CrossEntropyLoss.target      AdamW.optimizer → StepLR
+                     the model's output ─────→ CrossEntropyLoss.input → AdamW.loss
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch.utils.data import DataLoader
+
+from pnne_nb.catalog import docs, signatures
+from pnne_nb.catalog.arguments import property_of
+from pnne_nb.graph.spec import NodeSpec, Port, Property
+from pnne_nb.graph.types import ConstantType, EnumType, FloatType, IntType, OptionalType, StringType
+
+CATEGORY = "Training"
+
+SOURCES = (
+    "digits", "iris", "wine", "breast_cancer", "diabetes", "variable", "images", "csv", "parquet", "registered",
+)  # fmt: skip
+"""Where a Dataset comes from: packaged with scikit-learn, a variable of the notebook, files, or registered."""
+
+METRICS = (
+    "accuracy", "precision", "recall", "f1", "auroc", "mean_absolute_error", "mean_squared_error", "r2",
+    "perplexity",
+)  # fmt: skip
+
+_LOADER_SETTINGS = ("batch_size", "shuffle", "num_workers", "pin_memory", "drop_last")
+
+
+def specs() -> Iterator[NodeSpec]:
+    """Yield the specs of Dataset, DataLoader, ParameterGroup, Loss and Metric."""
+    yield NodeSpec(
+        type="Dataset",
+        category=CATEGORY,
+        kind="training",
+        outputs=(Port("dataset", kind="dataset", doc="Samples and their targets."),),
+        properties=(
+            Property("source", EnumType(SOURCES), default="digits", doc="Where the samples come from."),
+            Property(
+                "name",
+                StringType(),
+                default="",
+                doc="The variable of the notebook, the path of the files, or the name it was registered under.",
+            ),
+            Property(
+                "target",
+                OptionalType(StringType()),
+                default=None,
+                doc="The column or variable that holds the targets; None: the last column, or the dataset's own.",
+            ),
+            Property(
+                "split", EnumType(("all", "train", "validation")), default="all", doc="Which part of the samples."
+            ),
+            Property("fraction", FloatType(0, 1), default=0.8, doc="Share of the samples in the train split, 0 to 1."),
+            Property("seed", IntType(0), default=0, doc="Seed of the split."),
+        ),
+        doc="Samples to train or validate on.",
+    )
+    yield _loader()
+    yield NodeSpec(
+        type="ParameterGroup",
+        category=CATEGORY,
+        kind="training",
+        outputs=(Port("parameters", kind="parameters", doc="The parameters that match."),),
+        properties=(
+            Property("pattern", StringType(), default="*", doc="Name pattern of parameters, such as '*.bias'."),
+            Property("lr", OptionalType(FloatType(0)), default=None, doc="Learning rate; None: the optimizer's."),
+            Property("weight_decay", OptionalType(FloatType(0)), default=None, doc="None: the optimizer's."),
+            Property(
+                "options", ConstantType(), default=None, doc="Further settings of the group, as a dict by name."
+            ),
+        ),
+        doc="Parameters by name pattern, with optimizer settings of their own.",
+    )
+    yield NodeSpec(
+        type="Loss",
+        category=CATEGORY,
+        kind="training",
+        inputs=(Port("input", doc="A scalar tensor: the output of a loss layer, or a sum of several."),),
+        outputs=(Port("loss", kind="loss", doc="What the optimizer makes smaller."),),
+        properties=(Property("weight", FloatType(), default=1.0, doc="Factor of this loss, if there are several."),),
+        doc="Declares a scalar tensor to be what training makes smaller.",
+    )
+    yield NodeSpec(
+        type="Metric",
+        category=CATEGORY,
+        kind="training",
+        inputs=(Port("input", doc="What the model predicts."), Port("target", doc="What it should predict.")),
+        outputs=(Port("metric", kind="metric"),),
+        properties=(Property("metric", EnumType(METRICS), default="accuracy", doc="What is computed."),),
+        doc="A number shown while training, from predictions and targets.",
+    )
+
+
+def _loader() -> NodeSpec:
+    about = docs.arguments(DataLoader.__doc__)
+    arguments = {argument.name: argument for argument in signatures.arguments(DataLoader.__init__, method=True)}
+    return NodeSpec(
+        type="DataLoader",
+        category=CATEGORY,
+        kind="training",
+        target="torch.utils.data.DataLoader",
+        inputs=(Port("dataset", kind="dataset"),),
+        outputs=(
+            Port("input", doc="The samples of a batch."),
+            Port("target", doc="The targets of a batch."),
+            Port("loader", kind="loader", doc="The loader itself."),
+        ),
+        properties=tuple(
+            property_of("DataLoader", arguments[name], "init", about.get(name, "")) for name in _LOADER_SETTINGS
+        ),
+        doc=docs.summary(DataLoader.__doc__),
+        url="https://docs.pytorch.org/docs/stable/data.html",
+        torch=DataLoader,
+    )
