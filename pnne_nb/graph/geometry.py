@@ -1,0 +1,96 @@
+"""How large a node is and where its ports are, for arranging a graph without a browser.
+
+The browser has the same rule in ``js/src/editor/canvas/geometry.ts``; ``tests/cases/geometry.json`` is
+replayed by both. All lengths in the canvas's pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.spec import NodeSpec, Port
+
+WIDTH = 176.0
+HEADER_HEIGHT = 46.0
+SUMMARY_HEIGHT = 24.0
+ROW_HEIGHT = 20.0
+ROWS_PADDING = 6.0
+
+SIZES_IN = ("in_channels", "in_features", "input_size")
+SIZES_OUT = ("out_channels", "out_features", "hidden_size")
+
+
+class Geometry(NamedTuple):
+    """A node's size, and the height of each of its ports, measured from the node's top."""
+
+    width: float
+    height: float
+    inputs: Mapping[str, float]
+    outputs: Mapping[str, float]
+
+
+def geometry(inputs: Sequence[str], outputs: Sequence[str], *, summary: bool) -> Geometry:
+    """Return the geometry of a node with these ports, in the order in which they are shown.
+
+    Args:
+        inputs: Names of the input ports.
+        outputs: Names of the output ports.
+        summary: Whether the node shows a line with its main properties.
+    """
+    input_rows = len(inputs) if _needs_rows(inputs, "input") else 0
+    output_rows = len(outputs) if _needs_rows(outputs, "output") else 0
+    rows = max(input_rows, output_rows)
+    top = HEADER_HEIGHT + (SUMMARY_HEIGHT if summary else 0.0)
+    height = top + (rows * ROW_HEIGHT + ROWS_PADDING if rows else 0.0)
+
+    def places(names: Sequence[str], labelled: int) -> dict[str, float]:
+        return {
+            name: top + index * ROW_HEIGHT + ROW_HEIGHT / 2 if labelled else height / 2
+            for index, name in enumerate(names)
+        }
+
+    return Geometry(WIDTH, height, places(inputs, input_rows), places(outputs, output_rows))
+
+
+def _needs_rows(names: Sequence[str], plain: str) -> bool:
+    # A single port whose name says nothing new has no label.
+    return len(names) > 1 or (len(names) == 1 and names[0] != plain)
+
+
+def shown_inputs(declared: Sequence[Port], wired: Collection[str]) -> tuple[str, ...]:
+    """Return the names of the input ports that a node shows.
+
+    A variadic port shows its wired slots, the gaps between them and one to spare; what is wired beyond the
+    declared ports (a property that is fed instead of typed) comes last.
+    """
+    names: list[str] = []
+    for port in declared:
+        if port.variadic:
+            taken = [int(name.rpartition("_")[2]) for name in wired if _is_slot(name, port.name)]
+            names.extend(f"{port.name}_{index}" for index in range(max(taken, default=-1) + 2))
+        else:
+            names.append(port.name)
+    known = set(names)
+    return (*names, *(name for name in wired if name not in known))
+
+
+def _is_slot(name: str, port: str) -> bool:
+    stem, _, index = name.rpartition("_")
+    return stem == port and index.isascii() and index.isdecimal()
+
+
+def shows_summary(node: Node, spec: NodeSpec | None) -> bool:
+    """Whether the node shows a line with its main properties: sizes, and whatever is not at its default."""
+    if node.type == "Subgraph":
+        return node.definition is not None and node.definition != node.name
+    if spec is None:
+        return False
+    names = {prop.name for prop in spec.properties}
+    if names.intersection(SIZES_IN) and names.intersection(SIZES_OUT):
+        return True
+    return "kernel_size" in names or any(
+        prop.name in node.properties and (prop.required or node.properties[prop.name] != prop.default)
+        for prop in spec.properties
+    )

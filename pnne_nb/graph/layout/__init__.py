@@ -1,0 +1,14 @@
+"""A layered layout: edges run one way, cross little, and the main paths are straight.
+
+Pure arithmetic on sizes and edges; neither the document nor the browser appears here. Deterministic: equal
+graphs get equal pictures, and a small edit moves little, because ties are broken by the order of nodes.
+
+The steps are Sugiyama's: ranks by longest path, chains of dummy vertices through the ranks that an edge
+skips, sweeps of barycentres against crossings, and coordinates that keep chosen paths straight.
+"""
+
+from __future__ import annotations
+
+from pnne_nb.graph.layout.arrange import Direction, Link, Size, arrange
+
+__all__ = ["Direction", "Link", "Size", "arrange"]

@@ -1,0 +1,58 @@
+"""The size of a node is the same in Python and in the browser, which replays the same cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pnne_nb.graph.geometry import geometry, shown_inputs, shows_summary
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.spec import NodeSpec, Port, Property
+from pnne_nb.graph.types import IntType
+
+CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "cases" / "geometry.json").read_text())["cases"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join((*case["inputs"], "to", *case["outputs"])))
+def test_geometry_is_the_browsers(case: dict[str, Any]) -> None:
+    shape = geometry(case["inputs"], case["outputs"], summary=case["summary"])
+    assert (shape.width, shape.height) == (case["width"], case["height"])
+    assert list(shape.inputs.items()) == list(zip(case["inputs"], case["inputHeights"], strict=True))
+    assert list(shape.outputs.items()) == list(zip(case["outputs"], case["outputHeights"], strict=True))
+
+
+def test_a_variadic_port_shows_its_slots_their_gaps_and_one_to_spare() -> None:
+    declared = (Port("tensors", variadic=True), Port("other"))
+    assert shown_inputs(declared, ()) == ("tensors_0", "other")
+    assert shown_inputs(declared, ("tensors_2", "dim")) == (
+        "tensors_0",
+        "tensors_1",
+        "tensors_2",
+        "tensors_3",
+        "other",
+        "dim",
+    )
+
+
+SIZES = (Property("in_channels", IntType()), Property("out_channels", IntType()))
+CONV = NodeSpec("Conv", "Test", "module", properties=SIZES)
+RELU = NodeSpec("ReLU", "Test", "module", properties=(Property("count", IntType(), 1),))
+
+
+@pytest.mark.parametrize(
+    ("node", "spec", "expected"),
+    [
+        (Node("c", "Conv"), CONV, True),
+        (Node("r", "ReLU"), RELU, False),
+        (Node("r", "ReLU", {"count": 1}), RELU, False),
+        (Node("r", "ReLU", {"count": 2}), RELU, True),
+        (Node("s", "Subgraph", {"definition": "s"}), None, False),
+        (Node("s", "Subgraph", {"definition": "block"}), None, True),
+        (Node("u", "Unknown", {"anything": 1}), None, False),
+    ],
+)
+def test_a_summary_line_says_what_is_not_at_its_default(node: Node, spec: NodeSpec | None, expected: bool) -> None:
+    assert shows_summary(node, spec) is expected
