@@ -1,7 +1,8 @@
 """The set of node types: filled by others, read by all.
 
 The core knows no torch, so it cannot fill the set itself; ``pnne_nb`` installs a provider that does
-so on first use. A document can therefore be opened without importing torch.
+so on first use. A document can therefore be opened without importing torch, and one of structural nodes
+alone be edited without it.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ from typing import final
 
 from pnne_nb.errors import RegistrationError, UnknownTypeError, near
 from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.graph.structural import STRUCTURAL
 
 Provider = Callable[[], Iterable[NodeSpec]]
 
 
 @final
 class Registry(Mapping[str, NodeSpec]):
-    """A mapping from type name to `NodeSpec`, loaded on first use, open to registration."""
+    """A mapping from type name to `NodeSpec`, loaded on first use, open to registration.
 
-    def __init__(self) -> None:
-        self._specs: dict[str, NodeSpec] = {}
+    Args:
+        specs: What it holds from the start.
+    """
+
+    def __init__(self, specs: Iterable[NodeSpec] = ()) -> None:
+        self._specs: dict[str, NodeSpec] = {spec.type: spec for spec in specs}
         self._providers: list[Provider] = []
         self._observers: list[Callable[[NodeSpec], None]] = []
         self._lock = threading.RLock()
@@ -84,7 +90,10 @@ class Registry(Mapping[str, NodeSpec]):
             return self._specs
 
     def __getitem__(self, type: str) -> NodeSpec:
-        return self._loaded()[type]
+        with self._lock:
+            if type in self._specs:
+                return self._specs[type]
+            return self._loaded()[type]
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._loaded()))
@@ -93,5 +102,5 @@ class Registry(Mapping[str, NodeSpec]):
         return len(self._loaded())
 
 
-registry = Registry()
+registry = Registry(STRUCTURAL)
 """The process-wide set of node types."""

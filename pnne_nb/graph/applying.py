@@ -1,0 +1,279 @@
+"""Applies ops to the content, and says which ops take each one back.
+
+The rules here are those of structure: they need no catalogue, so undo, files and the browser's own
+reducer (``js/``, proved equal by ``tests/cases/editing``) obey exactly the same ones. A refused op
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import assert_never
+
+import msgspec
+
+from pnne_nb.errors import (
+    BadValueError,
+    CycleError,
+    GraphError,
+    IllegalNameError,
+    NameTakenError,
+    PortTakenError,
+    UnknownPortError,
+    near,
+)
+from pnne_nb.graph.names import check_identifier, check_name
+from pnne_nb.graph.node import Edge, Node, split_port
+from pnne_nb.graph.ops import (
+    AddGraph,
+    AddNode,
+    Connect,
+    Disconnect,
+    MoveNode,
+    Op,
+    RemoveGraph,
+    RemoveNode,
+    RenameDocument,
+    RenameNode,
+    ResetProperty,
+    SetProperty,
+)
+from pnne_nb.graph.state import Content, GraphIndex
+from pnne_nb.graph.values import Value
+
+
+def apply_op(content: Content, op: Op) -> list[Op]:
+    """Change `content` by one op.
+
+    Returns:
+        The ops that take it back, in the order in which to apply them.
+
+    Raises:
+        GraphError: If the op does not fit the document, which is then unchanged.
+    """
+    match op:
+        case AddNode():
+            return _add_node(content, op)
+        case RemoveNode():
+            return _remove_node(content, op)
+        case RenameNode():
+            return _rename_node(content, op)
+        case SetProperty() | ResetProperty():
+            return _change_property(content, op)
+        case MoveNode():
+            graph = content.require(op.graph)
+            node = graph.require(op.name)
+            graph.replace_node(msgspec.structs.replace(node, position=_position(op.name, op.position)))
+            return [MoveNode(op.name, node.position, op.graph)]
+        case Connect():
+            graph = content.require(op.graph)
+            edge = Edge(op.source, op.target)
+            check_edge(content, graph, edge)
+            if graph.reaches(split_port(op.target)[0], split_port(op.source)[0]):
+                raise CycleError(
+                    f"Connecting {op.source} to {op.target} would close a loop{graph.where}: "
+                    f"{split_port(op.source)[0]} already depends on {split_port(op.target)[0]}."
+                )
+            graph.insert_edge(edge)
+            return [Disconnect(op.source, op.target, op.graph)]
+        case Disconnect():
+            graph = content.require(op.graph)
+            source, target = (graph.require(split_port(end)[0]) for end in (op.source, op.target))
+            if graph.feeding(target.name, split_port(op.target)[1]) != Edge(op.source, op.target):
+                raise UnknownPortError(f"There is no edge from {op.source} to {op.target}{graph.where}.")
+            graph.drop_edge(Edge(op.source, op.target))
+            return [Connect(op.source, op.target, op.graph)]
+        case AddGraph(id):
+            if check_identifier(id) in content.graphs:
+                raise NameTakenError(f"There is a definition {id!r} already.")
+            content.graphs[id] = GraphIndex(id)
+            return [RemoveGraph(id)]
+        case RemoveGraph(id):
+            graph = content.require(id)
+            if not id:
+                raise GraphError("The outermost graph cannot be removed.")
+            if users := content.users_of(id):
+                raise GraphError(f"Definition {id!r} is used by node {users[0][1]!r}{users[0][0].where}; remove that first.")
+            if graph.nodes:
+                raise GraphError(f"Definition {id!r} is not empty; remove its nodes first.")
+            del content.graphs[id]
+            return [AddGraph(id)]
+        case RenameDocument():
+            name: object = op.name
+            if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
+                raise IllegalNameError(f"A graph cannot be named {name!r}: use 1 to 100 printable characters.")
+            old, content.name = content.name, name
+            return [RenameDocument(old)]
+        case _:
+            assert_never(op)
+
+
+def revert(content: Content, inverse: list[Op]) -> list[Op]:
+    """Apply a list of inverse ops; return the ops that take that back."""
+    back: list[list[Op]] = [apply_op(content, op) for op in inverse]
+    return [op for ops in reversed(back) for op in ops]
+
+
+def make_node(content: Content, graph: GraphIndex, op: AddNode) -> Node:
+    """Return the node that `op` adds, checked but not added."""
+    name = check_name(op.name)
+    if name in graph.nodes:
+        raise NameTakenError(f"There is a node {name!r}{graph.where} already.")
+    type_name: object = op.type
+    if not isinstance(type_name, str) or not type_name:
+        raise BadValueError(f"{name}: the type of a node must be the name of a node type, not {type_name!r}.")
+    properties: dict[str, Value] = dict(op.properties)  # type: ignore[arg-type]  # an op's values are constants
+    node = Node(name, type_name, MappingProxyType(properties), _position(name, op.position), op.origin, name)
+    _check_definition(content, graph, node)
+    return node
+
+
+def check_edge(content: Content, graph: GraphIndex, edge: Edge) -> None:
+    """Refuse an edge that does not fit; a loop is not looked for."""
+    for end, outgoing in ((edge.source, True), (edge.target, False)):
+        name, port = split_port(end)
+        node = graph.require(name)
+        if not port or "." in port:
+            raise UnknownPortError(f'{end!r} is not a port; write "node.port".')
+        if node.type == "Subgraph":
+            ports = content.graphs[node.definition].interface[outgoing] if node.definition is not None else ()
+            if port not in ports:
+                side = "output" if outgoing else "input"
+                raise UnknownPortError(f"{name}{graph.where} has no {side} {port!r}.{near(port, ports)}")
+    fed = graph.feeding(*split_port(edge.target))
+    if fed == edge:
+        raise PortTakenError(f"{edge.source} and {edge.target}{graph.where} are connected already.")
+    if fed is not None:
+        raise PortTakenError(
+            f"{edge.target}{graph.where} is fed by {fed.source} already, and an input takes one edge. "
+            "Disconnect that one first."
+        )
+
+
+def _add_node(content: Content, op: AddNode) -> list[Op]:
+    graph = content.require(op.graph)
+    node = make_node(content, graph, op)
+    graph.insert_node(node, None if op.index is None else max(op.index, 0))
+    content.use(graph.id, node)
+    return [RemoveNode(node.name, graph.id)]
+
+
+def _remove_node(content: Content, op: RemoveNode) -> list[Op]:
+    graph = content.require(op.graph)
+    node = graph.require(op.name)
+    edges = graph.edges_at(node.name)
+    outer = _outer_edges(content, graph, node)
+    index = graph.index_of(node.name)
+    for other, edge in outer:
+        other.drop_edge(edge)
+    for edge in edges:
+        graph.drop_edge(edge)
+    graph.drop_node(node.name)
+    content.unuse(graph.id, node)
+    restored: list[Op] = [_restoring(node, graph.id, index)]
+    restored += [Connect(edge.source, edge.target, graph.id) for edge in edges]
+    restored += [Connect(edge.source, edge.target, other.id) for other, edge in outer]
+    return restored
+
+
+def _rename_node(content: Content, op: RenameNode) -> list[Op]:
+    graph = content.require(op.graph)
+    old = graph.require(op.name)
+    name = check_name(op.new_name)
+    if name == old.name:
+        return []
+    if name in graph.nodes:
+        raise NameTakenError(f"There is a node {name!r}{graph.where} already.")
+    node = msgspec.structs.replace(old, name=name, path=name)
+    # References that named the new name while no node had it must not be swept along when this is taken back.
+    dangling = list(graph.sharers.get(name, ()))
+    followers = list(graph.sharers.get(old.name, ()))
+    for user, user_node in content.users_of(graph.id) if old.type in ("Input", "Output") else ():
+        user.rename_port(user_node, old.name, name)
+    content.unuse(graph.id, old)
+    graph.rename_node(old.name, node)
+    content.use(graph.id, node)
+    for follower in followers:
+        # A node that names itself, which only a damaged file can bring, has just got its new name.
+        current = graph.nodes[name if follower == old.name else follower]
+        graph.replace_node(_with_property(current, "shares", name))
+    undo: list[Op] = [RenameNode(name, old.name, graph.id)]
+    return undo + [SetProperty(other, "shares", name, graph.id) for other in dangling]
+
+
+def _change_property(content: Content, op: SetProperty | ResetProperty) -> list[Op]:
+    graph = content.require(op.graph)
+    old = graph.require(op.node)
+    if isinstance(op, SetProperty):
+        node = _with_property(old, op.property, op.value)
+    else:
+        kept = {key: value for key, value in old.properties.items() if key != op.property}
+        node = msgspec.structs.replace(old, properties=MappingProxyType(kept))
+    undo: list[Op] = (
+        [SetProperty(op.node, op.property, old.properties[op.property], op.graph)]
+        if op.property in old.properties
+        else [ResetProperty(op.node, op.property, op.graph)]
+    )
+    if node.definition != old.definition:
+        _check_definition(content, graph, node)
+        inputs, outputs = content.graphs[node.definition].interface if node.definition is not None else ((), ())
+        lost = [edge for edge in graph.edges_into(node.name) if split_port(edge.target)[1] not in inputs]
+        lost += [edge for edge in graph.edges_out_of(node.name) if split_port(edge.source)[1] not in outputs]
+        for edge in lost:
+            graph.drop_edge(edge)
+        undo += [Connect(edge.source, edge.target, graph.id) for edge in lost]
+        content.unuse(graph.id, old)
+        content.use(graph.id, node)
+    elif op.property == "definition" and node.type == "Subgraph":
+        _check_definition(content, graph, node)
+    graph.replace_node(node)
+    return undo
+
+
+def _check_definition(content: Content, graph: GraphIndex, node: Node) -> None:
+    if node.type != "Subgraph" or "definition" not in node.properties:
+        return
+    definition = node.properties["definition"]
+    if not isinstance(definition, str) or definition not in content.graphs or not definition:
+        names = [id for id in content.graphs if id]
+        raise BadValueError(
+            f"{node.name}.definition cannot be {definition!r}: there is no such definition.{near(str(definition), names)}"
+        )
+    if content.contains(definition, graph.id):
+        raise CycleError(
+            f"{node.name}{graph.where} cannot show definition {definition!r}: a graph cannot contain itself."
+        )
+
+
+def _outer_edges(content: Content, graph: GraphIndex, node: Node) -> list[tuple[GraphIndex, Edge]]:
+    """The edges at the port that an Input or Output node is on every Subgraph node showing its graph."""
+    if node.type == "Input":
+        fed = ((user, user.feeding(name, node.name)) for user, name in content.users_of(graph.id))
+        return [(user, edge) for user, edge in fed if edge is not None]
+    if node.type == "Output":
+        return [
+            (user, edge)
+            for user, name in content.users_of(graph.id)
+            for edge in user.edges_out_of(name)
+            if split_port(edge.source)[1] == node.name
+        ]
+    return []
+
+
+def _restoring(node: Node, graph: str, index: int) -> AddNode:
+    return AddNode(node.name, node.type, dict(node.properties), node.position, graph, index, node.origin)
+
+
+def _with_property(node: Node, name: str, value: object) -> Node:
+    changed: dict[str, Value] = {**node.properties, name: value}  # type: ignore[dict-item]  # an op's value is a constant
+    return msgspec.structs.replace(node, properties=MappingProxyType(changed))
+
+
+def _position(name: str, position: object) -> tuple[float, float] | None:
+    match position:
+        case None:
+            return None
+        case (int() | float() as x, int() | float() as y) if math.isfinite(x) and math.isfinite(y):
+            return float(x), float(y)
+    raise BadValueError(f"{name} cannot be placed at {position!r}: a position is a pair of finite numbers.")

@@ -1,0 +1,179 @@
+"""Checks ops against the catalogue before they are applied: types, properties, values, ports, kinds.
+
+Only what a person or a program asks for anew is checked. Undo and files are not: what a type that is no longer
+registered left behind must stay movable, removable and restorable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import msgspec
+
+from pnne_nb.errors import (
+    BadValueError,
+    KindMismatchError,
+    UnknownPortError,
+    UnknownPropertyError,
+    UnknownTypeError,
+    near,
+)
+from pnne_nb.graph.node import Node, split_port
+from pnne_nb.graph.ops import (
+    AddGraph,
+    AddNode,
+    Connect,
+    Disconnect,
+    MoveNode,
+    Op,
+    RemoveGraph,
+    RemoveNode,
+    RenameDocument,
+    RenameNode,
+    ResetProperty,
+    SetProperty,
+)
+from pnne_nb.graph.ports import find_input, find_output, input_ports, output_ports
+from pnne_nb.graph.spec import NodeSpec, Port, Property, kinds_fit
+from pnne_nb.graph.state import Content, GraphIndex
+from pnne_nb.graph.types import check
+from pnne_nb.graph.values import Value
+
+Types = Mapping[str, NodeSpec]
+
+
+def checked(content: Content, op: Op, types: Types) -> Op:
+    """Return `op` with its values in their stored form.
+
+    Raises:
+        GraphError: If the catalogue does not allow it.
+    """
+    match op:
+        case AddNode():
+            graph = content.require(op.graph)
+            spec = require_type(types, op.type)
+            values = {
+                name: checked_value(graph, op.name, spec, name, value) for name, value in op.properties.items()
+            }
+            return msgspec.structs.replace(op, properties=values)
+        case SetProperty():
+            graph = content.require(op.graph)
+            node = graph.require(op.node)
+            spec = require_type(types, node.type)
+            value = checked_value(graph, node.name, spec, op.property, op.value)
+            return msgspec.structs.replace(op, value=value)
+        case ResetProperty():
+            node = content.require(op.graph).require(op.node)
+            if op.property not in node.properties:
+                _require_property(require_type(types, node.type), node.name, op.property)
+            return op
+        case Connect():
+            return _checked_edge(content, op, types)
+        case RemoveNode() | RenameNode() | MoveNode() | Disconnect() | AddGraph() | RemoveGraph() | RenameDocument():
+            return op
+        case _:
+            assert_never(op)
+
+
+def require_type(types: Types, name: str) -> NodeSpec:
+    """Return the spec of a type.
+
+    Raises:
+        UnknownTypeError: If it is not registered.
+    """
+    spec = types.get(name)
+    if spec is None:
+        raise UnknownTypeError(
+            f"There is no node type {name!r}.{near(str(name), types)} "
+            "pn.catalog lists all of them; pn.register_node adds your own."
+        )
+    return spec
+
+
+def checked_value(graph: GraphIndex, node: str, spec: NodeSpec, name: str, value: object) -> Value:
+    """Return `value` in its stored form if the property `name` of a node of that spec may have it.
+
+    Raises:
+        UnknownPropertyError: If the type has no such property.
+        BadValueError: If the value does not fit.
+    """
+    prop = _require_property(spec, node, name)
+    try:
+        result = check(prop.type, value)
+    except ValueError as error:
+        raise BadValueError(
+            f"{node}.{name}{graph.where} cannot be {_shown(value)}: it must be {error}."
+        ) from None
+    if name == "shares" and isinstance(result, str):
+        reason = sharing_fault(graph, node, spec.type, result)
+        if reason:
+            raise BadValueError(f"{node}.shares{graph.where} cannot be {result!r}: {reason}")
+    return result
+
+
+def sharing_fault(graph: GraphIndex, name: str, type: str, target: str) -> str:
+    """Say why a node cannot use the module of `target`, or return an empty string."""
+    owner = graph.nodes.get(target)
+    if target == name:
+        return "a node cannot share its own module."
+    if owner is None:
+        return f"there is no such node.{near(target, graph.nodes)}"
+    if owner.type != type:
+        return f"that is a {owner.type}, and only another {type} can be shared."
+    if owner.shares is not None:
+        return f"that shares a module itself; name {owner.shares!r} instead."
+    if name in graph.sharers:
+        return f"{name}'s own module is shared by {next(iter(graph.sharers[name]))!r}."
+    return ""
+
+
+def _require_property(spec: NodeSpec, node: str, name: str) -> Property:
+    prop = spec.property_named(name)
+    if prop is None:
+        names = [prop.name for prop in spec.properties]
+        raise UnknownPropertyError(
+            f"{node} ({spec.type}) has no property {name!r}.{near(name, names)} "
+            f"{'It has ' + ', '.join(names) if names else 'It has none'}."
+        )
+    return prop
+
+
+def _checked_edge(content: Content, op: Connect, types: Types) -> Connect:
+    graph = content.require(op.graph)
+    (source_name, source_port), (target_name, target_port) = split_port(op.source), split_port(op.target)
+    source, target = graph.require(source_name), graph.require(target_name)
+    output = find_output(content, source, source_port, types)
+    if output is None:
+        raise UnknownPortError(_no_port(source, "output", source_port, output_ports(content, source, types), graph))
+    target_port = _next_index(graph, target, target_port, types)
+    end = find_input(content, target, target_port, types)
+    if end is None:
+        raise UnknownPortError(_no_port(target, "input", target_port, input_ports(content, target, types), graph))
+    if not kinds_fit(output.kind, end.kind):
+        raise KindMismatchError(
+            f"{op.source} gives a {output.kind} and {target_name}.{target_port} takes a {end.kind}: they cannot be connected."
+        )
+    return msgspec.structs.replace(op, target=f"{target_name}.{target_port}")
+
+
+def _next_index(graph: GraphIndex, node: Node, port: str, types: Types) -> str:
+    """Turn the bare name of a variadic input into its next free place: ``"tensors"`` into ``"tensors_2"``."""
+    spec = types.get(node.type)
+    if spec is None or not any(known.variadic and known.name == port for known in spec.inputs):
+        return port
+    index = 0
+    while f"{port}_{index}" in graph.incoming[node.name]:
+        index += 1
+    return f"{port}_{index}"
+
+
+def _no_port(node: Node, side: str, port: str, ports: tuple[Port, ...] | None, graph: GraphIndex) -> str:
+    names = [f"{known.name}_0" if known.variadic else known.name for known in ports or ()]
+    listed = f"Its {side}s are {', '.join(names)}." if names else f"It has no {side}s."
+    return f"{node.name} ({node.type}){graph.where} has no {side} {port!r}.{near(port, names)} {listed}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,0 +1,533 @@
+"""`NodeGraph`: the document that a person draws and code edits.
+
+Every change, from any thread, goes through `NodeGraph.apply`: it checks, stages, and commits all of its ops or
+none. There is no other way to change a document, and no torch here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self, final
+
+from pnne_nb.errors import Diagnostic, GraphError, StaleVersionError
+from pnne_nb.graph import files, grouping
+from pnne_nb.graph.applying import apply_op
+from pnne_nb.graph.checking import Types, checked
+from pnne_nb.graph.history import History, Step
+from pnne_nb.graph.labels import label_of
+from pnne_nb.graph.lint import lint
+from pnne_nb.graph.names import numbered, stem_of
+from pnne_nb.graph.node import Edge, Node, Transaction
+from pnne_nb.graph.ops import (
+    AddNode,
+    Disconnect,
+    MoveNode,
+    Op,
+    RemoveNode,
+    RenameDocument,
+    RenameNode,
+    ResetProperty,
+    SetProperty,
+)
+from pnne_nb.graph.paths import NodeRef, enter, find_node, path_of
+from pnne_nb.graph.records import DocumentState
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.state import Content
+from pnne_nb.graph.views import Graphs, Nodes, at_path
+from pnne_nb.graph.wiring import connection, edges_between
+
+Observer = Callable[[Transaction], None]
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class NodeGraph:
+    """A document: nodes and edges, nested graphs, undo, files.
+
+    Names of nodes may be paths into nested graphs (``"block.conv1"``). All methods are safe from any thread.
+
+    Args:
+        name: Its name, and that of the generated class.
+        types: The catalogue to check against; the process-wide one unless told otherwise.
+
+    Raises:
+        IllegalNameError: If `name` is not a printable text of 1 to 100 characters.
+    """
+
+    def __init__(self, name: str = "Model", *, types: Types = registry) -> None:
+        self._types = types
+        self._lock = threading.RLock()
+        self._content = Content(name)
+        self._version = 0
+        self._history = History()
+        self._staged: list[Step] | None = None  # the changes of the open transaction
+        self._depth = 0
+        self._observers: list[Observer] = []
+        self._delivery = threading.RLock()
+        self._delivering = False
+        self._pending: deque[Transaction] = deque()
+        apply_op(self._content, RenameDocument(name))
+        self.graphs = Graphs(self._current, types, self._lock)
+        self.nodes = Nodes(lambda: self._content.graphs[""], self._lock)
+
+    # Reading
+
+    @property
+    def name(self) -> str:
+        """The document's name."""
+        return self._content.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.apply([RenameDocument(name)])
+
+    @property
+    def version(self) -> int:
+        """Rises by one with every committed change, undo and redo included."""
+        return self._version
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The edges of the root, as pairs (source, target) of ``"node.port"``."""
+        return self.graphs[""].edges
+
+    @property
+    def undo_label(self) -> str | None:
+        """What `undo` would take back, or None."""
+        with self._lock:
+            return self._history.undo_label
+
+    @property
+    def redo_label(self) -> str | None:
+        """What `redo` would bring back, or None."""
+        with self._lock:
+            return self._history.redo_label
+
+    def __getitem__(self, path: str) -> Node:
+        """Return the node at a path.
+
+        Raises:
+            UnknownNodeError: If there is none.
+        """
+        with self._lock:
+            _, node, prefix = find_node(self._content, path)
+            return at_path(node, prefix)
+
+    def __contains__(self, path: object) -> bool:
+        try:
+            self[path]  # type: ignore[index]  # anything else is refused just below, as not contained
+        except GraphError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether name, graphs, nodes in their order and edges are the same; history and version do not matter."""
+        if not isinstance(other, NodeGraph):
+            return NotImplemented
+        return self is other or self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes, and equality is by content
+
+    def __repr__(self) -> str:
+        with self._lock:
+            root = self._content.graphs[""]
+            nodes, edges = len(root.nodes), len(root.edges)
+        return f'NodeGraph "{self.name}": {nodes} node{"" if nodes == 1 else "s"}, {edges} edge{"" if edges == 1 else "s"}'
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """Find what keeps the document from compiling, as far as that shows without torch."""
+        with self._lock:
+            return lint(self._content, self._types)
+
+    # Editing
+
+    def add(
+        self, type: str, /, name: str | None = None, *, x: float | None = None, y: float | None = None, **properties: object
+    ) -> Node:
+        """Add a node.
+
+        Args:
+            type: Name of its type in the catalogue.
+            name: Its name, or the path of a new node in a nested graph; numbered by the type if None.
+            x: Horizontal centre in the editor's pixels; with None for both, the editor arranges the node.
+            y: Vertical centre.
+            properties: Values by property name.
+
+        Raises:
+            UnknownTypeError: If the catalogue has no such type.
+            UnknownPropertyError: If the type has no such property.
+            BadValueError: If a value does not fit its property.
+            NameTakenError: If the name is taken.
+            IllegalNameError: If the name is not legal.
+        """
+        with self._editing():
+            prefix, dot, last = ("", "", "") if name is None else str(name).rpartition(".")
+            graph = enter(self._content, prefix)
+            if name is None:
+                stem = stem_of(str(type))
+                last = numbered(stem, graph.nodes, graph.next_number(stem))
+                graph.used_number(stem, int(last.rpartition(stem)[2]))
+            position = None if x is None and y is None else (x or 0.0, y or 0.0)
+            self._apply([AddNode(last, type, properties, position, graph.id)])
+            return self[f"{prefix}{dot}{last}"]
+
+    def set(self, node: NodeRef, /, **properties: object) -> None:
+        """Set property values.
+
+        Raises:
+            UnknownNodeError, UnknownPropertyError, BadValueError: If one of them does not fit; none is set.
+        """
+        with self._editing():
+            graph, found, _ = find_node(self._content, node)
+            self._apply([SetProperty(found.name, name, value, graph.id) for name, value in properties.items()])
+
+    def reset(self, node: NodeRef, /, *properties: str) -> None:
+        """Take properties back to their defaults.
+
+        Raises:
+            UnknownNodeError, UnknownPropertyError: If the node or a property does not exist.
+        """
+        with self._editing():
+            graph, found, _ = find_node(self._content, node)
+            self._apply([ResetProperty(found.name, name, graph.id) for name in properties])
+
+    def rename(self, node: NodeRef, name: str) -> None:
+        """Rename a node; edges and references follow.
+
+        Raises:
+            UnknownNodeError, NameTakenError, IllegalNameError: If that cannot be.
+        """
+        with self._editing():
+            graph, found, _ = find_node(self._content, node)
+            self._apply([RenameNode(found.name, name, graph.id)])
+
+    def move(self, node: NodeRef, x: float | None = None, y: float | None = None) -> None:
+        """Place a node's centre at (x, y) in the editor's pixels; without both, give it back to the arrangement.
+
+        Raises:
+            UnknownNodeError: If there is no such node.
+            BadValueError: If a coordinate is not a finite number.
+        """
+        with self._editing():
+            graph, found, _ = find_node(self._content, node)
+            old = found.position or (0.0, 0.0)
+            position = None if x is None and y is None else (old[0] if x is None else x, old[1] if y is None else y)
+            self._apply([MoveNode(found.name, position, graph.id)])
+
+    def connect(self, source: NodeRef, target: NodeRef) -> Edge:
+        """Add an edge, from a node or ``"node.port"`` to another.
+
+        A bare node stands for its first free port that fits; the bare name of a variadic input (``"cat1.tensors"``)
+        for its next free place.
+
+        Raises:
+            UnknownNodeError, UnknownPortError: If an end does not exist.
+            PortTakenError: If the input is fed already.
+            KindMismatchError: If the ports carry different kinds.
+            CycleError: If the edge would close a loop.
+        """
+        with self._editing():
+            done = self._apply([connection(self._content, source, target, self._types)])
+            edge = done.ops[-1]
+            return Edge(edge.source, edge.target)  # type: ignore[union-attr]  # the op just made is a Connect
+
+    def disconnect(self, source: NodeRef, target: NodeRef) -> None:
+        """Remove the edge between two ports, or every edge between two nodes.
+
+        Raises:
+            UnknownNodeError, UnknownPortError: If there is none.
+        """
+        with self._editing():
+            graph, edges = edges_between(self._content, source, target)
+            self._apply([Disconnect(edge.source, edge.target, graph.id) for edge in edges])
+
+    def remove(self, *nodes: NodeRef) -> None:
+        """Remove nodes and their edges, and definitions that nothing shows any more, as one change.
+
+        Raises:
+            UnknownNodeError: If one of them does not exist; none is removed.
+        """
+        paths = [path_of(node) for node in nodes]
+        label = f"Remove {paths[0]}" if len(paths) == 1 else f"Remove {len(paths)} nodes"
+        with self.transaction(label):
+            for path in paths:
+                graph, node, _ = find_node(self._content, path)
+                self._apply([RemoveNode(node.name, graph.id)])
+                if node.definition is not None:
+                    self._apply(grouping.discarding(self._content, node.definition))
+
+    def group(self, nodes: Iterable[NodeRef], name: str | None = None) -> Node:
+        """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
+
+        Edges that cross the border become Input and Output nodes of the nested graph.
+
+        Raises:
+            UnknownNodeError, NameTakenError, IllegalNameError: If a node or the name does not fit.
+            CycleError: If a path leaves the group and comes back: the node on it must come along.
+            GraphError: If the nodes are in different graphs, or are Input or Output nodes.
+        """
+        refs = [nodes] if isinstance(nodes, (str, Node)) else list(nodes)
+        with self._editing():
+            plan = grouping.plan_group(self._content, refs, name)
+            self._apply(plan.ops, label=f"Group {plan.name}")
+            return self[plan.path]
+
+    def ungroup(self, node: NodeRef) -> list[Node]:
+        """Put what a Subgraph node shows in its place; the inverse of `group`. Returns the nodes.
+
+        Raises:
+            UnknownNodeError: If there is no such node.
+            GraphError: If it is no Subgraph node, or shares its weights with another.
+        """
+        with self._editing():
+            plan = grouping.plan_ungroup(self._content, node)
+            self._apply(plan.ops, label=f"Ungroup {plan.name}")
+            return [self[path] for path in plan.paths]
+
+    # Committing
+
+    def apply(
+        self,
+        ops: Iterable[Op],
+        *,
+        label: str = "",
+        client: str | None = None,
+        request: int | None = None,
+        base: int | None = None,
+    ) -> Transaction:
+        """Apply ops, all of them or none, as one undoable change (or as part of the open `transaction`).
+
+        Ops name what they change, so that ops made against an older version are checked against the present
+        one and applied if they still fit.
+
+        Args:
+            ops: What to do, in order.
+            label: What a person did; made from the ops if empty.
+            client: Who asks, handed on to observers.
+            request: The number under which `client` asks, handed on to observers.
+            base: The version against which the ops were made.
+
+        Raises:
+            GraphError: If an op does not fit; the document and its version are as before.
+            StaleVersionError: If `base` is a version that this document has not reached.
+        """
+        with self._editing():
+            return self._apply(ops, label, client, request, base)
+
+    @contextmanager
+    def transaction(self, label: str = "") -> Iterator[Self]:
+        """Make one undoable change of all changes in the ``with`` block; an exception takes them all back.
+
+        Other threads wait meanwhile. A transaction inside another is part of it, but takes back its own changes.
+        """
+        with self._editing():
+            steps: list[Step] = []
+            outer, self._staged = self._staged, steps
+            try:
+                yield self
+            except BaseException:
+                for step in reversed(steps):
+                    _take_back(self._content, step.inverse)
+                raise
+            finally:
+                self._staged = outer
+            ops = tuple(op for step in steps for op in step.ops)
+            inverse = tuple(op for step in reversed(steps) for op in step.inverse)
+            if not ops:
+                return
+            whole = Step(label or (steps[0].label if len(steps) == 1 else label_of(ops)), ops, inverse)
+            if outer is not None:
+                outer.append(whole)
+                return
+            self._history.record(whole)
+            self._commit(whole.ops, whole.label, None, None)
+
+    def undo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
+        """Take back the last change.
+
+        Raises:
+            GraphError: If there is none, or a transaction is open.
+        """
+        with self._editing():
+            self._refuse_inside_transaction("undo")
+            step = self._history.last_done()
+            _take_back(self._content, step.inverse)
+            self._history.took_back()
+            return self._commit(step.inverse, f"Undo: {step.label}", client, request)
+
+    def redo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
+        """Bring back the change that was taken back last.
+
+        Raises:
+            GraphError: If there is none, or a transaction is open.
+        """
+        with self._editing():
+            self._refuse_inside_transaction("redo")
+            step = self._history.last_undone()
+            _take_back(self._content, step.ops)
+            self._history.brought_back()
+            return self._commit(step.ops, f"Redo: {step.label}", client, request)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` with each transaction after it is committed, in order; return a function that ends this.
+
+        It is called in the thread that made the change, without the document's lock, and may itself change the
+        document: what it changes is told after what it was told. What it raises is logged, and undoes nothing.
+        """
+        with self._delivery:
+            self._observers.append(observer)
+
+        def unsubscribe() -> None:
+            with self._delivery:
+                if observer in self._observers:
+                    self._observers.remove(observer)
+
+        return unsubscribe
+
+    def _current(self) -> Content:
+        return self._content
+
+    @contextmanager
+    def _editing(self) -> Iterator[None]:
+        """Hold the lock; when the outermost edit of this thread has let go of it, tell the observers.
+
+        Never with the lock held: an observer in another thread may be waiting for it.
+        """
+        try:
+            with self._lock:
+                self._depth += 1
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                    outermost = not self._depth
+        finally:
+            if outermost:
+                self._deliver()
+
+    def _apply(
+        self,
+        ops: Iterable[Op],
+        label: str = "",
+        client: str | None = None,
+        request: int | None = None,
+        base: int | None = None,
+    ) -> Transaction:
+        if base is not None and base > self._version:
+            raise StaleVersionError(
+                f"The change was made against version {base}, and the document is at version {self._version}: "
+                "it comes from another life of this document. Load the document again."
+            )
+        step = self._stage(ops, label)
+        if self._staged is not None:
+            self._staged.append(step)
+            return Transaction(self._version + 1, step.ops, step.label, client, request)
+        if not step.ops:
+            return self._transaction(step.ops, step.label, client, request)
+        self._history.record(step)
+        return self._commit(step.ops, step.label, client, request)
+
+    def _stage(self, ops: Iterable[Op], label: str) -> Step:
+        done: list[Op] = []
+        inverses: list[list[Op]] = []
+        try:
+            for op in ops:
+                fitting = checked(self._content, op, self._types)
+                inverses.append(apply_op(self._content, fitting))
+                done.append(fitting)
+        except BaseException:
+            for inverse in reversed(inverses):
+                _take_back(self._content, inverse)
+            raise
+        undo = tuple(op for inverse in reversed(inverses) for op in inverse)
+        return Step(label or label_of(done), tuple(done), undo)
+
+    def _commit(self, ops: tuple[Op, ...], label: str, client: str | None, request: int | None) -> Transaction:
+        self._version += 1
+        done = self._transaction(ops, label, client, request)
+        self._pending.append(done)
+        return done
+
+    def _transaction(self, ops: tuple[Op, ...], label: str, client: str | None, request: int | None) -> Transaction:
+        history = self._history
+        return Transaction(self._version, ops, label, client, request, history.undo_label, history.redo_label)
+
+    def _refuse_inside_transaction(self, verb: str) -> None:
+        if self._staged is not None:
+            raise GraphError(f"{verb} is not possible inside a transaction; leave the with block first.")
+
+    def _deliver(self) -> None:
+        # One thread delivers at a time, so that every observer sees the versions in order.
+        with self._delivery:
+            if self._delivering:
+                return
+            self._delivering = True
+            try:
+                while self._pending:
+                    done = self._pending.popleft()
+                    for observer in tuple(self._observers):
+                        try:
+                            observer(done)
+                        except Exception:
+                            _log.exception("An observer of %r failed at version %d", self, done.version)
+            finally:
+                self._delivering = False
+
+    # Files
+
+    def __reduce__(self) -> tuple[Callable[[str], NodeGraph], tuple[str]]:
+        """Copy and pickle the content alone, as a file would."""
+        return NodeGraph.from_json, (self.to_json(),)
+
+    def state(self) -> DocumentState:
+        """Return the whole document as plain data."""
+        with self._lock:
+            return files.state_of(self._content)
+
+    def to_json(self) -> str:
+        """Return the text of a graph file: the same for equal documents, a line for each node and edge."""
+        return files.write(self.state())
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, types: Types = registry) -> Self:
+        """Read the text of a graph file.
+
+        Raises:
+            GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
+        """
+        content = files.read(text)
+        graph = cls(content.name, types=types)
+        graph._content = content
+        return graph
+
+    def save(self, path: str | Path) -> None:
+        """Write a graph file, by custom named ``….pnne.json``; an existing one is replaced at once, or not at all.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        files.replace_file(Path(path), self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path, *, types: Types = registry) -> Self:
+        """Read a graph file.
+
+        Raises:
+            GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
+            OSError: If the file cannot be read.
+        """
+        return cls.from_json(files.read_file(Path(path)), types=types)
+
+
+def _take_back(content: Content, ops: Iterable[Op]) -> None:
+    for op in ops:
+        apply_op(content, op)

@@ -1,0 +1,255 @@
+"""Graph files: JSON, the same text for equal documents, one line for each node and edge.
+
+Reading imports nothing and runs nothing. What does not fit is refused with its place
+(``$.graphs[""].nodes[3].type``); node types and properties are not looked at, so that a file is opened even
+where its types are not registered (``lint`` reports them).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from pnne_nb.errors import GraphError, GraphFileError
+from pnne_nb.graph.applying import apply_op, check_edge, make_node
+from pnne_nb.graph.lint import MAX_NODES, expanded_size
+from pnne_nb.graph.node import Edge, Node, split_port
+from pnne_nb.graph.ops import AddGraph, AddNode, RenameDocument
+from pnne_nb.graph.records import DocumentState, EdgeState, GraphState, NodeState
+from pnne_nb.graph.state import Content, GraphIndex, topological_order
+from pnne_nb.graph.values import MAX_DEPTH, from_json, to_json
+
+FORMAT = "pnne-graph"
+FORMAT_VERSION = 1
+MAX_BYTES = 64 * 2**20
+"""Files beyond this size are refused."""
+
+_T = TypeVar("_T")
+
+
+def state_of(content: Content) -> DocumentState:
+    """Return a document as plain data, values in their JSON form."""
+    return DocumentState(
+        format=FORMAT,
+        format_version=FORMAT_VERSION,
+        name=content.name,
+        graphs={id: _graph_state(graph) for id, graph in content.graphs.items()},
+    )
+
+
+def node_state(node: Node) -> NodeState:
+    """Return a node as plain data, values in their JSON form."""
+    properties = {name: to_json(node.properties[name]) for name in sorted(node.properties)}
+    return NodeState(node.name, node.type, properties, node.position, node.origin)
+
+
+def write(document: DocumentState) -> str:
+    """Return the text of a graph file: nodes in their order, all else sorted."""
+    graphs = ",\n".join(_graph_text(id, document.graphs[id]) for id in sorted(document.graphs))
+    head = {"format": document.format, "formatVersion": document.format_version, "name": document.name}
+    lines = "".join(f"  {_line(key)}: {_line(value)},\n" for key, value in head.items())
+    return f'{{\n{lines}  "graphs": {{\n{graphs}\n  }}\n}}\n'
+
+
+def read(text: str | bytes) -> Content:
+    """Build a document from the text of a graph file.
+
+    Raises:
+        GraphFileError: If it is damaged, hostile, or from a newer version.
+    """
+    data = _parse(text)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        _fail("$.format", f"this is not a graph file: it does not say {FORMAT!r}.")
+    version = data.get("formatVersion")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        _fail(
+            "$.formatVersion",
+            f"the file has format version {version}, and this pnne_nb reads up to {FORMAT_VERSION}. Install a newer pnne_nb.",
+        )
+    if isinstance(version, bool) or version != FORMAT_VERSION:
+        _fail("$.formatVersion", f"there is no format version {version!r}.")
+    for key in data:
+        if key not in ("format", "formatVersion", "name", "graphs"):
+            _fail("$", f"there should be no field {key!r}.")
+    graphs = data.get("graphs")
+    if not isinstance(graphs, dict) or "" not in graphs:
+        _fail("$.graphs", 'the graphs must be an object with at least the outermost graph, "".')
+    content = Content("")
+    _placed("$.name", lambda: apply_op(content, RenameDocument(data.get("name", ""))))
+    states = {id: _convert(graph, GraphState, _at(id)) for id, graph in graphs.items()}
+    for id in states:
+        if id:
+            _placed(_at(id), lambda id=id: apply_op(content, AddGraph(id)))
+    for id, state in states.items():
+        _read_nodes(content, content.graphs[id], state.nodes)
+    for id, state in states.items():
+        _read_edges(content, content.graphs[id], state.edges)
+    if (total := expanded_size(content)) > MAX_NODES:
+        _fail("$.graphs", f"with every use of its definitions counted, the file has {total} nodes; the limit is {MAX_NODES}.")
+    return content
+
+
+def read_file(path: Path) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        GraphFileError: If it is too large to be a graph file.
+        OSError: If it cannot be read.
+    """
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise GraphFileError(f"{path} has {size} bytes; a graph file has at most {MAX_BYTES}.")
+    return path.read_bytes()
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a text file so that a crash leaves either the old one or the new one.
+
+    Raises:
+        OSError: If it cannot be written; the old one is untouched.
+    """
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes private files; a graph file should be as readable as any other new file, or as the old one.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _graph_state(graph: GraphIndex) -> GraphState:
+    nodes = tuple(node_state(graph.nodes[name]) for name in graph.order)
+    return GraphState(nodes, tuple(EdgeState(*edge) for edge in graph.edges.values()))
+
+
+def _graph_text(id: str, graph: GraphState) -> str:
+    nodes = [_line(_lean(node)) for node in graph.nodes]
+    edges = [_line({"source": edge.source, "target": edge.target}) for edge in graph.edges]
+    # An input takes one edge, so its target identifies an edge.
+    edges.sort(key=lambda line: line.partition('"target": ')[2])
+    return f'    {_line(id)}: {{\n      "nodes": {_lines(nodes)},\n      "edges": {_lines(edges)}\n    }}'
+
+
+def _lean(node: NodeState) -> dict[str, object]:
+    fields: dict[str, object] = {"name": node.name, "type": node.type}
+    if node.properties:
+        fields["properties"] = node.properties
+    if node.position is not None:
+        fields["position"] = node.position
+    if node.origin is not None:
+        fields["origin"] = node.origin
+    return fields
+
+
+def _lines(items: list[str]) -> str:
+    return "[\n" + ",\n".join(f"        {item}" for item in items) + "\n      ]" if items else "[]"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _parse(text: str | bytes) -> Any:
+    if len(text) > MAX_BYTES:
+        _fail("$", f"the text is longer than {MAX_BYTES} bytes.")
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
+        data = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        if "\\u" in text:
+            # An escaped half of a surrogate pair could be read, but never be written or sent again.
+            json.dumps(data, ensure_ascii=False).encode()
+        return data
+    except json.JSONDecodeError as error:
+        end = " The file seems to be cut off." if error.pos >= len(str(text).rstrip()) else ""
+        _fail(f"line {error.lineno}, column {error.colno}", f"this is not JSON: {error.msg}.{end}")
+    except UnicodeError as error:
+        _fail("$", f"this is not UTF-8 text: {error}.")
+    except RecursionError:
+        _fail("$", "the file is nested too deeply.")
+    except ValueError as error:
+        _fail("$", f"{error}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object.")
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON; write {{\"$float\": …}}.")
+
+
+def _read_nodes(content: Content, graph: GraphIndex, nodes: tuple[NodeState, ...]) -> None:
+    for place, state in enumerate(nodes):
+        at = f"{_at(graph.id)}.nodes[{place}]"
+        properties = {name: _constant(value, f"{at}.properties.{name}") for name, value in state.properties.items()}
+        if not _shallow(state.origin):
+            _fail(f"{at}.origin", "the value is nested too deeply.")
+        op = AddNode(state.name, state.type, properties, state.position, graph.id, None, state.origin)
+        node = _placed(at, lambda op=op: make_node(content, graph, op))
+        graph.insert_node(node)
+        content.use(graph.id, node)
+
+
+def _read_edges(content: Content, graph: GraphIndex, edges: tuple[EdgeState, ...]) -> None:
+    for place, state in enumerate(edges):
+        edge = Edge(state.source, state.target)
+        _placed(f"{_at(graph.id)}.edges[{place}]", lambda edge=edge: check_edge(content, graph, edge))
+        graph.insert_edge(edge)
+    _, looped = topological_order(graph)
+    if looped:
+        names = set(looped)
+        place = next(i for i, edge in enumerate(edges) if {split_port(end)[0] for end in (edge.source, edge.target)} <= names)
+        _fail(f"{_at(graph.id)}.edges[{place}]", f"the edges form a loop through {', '.join(map(repr, looped[:5]))}.")
+
+
+def _constant(value: object, at: str) -> object:
+    try:
+        return from_json(value)
+    except ValueError as error:
+        _fail(at, str(error))
+
+
+def _shallow(value: object, depth: int = 0) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth <= MAX_DEPTH and all(_shallow(item, depth + 1) for item in items)
+
+
+def _convert(data: object, kind: type[_T], at: str) -> _T:
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$")
+        _fail(at + place.rstrip("`"), f"{reason}.")
+
+
+def _placed(at: str, action: Any) -> Any:
+    try:
+        return action()
+    except GraphError as error:
+        _fail(at, str(error))
+
+
+def _at(id: str) -> str:
+    return f"$.graphs[{json.dumps(id)}]"
+
+
+def _fail(at: str, reason: str) -> NoReturn:
+    raise GraphFileError(f"The graph file cannot be read, at {at}: {reason}") from None

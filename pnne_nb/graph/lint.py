@@ -1,0 +1,171 @@
+"""Finds what is unfinished or does not fit in a document, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pnne_nb.errors import Diagnostic, near
+from pnne_nb.graph.checking import Types, sharing_fault
+from pnne_nb.graph.node import Node, split_port
+from pnne_nb.graph.ports import find_input, find_output, input_ports
+from pnne_nb.graph.spec import NodeSpec, kinds_fit
+from pnne_nb.graph.state import Content, GraphIndex
+from pnne_nb.graph.types import check
+
+MAX_NODES = 200_000
+"""Nodes in a document, each use of a definition counted: a small hostile file could nest its way to billions."""
+
+
+def lint(content: Content, types: Types) -> list[Diagnostic]:
+    """Return every finding: first those about whole graphs, then by node, nested ones at each place of use."""
+    total = expanded_size(content)
+    if total > MAX_NODES:
+        return [
+            Diagnostic(
+                code="too-large",
+                message=f"With every use of its definitions counted, the graph has {total} nodes; the limit is {MAX_NODES}.",
+                hint="Use definitions less often inside each other.",
+            )
+        ]
+    return [*lint_graph(content, types), *_lint_inside(content, "", "", types)]
+
+
+def expanded_size(content: Content) -> int:
+    """Count the nodes of the document, each use of a definition counted."""
+    sizes: dict[str, int] = {}
+    pending = [""]
+    while pending:
+        graph = content.graphs[pending[-1]]
+        unknown = [shown for shown in graph.shown if shown not in sizes]
+        if unknown:
+            pending += unknown
+            continue
+        sizes[pending.pop()] = len(graph.nodes) + sum(sizes[shown] * count for shown, count in graph.shown.items())
+    return sizes[""]
+
+
+def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
+    """Find what the document as a whole lacks."""
+    root = content.graphs[""]
+    # A graph of training nodes (dataset, model, loss …) has no inputs of its own.
+    if any(spec.kind == "training" for node in root.nodes.values() if (spec := types.get(node.type)) is not None):
+        return
+    inputs, outputs = root.interface
+    if not inputs:
+        yield Diagnostic(
+            code="no-input",
+            message="The graph has no input, so nothing can be fed to it.",
+            hint="Add an Input node and connect it to the first layer.",
+        )
+    if not outputs:
+        yield Diagnostic(
+            code="no-output",
+            message="The graph has no output, so it computes nothing.",
+            hint="Add an Output node and connect the last layer to it.",
+        )
+
+
+def lint_node(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
+    """Find what is wrong at one node, shown at `path`."""
+    spec = types.get(node.type)
+    if spec is None:
+        yield Diagnostic(
+            code="unknown-type",
+            message=f"There is no node type {node.type!r}.{near(node.type, types)}",
+            node=path,
+            hint="Register it with pn.register_node, or replace the node.",
+        )
+        return
+    yield from _lint_properties(graph, node, spec, path)
+    yield from _lint_inputs(content, graph, node, path, types)
+
+
+def _lint_inside(content: Content, id: str, prefix: str, types: Types) -> Iterator[Diagnostic]:
+    graph = content.graphs[id]
+    if id and not graph.interface[1]:
+        yield Diagnostic(
+            code="no-output",
+            message="The nested graph has no output, so it computes nothing.",
+            node=prefix.removesuffix("."),
+            hint="Enter it and add an Output node.",
+        )
+    for name in graph.order:
+        node = graph.nodes[name]
+        yield from lint_node(content, graph, node, prefix + name, types)
+        if node.definition is not None:
+            yield from _lint_inside(content, node.definition, f"{prefix}{name}.", types)
+
+
+def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> Iterator[Diagnostic]:
+    for name, value in node.properties.items():
+        prop = spec.property_named(name)
+        if prop is None:
+            names = [known.name for known in spec.properties]
+            yield Diagnostic(
+                code="unknown-property",
+                message=f"{node.type} has no property {name!r}.{near(name, names)}",
+                node=path,
+                hint="Reset the property.",
+            )
+            continue
+        try:
+            check(prop.type, value)
+        except ValueError as error:
+            yield Diagnostic(
+                code="bad-value",
+                message=f"{name} cannot be {_shown(value)}: it must be {error}.",
+                node=path,
+                hint=f"Set {name} to a value that fits.",
+            )
+    if node.shares is not None:
+        if reason := sharing_fault(graph, node.name, node.type, node.shares):
+            yield Diagnostic(
+                code="bad-sharing",
+                message=f"shares cannot be {node.shares!r}: {reason}",
+                node=path,
+                hint="Choose another node to share with, or reset shares.",
+            )
+        # The shared module is built from its owner's properties.
+        return
+    for prop in spec.properties:
+        wired = prop.role == "call" and graph.feeding(node.name, prop.name) is not None
+        if prop.required and prop.name not in node.properties and not wired:
+            yield Diagnostic(
+                code="missing-property",
+                message=f"{prop.name} is not set, and has no default.",
+                node=path,
+                hint=f"Set {prop.name}{' or connect it' if prop.role == 'call' else ''}. {prop.doc}".strip(),
+            )
+
+
+def _lint_inputs(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
+    incoming = graph.incoming[node.name]
+    for port in input_ports(content, node, types) or ():
+        fed = any(find_input(content, node, name, types) == port for name in incoming) if port.variadic else port.name in incoming
+        if not fed and not port.optional:
+            yield Diagnostic(
+                code="unconnected-input",
+                message=f"Input {port.name} is not connected.",
+                node=path,
+                port=port.name,
+                hint="Connect an output to it.",
+            )
+    for edge in graph.edges_into(node.name):
+        giver, output = split_port(edge.source)
+        name = split_port(edge.target)[1]
+        start = find_output(content, graph.nodes[giver], output, types)
+        end = find_input(content, node, name, types)
+        if end is None:
+            message = f"{node.type} has no input {name!r}, which {edge.source} is connected to."
+        elif start is None:
+            message = f"{giver} ({graph.nodes[giver].type}) has no output {output!r}, which {name} is connected to."
+        elif not kinds_fit(start.kind, end.kind):
+            message = f"{name} takes a {end.kind}, and {edge.source} gives a {start.kind}."
+        else:
+            continue
+        yield Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge.")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

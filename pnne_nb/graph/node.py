@@ -1,0 +1,97 @@
+"""What reading a document gives: frozen snapshots of nodes, edges and committed transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, final
+
+import msgspec
+
+from pnne_nb.graph.ops import Op
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.graph.values import Value
+
+NO_PROPERTIES: Mapping[str, Value] = MappingProxyType({})
+
+
+@final
+class Node(msgspec.Struct, frozen=True):
+    """A node as it was when it was read.
+
+    Attributes:
+        name: Its name within its graph.
+        type: Name of its type in the catalogue.
+        properties: The values that were set explicitly; defaults are in `spec`.
+        position: Centre in the editor's pixels, or None: arranged automatically.
+        origin: Where an imported node came from, and its proof, as JSON.
+        path: Its name with those of the Subgraph nodes around it: ``"block.conv1"``.
+    """
+
+    name: str
+    type: str
+    properties: Mapping[str, Value] = NO_PROPERTIES
+    position: tuple[float, float] | None = None
+    origin: object = None
+    path: str = ""
+
+    @property
+    def spec(self) -> NodeSpec:
+        """The catalogue's entry.
+
+        Raises:
+            UnknownTypeError: If the type is not registered.
+        """
+        return registry.require(self.type)
+
+    @property
+    def definition(self) -> str | None:
+        """The graph that a Subgraph node shows, or None."""
+        value = self.properties.get("definition")
+        return value if self.type == "Subgraph" and isinstance(value, str) else None
+
+    @property
+    def shares(self) -> str | None:
+        """Name of the node in the same graph whose module this one uses, or None."""
+        value = self.properties.get("shares")
+        return value if isinstance(value, str) else None
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Edge(NamedTuple):
+    """An edge, from an output ``"node.port"`` to an input ``"node.port"``."""
+
+    source: str
+    target: str
+
+
+@final
+class Transaction(msgspec.Struct, frozen=True):
+    """A committed change.
+
+    Attributes:
+        version: The document's version after it.
+        ops: What was done, in order, as it was applied (values in their stored form).
+        label: What a person did, e.g. ``"Connect conv1 → relu1"``.
+        client: Who asked for it, as given to ``apply``.
+        request: The number under which `client` asked for it.
+        undo: Label of what undo would take back now, or None.
+        redo: Label of what redo would bring back now, or None.
+    """
+
+    version: int
+    ops: tuple[Op, ...]
+    label: str
+    client: str | None = None
+    request: int | None = None
+    undo: str | None = None
+    redo: str | None = None
+
+
+def split_port(text: str) -> tuple[str, str]:
+    """Split ``"node.port"`` at its first dot; the port is empty if there is no dot."""
+    node, _, port = text.partition(".")
+    return node, port

@@ -1,0 +1,80 @@
+"""Finds nodes and ports by what people write: ``"conv1"``, ``"block.conv1"``, ``"block.conv1.input"``, a `Node`."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from pnne_nb.errors import GraphError, UnknownNodeError
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.state import Content, GraphIndex
+
+NodeRef: TypeAlias = "Node | str"
+"""A node, or its path."""
+
+
+def path_of(node: NodeRef) -> str:
+    """Return the path that a person gave.
+
+    Raises:
+        GraphError: If it is neither a node nor a text.
+    """
+    if isinstance(node, Node):
+        return node.path
+    if isinstance(node, str):
+        return node
+    raise GraphError(f"{node!r} is not a node: give a node of the graph, or its name.")
+
+
+def enter(content: Content, prefix: str) -> GraphIndex:
+    """Return the graph inside the Subgraph node of a path; the root for an empty path.
+
+    Raises:
+        UnknownNodeError: If there is no such node, or it shows no graph.
+    """
+    graph = content.graphs[""]
+    for part in prefix.split(".") if prefix else ():
+        node = graph.require(part)
+        if node.definition is None:
+            raise UnknownNodeError(f"There is nothing inside {part!r}{graph.where}: it is a {node.type}.")
+        graph = content.graphs[node.definition]
+    return graph
+
+
+def find_node(content: Content, ref: NodeRef) -> tuple[GraphIndex, Node, str]:
+    """Return the graph that a node is in, the node, and the path of the graph with a dot after it.
+
+    Raises:
+        UnknownNodeError: If there is no such node.
+    """
+    prefix, dot, name = path_of(ref).rpartition(".")
+    graph = enter(content, prefix)
+    return graph, graph.require(name), prefix + dot
+
+
+def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphIndex, Node, str]:
+    """Return the graph, the node and the port (empty if none is named) that one end of an edge means.
+
+    ``"block.x"`` may mean port ``x`` of the node ``block`` or the node ``x`` inside it. The port is meant
+    where `block` has one on that side: the node of that name inside has none there.
+
+    Raises:
+        UnknownNodeError: If there is no such node.
+    """
+    path = path_of(ref)
+    if isinstance(ref, Node):
+        graph, node, _ = find_node(content, ref)
+        return graph, node, ""
+    graph = content.graphs[""]
+    parts = path.split(".")
+    for place, part in enumerate(parts):
+        node = graph.require(part)
+        rest = parts[place + 1 :]
+        if not rest:
+            return graph, node, ""
+        if node.definition is None:
+            return graph, node, ".".join(rest)
+        inside = content.graphs[node.definition]
+        if len(rest) == 1 and (rest[0] in inside.interface[output] or rest[0] not in inside.nodes):
+            return graph, node, rest[0]
+        graph = inside
+    raise UnknownNodeError(f"There is no node {path!r}.")

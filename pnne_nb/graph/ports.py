@@ -1,0 +1,62 @@
+"""Which ports a node has here and now: those of its type, or of what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.spec import NodeSpec, Port
+from pnne_nb.graph.state import Content
+
+
+def input_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
+    """The inputs of a node in the order of the call; None if its type is not registered."""
+    return _ports(content, node, types, outputs=False)
+
+
+def output_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
+    """The outputs of a node; None if its type is not registered."""
+    return _ports(content, node, types, outputs=True)
+
+
+def find_input(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
+    """Return the input that `name` addresses, or None; see `NodeSpec.input_named`.
+
+    A node of an unregistered type has whatever ports its edges say.
+    """
+    spec = types.get(node.type)
+    if spec is None:
+        return Port(name=name, kind="value")
+    if node.type in ("Subgraph", "Module"):
+        return _named(_ports(content, node, types, outputs=False), name)
+    return spec.input_named(name)
+
+
+def find_output(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
+    """Return the output of that name, or None; a node of an unregistered type has whatever ports its edges say."""
+    if node.type not in types:
+        return Port(name=name, kind="value")
+    return _named(_ports(content, node, types, outputs=True), name)
+
+
+def _named(ports: tuple[Port, ...] | None, name: str) -> Port | None:
+    return next((port for port in ports or () if port.name == name), None)
+
+
+def _ports(content: Content, node: Node, types: Mapping[str, NodeSpec], *, outputs: bool) -> tuple[Port, ...] | None:
+    if node.type == "Subgraph":
+        names = content.graphs[node.definition].interface[outputs] if node.definition is not None else ()
+        return tuple(Port(name=name, kind="value") for name in names)
+    spec = types.get(node.type)
+    if spec is None:
+        return None
+    if node.type == "Module":
+        return tuple(Port(name=name, kind="value") for name in _listed(spec, node, "outputs" if outputs else "inputs"))
+    return spec.present_outputs(node.properties) if outputs else spec.inputs
+
+
+def _listed(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
+    """The port names that a property lists; a damaged file may have anything there."""
+    declared = spec.property_named(prop)
+    names = node.properties.get(prop, declared.default if declared is not None else ())
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, tuple) else ()
