@@ -23,6 +23,7 @@ const status: Status = {
   step: 1234,
   stepsPerSecond: 250.4,
   secondsLeft: 61.2,
+  learningRate: 0.001,
   cost: 0.0123,
   framesPerSecond: 9.8,
   dropped: 0,
@@ -49,8 +50,11 @@ test("progress counts finished epochs and the batches of the running one", () =>
 });
 
 test("facts are left out where they are not known", () => {
-  expect(progressFacts(status)).toEqual(["Epoch 2/4", "step 1,234", "250 steps/s", "1:01 left"]);
-  expect(progressFacts({ ...status, state: "finished", stepsPerSecond: 0 })).toEqual(["Epoch 2/4", "step 1,234"]);
+  expect(progressFacts(status)).toEqual(["Epoch 2/4", "step 1,234", "250 steps/s", "lr 0.001", "1:01 left"]);
+  expect(progressFacts({ ...status, state: "finished", stepsPerSecond: 0, learningRate: null })).toEqual([
+    "Epoch 2/4",
+    "step 1,234",
+  ]);
   expect(progressFacts({ ...status, step: 0 })).toEqual([]);
 });
 

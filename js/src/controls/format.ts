@@ -27,6 +27,7 @@ export function progressFacts(status: Status): string[] {
   if (status.step === 0) return [];
   const facts = [`Epoch ${status.epoch}/${status.epochs}`, `step ${whole.format(status.step)}`];
   if (status.stepsPerSecond > 0) facts.push(formatSpeed(status.stepsPerSecond));
+  if (status.learningRate !== null) facts.push(`lr ${Number(status.learningRate.toPrecision(3))}`);
   const moving = status.state === "running" || status.state === "paused";
   if (moving && status.secondsLeft !== null) facts.push(`${formatSeconds(status.secondsLeft)} left`);
   return facts;
@@ -61,13 +62,13 @@ export function mainCommand(state: TrainingState): Command {
 export function enabled(command: Command, state: TrainingState): boolean {
   switch (command) {
     case "start":
-      return state === "idle" || state === "stopped";
+      return state !== "running" && state !== "paused";
     case "pause":
       return state === "running";
     case "resume":
       return state === "paused";
     case "step":
-      return state === "idle" || state === "paused" || state === "stopped";
+      return state !== "running";
     case "stop":
       return state === "running" || state === "paused";
   }

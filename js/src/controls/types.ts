@@ -22,6 +22,7 @@ export interface Status {
   step: number;
   stepsPerSecond: number;
   secondsLeft: number | null;
+  learningRate: number | null;
   cost: number | null;
   framesPerSecond: number;
   dropped: number;

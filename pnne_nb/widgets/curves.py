@@ -1,0 +1,145 @@
+"""Curves of any length in bounded memory: what a plot needs of them, and no more."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+_HALF_LIFE = 12.0
+"""Points after which a value counts half in the smoothed curve."""
+
+
+@final
+class Curve:
+    """A curve decimated as it grows, smoothed beside it.
+
+    Consecutive points share a bucket that keeps its lowest and its highest point; when all buckets are full,
+    neighbours merge and each holds twice as many points. A spike is never lost, and appending costs the
+    same after a million points as after ten.
+
+    Args:
+        limit: Number of points kept at most; even.
+    """
+
+    def __init__(self, limit: int = 1000) -> None:
+        if limit < 4 or limit % 4:
+            raise ValueError(f"limit must be a multiple of 4, not {limit!r}: buckets hold two points and merge in pairs.")
+        self.limit = limit
+        self.count = 0
+        self._stride = 1
+        self._filled = 0
+        self._buckets: list[tuple[_Point, _Point]] = []
+        self._smooth = _Smooth()
+
+    def append(self, x: float, y: float) -> None:
+        """Add the point (x, y); x must not decrease, y may be NaN or infinite (then it is a gap)."""
+        self.count += 1
+        point = (x, y, self._smooth.add(y))
+        if not self._buckets or self._filled == self._stride:
+            if len(self._buckets) == self.limit // 2:
+                self._merge()
+            self._buckets.append((point, point))
+            self._filled = 1
+        else:
+            self._buckets[-1] = _widen(self._buckets[-1], (point, point))
+            self._filled += 1
+
+    def points(self) -> tuple[Floats, Floats, Floats]:
+        """The kept points as x, y and smoothed y, each float32 `[n]` with n ≤ `limit`; not finite is NaN."""
+        kept: list[_Point] = []
+        for low, high in self._buckets:
+            first, second = (low, high) if low[0] <= high[0] else (high, low)
+            kept.append(first)
+            if second is not first:
+                kept.append(second)
+        columns = np.asarray(kept, dtype=np.float64).reshape(-1, 3).T
+        columns[1:][~np.isfinite(columns[1:])] = np.nan
+        with np.errstate(over="ignore"):
+            x, y, smooth = columns.astype(np.float32)
+        return x, y, smooth
+
+    def _merge(self) -> None:
+        pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
+        self._buckets = [_widen(left, right) for left, right in pairs]
+        self._stride *= 2
+        self._filled = self._stride
+
+
+_Point = tuple[float, float, float]
+
+
+def _widen(left: tuple[_Point, _Point], right: tuple[_Point, _Point]) -> tuple[_Point, _Point]:
+    """The lowest and the highest point of two buckets; a number wins over NaN, the earlier point over an equal."""
+    (low, high), (other_low, other_high) = left, right
+    if other_low[1] < low[1] or math.isnan(low[1]):
+        low = other_low
+    if other_high[1] > high[1] or math.isnan(high[1]):
+        high = other_high
+    return low, high
+
+
+class _Smooth:
+    """Exponential moving average, unbiased from the first value; values that are not finite are skipped."""
+
+    def __init__(self) -> None:
+        self._keep = 0.5 ** (1 / _HALF_LIFE)
+        self._total = 0.0
+        self._weight = 0.0
+
+    def add(self, value: float) -> float:
+        if math.isfinite(value):
+            self._total = self._keep * self._total + (1 - self._keep) * value
+            self._weight = self._keep * self._weight + (1 - self._keep)
+        return self._total / self._weight if self._weight else math.nan
+
+
+@final
+class CurveTable:
+    """Several curves over the same steps, decimated together: one column per name, in order of appearance.
+
+    When it is full, every second row goes; the rows that stay are evenly spread. Unlike `Curve` this may lose
+    a spike: it holds what is measured a few times a second, and its figure draws one line per name.
+
+    Args:
+        limit: Number of rows kept at most.
+    """
+
+    def __init__(self, limit: int = 250) -> None:
+        self.limit = limit
+        self.names: list[str] = []
+        self._columns: dict[str, int] = {}
+        self._rows: list[tuple[float, dict[str, float]]] = []
+        self._stride = 1
+        self._skipped = 0
+        self.latest: dict[str, float] = {}
+
+    def append(self, x: float, values: dict[str, float]) -> None:
+        """Add a row; names not seen before get a new column."""
+        for name in values:
+            if name not in self._columns:
+                self._columns[name] = len(self.names)
+                self.names.append(name)
+        self.latest = values
+        self._skipped += 1
+        if self._rows and self._skipped < self._stride:
+            return
+        self._skipped = 0
+        self._rows.append((x, values))
+        if len(self._rows) > self.limit:
+            self._rows = self._rows[::2]
+            self._stride *= 2
+
+    def table(self) -> tuple[Floats, Floats]:
+        """x as float32 `[n]` and the columns as float32 `[names, n]`, NaN where a name has no value."""
+        x = np.asarray([row[0] for row in self._rows], dtype=np.float32)
+        y = np.full((len(self.names), len(self._rows)), np.nan, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            for index, (_, values) in enumerate(self._rows):
+                for name, value in values.items():
+                    y[self._columns[name], index] = value if math.isfinite(value) else math.nan
+        return x, y

@@ -1,0 +1,254 @@
+"""`TrainingDashboard`: a training, drawn while it runs, and the buttons that control it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, assert_never, final
+
+import ipywidgets
+
+from pnne_nb.errors import InspectionError
+from pnne_nb.frames import Frame, HistogramFrame, StateFrame, StepFrame
+from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.inspector.patterns import own_parameters
+from pnne_nb.probe import Cadence
+from pnne_nb.runtime.blame import node_of
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.widgets.controls import (
+    AckMessage,
+    ChooseMessage,
+    Command,
+    CommandMessage,
+    ControlBar,
+    LayerChooser,
+    Message,
+)
+from pnne_nb.widgets.displays import Displays
+from pnne_nb.widgets.plots import HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot, Scale
+from pnne_nb.widgets.pump import Pump
+from pnne_nb.widgets.status import Status
+
+WATCHED_HZ: Final = 10.0
+"""Observed steps a second while a browser shows them."""
+UNWATCHED_HZ: Final = 1.0
+"""Observed steps a second while none does: enough for a page that opens to show the present."""
+ALIVE: Final = frozenset({"running", "paused"})
+"""States of a training that has a thread, and so frames to come."""
+BUDGET: Final = 0.02
+"""Share of the training's time that observing layers may take."""
+
+
+@final
+class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+    """Loss, metric, gradient norms, activations, progress, and buttons that answer while cells run.
+
+    There is one dashboard for each engine, with as many views as cells show it: calling this again with the
+    same engine returns the one there is. It may be shown before, during and after training. When the cells
+    that showed it have been run again and show another one, it closes by itself.
+
+    Args:
+        engine: The training to show.
+        loss_scale: ``"linear"`` or ``"log"``.
+    """
+
+    _open: ClassVar[weakref.WeakValueDictionary[int, TrainingDashboard]] = weakref.WeakValueDictionary()
+
+    def __new__(cls, engine: TrainingEngine, **_options: Any) -> TrainingDashboard:
+        """Return the open dashboard of `engine`, or a new one."""
+        existing = cls._open.get(id(engine))
+        return existing if existing is not None else super().__new__(cls)
+
+    def __init__(self, engine: TrainingEngine, *, loss_scale: Scale = "linear") -> None:
+        if self._open.get(id(engine)) is self:
+            return
+        self._engine: TrainingEngine | None = engine
+        layers = list(dict.fromkeys(layer for layer, _, parameter in own_parameters(engine.model)))
+        self._probe = _probe(engine)
+        self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
+        watched = list(self._probe.watched)
+        self._status = Status(state=engine.state)
+        self._bar = ControlBar(self._answer)
+        self._chooser = LayerChooser(self._answer, layers=watched, layer=watched[0] if watched else "")
+        self._histogram = HistogramPlot(above=self._chooser)
+        self._plots: tuple[Plot, ...] = (LossPlot(loss_scale), MetricPlot(), NormPlot(layers), self._histogram)
+        self._catch_up(engine)
+        plots = ipywidgets.Box([plot.view for plot in self._plots])
+        plots.add_class("pnne-plots")
+        super().__init__([self._bar, plots])
+        self.add_class("pnne-dashboard")
+        self._pump = Pump(engine.channel, self)
+        self._draw_status(0)
+        for plot in self._plots:
+            plot.draw()
+        remove_probe = engine.add_probe(self._probe, self._cadence)
+        remove_listener = engine.on("state", _starter(weakref.ref(self._pump)))
+        self._release = weakref.finalize(self, _release, self._pump, remove_probe, remove_listener)
+        self._open[id(engine)] = self
+        if engine.state in ALIVE:
+            self._pump.start()
+
+    def __repr__(self) -> str:
+        return "TrainingDashboard()"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        Displays.here().shown(self)
+        return super()._repr_mimebundle_(**options)
+
+    @property
+    def engine(self) -> TrainingEngine:
+        """The training that is shown.
+
+        Raises:
+            RuntimeError: The dashboard was closed.
+        """
+        if self._engine is None:
+            raise RuntimeError("The dashboard was closed. TrainingDashboard(engine) makes another one.")
+        return self._engine
+
+    def close(self) -> None:
+        """End drawing and close every widget of it; the training goes on."""
+        if self._engine is None:
+            return
+        self._open.pop(id(self._engine), None)
+        self._engine = None
+        self._release()
+        self._pump.join(5.0)
+        for widget in _tree(self):
+            if widget is not self:
+                widget.close()
+        super().close()
+
+    # The pump's thread
+
+    def take(self, frames: Sequence[Frame]) -> bool:
+        """Remember `frames`; returns whether the training has ended."""
+        for frame in frames:
+            if isinstance(frame, StepFrame) and frame.step <= self._known_steps:
+                continue
+            self._status.take(frame)
+            for plot in self._plots:
+                plot.take(frame)
+        return self._status.ended
+
+    def stale(self) -> bool:
+        """Whether the training has begun or ceased to wait for a cell."""
+        return self._engine is not None and self._engine.waiting_for != self._status.waiting
+
+    def draw(self, tick: int, *, watched: bool) -> None:
+        """Send what has changed as frame number `tick`; the control bar last, so that its ack means all of it."""
+        self._cadence.hz = WATCHED_HZ if watched else UNWATCHED_HZ
+        for plot in self._plots:
+            plot.draw()
+        if self._histogram.latest is not None:
+            self._chooser.caption = _caption(self._histogram.latest)
+        self._draw_status(tick)
+
+    def _draw_status(self, tick: int) -> None:
+        if self._engine is not None:
+            self._status.waiting = self._engine.waiting_for
+            self._status.dropped = self._engine.channel.dropped
+        with self._bar.hold_sync():
+            self._bar.status = self._status.to_json()
+            self._bar.tick = tick
+
+    # Messages from the browser, on any thread
+
+    def _answer(self, message: Message) -> None:
+        match message:
+            case AckMessage(tick):
+                self._pump.acknowledge(tick)
+            case CommandMessage(_, command):
+                self._command(command)
+            case ChooseMessage(_, layer):
+                self._choose(layer)
+            case _:
+                assert_never(message)
+
+    def _command(self, command: Command) -> None:
+        # Never waits: the button's thread must be free for the next click.
+        match command:
+            case "start":
+                self.engine.start()
+            case "pause":
+                self.engine.pause(wait=False)
+            case "resume":
+                self.engine.resume()
+            case "step":
+                self.engine.step(wait=False)
+            case "stop":
+                self.engine.stop(wait=False)
+            case _:
+                assert_never(command)
+
+    def _choose(self, layer: str) -> None:
+        self._probe.histograms_of = (layer,)
+        self._chooser.layer = layer
+
+    # What was before
+
+    def _catch_up(self, engine: TrainingEngine) -> None:
+        """Take in what happened before there was a dashboard; frames that tell of it again are left out."""
+        history = engine.history
+        steps, losses, rates = history.steps("loss"), history["loss"], history["learning_rate"]
+        self._known_steps = 0
+        for step, loss, rate in zip(steps.tolist(), losses.tolist(), rates.tolist(), strict=True):
+            self.take([StepFrame(step, 0, loss, rate, 0, 0.0)])
+        self.take(history.epoch_frames())
+        self.take(history.anomalies)
+        if len(steps):
+            self._known_steps = int(steps[-1])
+            self.take([engine.progress])
+        failure = engine.error
+        if failure is not None:
+            said = f"{type(failure).__name__}: {failure}"
+            self.take([StateFrame("failed", error=said, node=node_of(failure, engine.model))])
+
+
+def _probe(engine: TrainingEngine) -> LiveProbe:
+    """Gradient norms of all layers, and the histogram of one; only norms where hooks would see nothing."""
+    try:
+        probe = LiveProbe(engine.model, statistics_of=())
+    except InspectionError:
+        return LiveProbe(engine.model, {}, statistics_of=())
+    probe.histograms_of = tuple(probe.watched)[:1]
+    return probe
+
+
+def _caption(frame: HistogramFrame) -> str:
+    sampled = "" if frame.sampled == frame.total else f", {frame.sampled:,} of {frame.total:,} values"
+    other = "" if frame.quantity == "activations" else f", {frame.quantity.replace('_', ' ')}"
+    return f"{frame.layer} at step {frame.step:,}{sampled}{other}"
+
+
+def _starter(pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:
+    """Starts the pump with the training; holds it weakly, because the engine may outlive the dashboard."""
+
+    def on_state(frame: StateFrame) -> None:
+        alive = pump()
+        if alive is not None and frame.state in ALIVE:
+            alive.start()
+
+    return on_state
+
+
+def _release(pump: Pump, *removals: Callable[[], None]) -> None:
+    pump.close()
+    for remove in removals:
+        remove()
+
+
+def _tree(root: ipywidgets.Widget) -> list[ipywidgets.Widget]:
+    """`root` and every widget that one of its traits refers to, each once."""
+    found: dict[int, ipywidgets.Widget] = {}
+    waiting: list[object] = [root]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, ipywidgets.Widget) and id(item) not in found:
+            found[id(item)] = item
+            waiting.extend(getattr(item, name) for name in item.keys)
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+        elif isinstance(item, dict):
+            waiting.extend(item.values())
+    return list(found.values())

@@ -1,0 +1,165 @@
+"""The one thread that draws: from the training's channel to the plot widgets, at the browser's pace."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol, final
+from weakref import ReferenceType, ref
+
+from pnne_nb.frames import Frame
+from pnne_nb.widgets.pacing import Pacer
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1
+"""How often the pump looks: for frames while the browser is not ready, for being closed while there are none."""
+
+
+class Source(Protocol):
+    """Where frames come from: the part of `pnne_nb.channel.Channel` that the pump uses."""
+
+    def drain(self) -> list[Frame]:
+        """Take every waiting frame."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until a frame is there; whether one is."""
+
+
+class Screen(Protocol):
+    """What the pump draws on. The methods run in the pump's thread, and nothing else may touch the widgets."""
+
+    def take(self, frames: Sequence[Frame]) -> bool:
+        """Remember `frames`; returns whether the training has ended, so that nothing more will come."""
+
+    def stale(self) -> bool:
+        """Whether something that no frame tells has changed, and is worth a drawing."""
+
+    def draw(self, tick: int, *, watched: bool) -> None:
+        """Send what has changed to the browser as frame number `tick`."""
+
+
+@final
+class Pump:
+    """Carries frames from a channel to a screen in a thread of its own, which lives only while training does.
+
+    The screen is held weakly: a dashboard that is dropped ends its pump. While training runs and the browser
+    acknowledges, the latest frames are drawn about ten times a second; whatever came in between is taken into
+    the curves, not drawn. The last frame is always drawn, acknowledged or not.
+
+    Args:
+        source: The channel; nobody else may take frames from it meanwhile.
+        screen: What to draw on.
+        pacer: When to draw.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        screen: Screen,
+        pacer: Pacer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._screen: ReferenceType[Screen] = ref(screen, lambda _: self.close())
+        self._pacer = pacer or Pacer()
+        self._clock = clock
+        self._condition = threading.Condition(threading.RLock())
+        self._thread: threading.Thread | None = None
+        self._wanted = False
+        self._closed = False
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread is alive."""
+        with self._condition:
+            return self._thread is not None
+
+    def start(self) -> None:
+        """Run until the training ends; does nothing while the pump runs, and nothing once closed."""
+        with self._condition:
+            self._wanted = True
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="pnne-pump", daemon=True)
+                self._thread.start()
+
+    def acknowledge(self, tick: int) -> None:
+        """A browser has painted frame `tick`. May be called from any thread."""
+        with self._condition:
+            self._pacer.acknowledge(tick, self._clock())
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """End the thread after the drawing at hand; may be called from any thread, also from the pump's own."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the thread has ended; whether it has."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._thread is None, timeout)
+
+    def _run(self) -> None:
+        try:
+            while self._wants_more():
+                self._pump_until_ended()
+        except Exception:
+            # A thread has nobody to raise to, and the training must go on without its pictures.
+            logger.exception("The dashboard stopped drawing.")
+            self._leave()
+
+    def _wants_more(self) -> bool:
+        with self._condition:
+            wanted, self._wanted = self._wanted and not self._closed, False
+            if not wanted:
+                self._leave()
+            return wanted
+
+    def _leave(self) -> None:
+        with self._condition:
+            self._thread = None
+            self._condition.notify_all()
+
+    def _pump_until_ended(self) -> None:
+        ended = False
+        while not ended and not self._closed:
+            if not self._source.wait(POLL_SECONDS) and not self._stale():
+                continue
+            ended = self._take()
+            while not ended and not self._closed and self._pause():
+                ended = self._take()
+            if not self._closed:
+                self._draw()
+
+    def _pause(self) -> bool:
+        """Wait a little for the browser; whether it is still too early to draw."""
+        with self._condition:
+            delay = self._pacer.delay(self._clock())
+            if delay > 0 and not self._closed:
+                self._condition.wait(min(delay, POLL_SECONDS))
+            return self._pacer.delay(self._clock()) > 0
+
+    def _stale(self) -> bool:
+        screen = self._screen()
+        return screen is not None and screen.stale()
+
+    def _take(self) -> bool:
+        frames = self._source.drain()
+        screen = self._screen()
+        return screen is not None and bool(frames) and screen.take(frames)
+
+    def _draw(self) -> None:
+        screen = self._screen()
+        if screen is None:
+            return
+        began = time.thread_time()
+        with self._condition:
+            watched = self._pacer.watched(self._clock())
+            tick = self._pacer.send(self._clock())
+        screen.draw(tick, watched=watched)
+        with self._condition:
+            self._pacer.spent(time.thread_time() - began)
