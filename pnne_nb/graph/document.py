@@ -17,9 +17,11 @@ from typing import Self, final
 from pnne_nb.errors import Diagnostic, GraphError, StaleVersionError
 from pnne_nb.graph import files, grouping
 from pnne_nb.graph.applying import apply_op
+from pnne_nb.graph.arranging import arrangement
 from pnne_nb.graph.checking import Types, checked
 from pnne_nb.graph.history import History, Step
 from pnne_nb.graph.labels import label_of
+from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.lint import lint
 from pnne_nb.graph.names import numbered, stem_of
 from pnne_nb.graph.node import Edge, Node, Transaction
@@ -292,6 +294,24 @@ class NodeGraph:
             plan = grouping.plan_ungroup(self._content, node)
             self._apply(plan.ops, label=f"Ungroup {plan.name}")
             return [self[path] for path in plan.paths]
+
+    def arrange(
+        self, graph: str = "", *, direction: Direction = "right", client: str | None = None, request: int | None = None
+    ) -> Transaction:
+        """Place every node of one graph automatically, as one undoable change; nothing if all stand well already.
+
+        Args:
+            graph: ``""`` for the root, or the id of a definition.
+            direction: Where edges run: ``"right"``, or ``"down"``.
+            client: Who asks, handed on to observers.
+            request: The number under which `client` asks, handed on to observers.
+
+        Raises:
+            GraphError: If there is no such graph.
+        """
+        with self._editing():
+            moves = arrangement(self._content, graph, self._types, direction)
+            return self._apply(moves, "Arrange", client, request)
 
     # Committing
 
