@@ -12,6 +12,11 @@ def uncompiled(model: nn.Module) -> nn.Module:
     return original if original is not None else model
 
 
+def is_compiled(model: nn.Module) -> bool:
+    """Whether `model` or a part of it was compiled by ``torch.compile``."""
+    return any(_compiled(module) for module in model.modules())
+
+
 def why_not_hookable(model: nn.Module) -> str | None:
     """Why the calls of the layers inside `model` cannot be seen, or None if they can."""
     for name, module in model.named_modules():
@@ -21,10 +26,15 @@ def why_not_hookable(model: nn.Module) -> str | None:
                 f"{where} is a TorchScript module: its layers run outside Python and hooks on them are ignored."
                 " Inspect the module that it was made from."
             )
-        if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
+        if _compiled(module):
             return (
                 f"{where} was compiled by torch.compile: its layers run fused and hooks on them are ignored."
                 " Watch the module before compiling it; parameters, parameter_gradients, updates and gradient"
                 " norms can be watched on compiled modules too."
             )
     return None
+
+
+def _compiled(module: nn.Module) -> bool:
+    # A wrapper made by torch.compile(module), or the mark of module.compile().
+    return "_orig_mod" in module._modules or module._compiled_call_impl is not None

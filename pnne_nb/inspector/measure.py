@@ -96,18 +96,40 @@ _NAMES = tuple(field.name for field in fields(Statistics))
 _SCALARS = 12
 
 
+@final
+@dataclass(frozen=True)
+class Launched:
+    """A measurement that is computed on the tensor's device and waits for the transfer."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    stored: tuple[int, ...]
+    row: Tensor
+
+
+def launch(tensor: Tensor) -> Launched:
+    """Start measuring `tensor`, of any shape, dtype, layout and device, without waiting for the device.
+
+    Raises:
+        InspectionError: If the tensor is on the meta device or nested: it has no values to read.
+    """
+    values = _stored(tensor)
+    return Launched(tuple(tensor.shape), tensor.dtype, tuple(values.shape), _measure(values))
+
+
+def finish(launched: Sequence[Launched]) -> list[Statistics]:
+    """Bring all results to the host, in one transfer per device."""
+    rows = to_host([one.row for one in launched])
+    return [_describe(one, row.tolist()) for one, row in zip(launched, rows, strict=True)]
+
+
 def statistics(tensors: Sequence[Tensor]) -> list[Statistics]:
     """Measure every tensor; all results come to the host in one transfer per device.
-
-    Args:
-        tensors: Of any shape, dtype, layout and device.
 
     Raises:
         InspectionError: If a tensor is on the meta device or nested: it has no values to read.
     """
-    stored = [_stored(tensor) for tensor in tensors]
-    rows = to_host([_measure(values) for values in stored])
-    return [_describe(tensor, values, row.tolist()) for tensor, values, row in zip(tensors, stored, rows, strict=True)]
+    return finish([launch(tensor) for tensor in tensors])
 
 
 def _stored(tensor: Tensor) -> Tensor:
@@ -175,14 +197,14 @@ def _percentiles(flat: Tensor) -> Tensor:
     return torch.where(finite.any(), between, math.nan)
 
 
-def _describe(tensor: Tensor, values: Tensor, row: list[float]) -> Statistics:
-    count = values.numel()
+def _describe(launched: Launched, row: list[float]) -> Statistics:
+    count = math.prod(launched.stored)
     finite, total, norm_1, squares, zeros, near, nan, inf, variance, low, high, first = row[:_SCALARS]
     empty = count == 0 or finite == 0
     nothing = math.nan
     return Statistics(
-        shape=tuple(tensor.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=launched.shape,
+        dtype=str(launched.dtype).removeprefix("torch."),
         count=count,
         mean=nothing if empty else total / finite,
         std=nothing if empty else math.sqrt(variance) if variance >= 0 else nothing,
@@ -196,7 +218,7 @@ def _describe(tensor: Tensor, values: Tensor, row: list[float]) -> Statistics:
         near_zeros=nothing if empty else near / finite,
         nan=0 if count == 0 else int(nan),
         inf=0 if count == 0 else int(inf),
-        first_nonfinite=None if count == 0 or first >= count else _unravel(int(first), values.shape),
+        first_nonfinite=None if count == 0 or first >= count else _unravel(int(first), launched.stored),
         percentiles=dict(zip(PERCENTILES, [nothing] * len(PERCENTILES) if empty else row[_SCALARS:], strict=True)),
         sampled=math.ceil(count / sample_stride(count, EXACT_PERCENTILES)),
     )

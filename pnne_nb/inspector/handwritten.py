@@ -1,0 +1,120 @@
+"""Watching a training loop that somebody wrote by hand."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from pnne_nb.frames import Frame, StepFrame
+from pnne_nb.probe import Cadence, Probe
+
+KEPT = 4096
+"""Frames that are kept; the oldest go first."""
+
+
+@final
+class HandwrittenLoop:
+    """Observes steps of a loop from one call per step.
+
+    The optimizer's own step hooks tell when gradients are ready and when they were used, so the loop may zero
+    its gradients wherever it likes. Gradients are seen as the optimizer sees them: after clipping.
+
+    Args:
+        model: The module that is trained.
+        probe: What observes it.
+        cadence: How often.
+    """
+
+    def __init__(self, model: nn.Module, probe: Probe, cadence: Cadence) -> None:
+        self.frames: deque[Frame] = deque(maxlen=KEPT)
+        self._model = model
+        self._probe = probe
+        self._cadence = cadence
+        self._handles: list[RemovableHandle] = []
+        self._steps = 0
+        self._open = False
+        self._began = 0.0
+        self._cost = 0.0
+        self._bare = 0.0
+        self._last = 0.0
+
+    def __enter__(self) -> HandwrittenLoop:
+        self._began = self._last = time.monotonic()
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_update),
+            register_optimizer_step_post_hook(self._after_update),
+        ]
+        self._open_if_due()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._handles:
+            self._handles.pop().remove()
+        if self._open:
+            self._open = False
+            # A step that did not end is not shown.
+            self._probe.close()
+
+    @property
+    def share(self) -> float:
+        """The share of the time since the start that watching took, 0 to 1."""
+        return self._cadence.share(time.monotonic())
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self._steps
+
+    def step(self, loss: float | Tensor | None = None) -> None:
+        """End a step; if it was observed, keep its frames."""
+        now = time.monotonic()
+        self._steps += 1
+        if self._open:
+            self._open = False
+            self.frames.extend(self._probe.close())
+            if loss is not None:
+                self.frames.append(
+                    StepFrame(self._steps, 1, float(loss), float("nan"), 0, time.monotonic() - self._began)
+                )
+            ended = time.monotonic()
+            whole = ended - self._last
+            # What hooks cost inside forward and backward shows only as a longer step.
+            self._cost += ended - now
+            self._cadence.spent(max(self._cost, whole - self._bare if self._bare else 0.0), ended)
+        else:
+            whole = now - self._last
+            self._bare = whole if self._bare == 0.0 else 0.9 * self._bare + 0.1 * whole
+        self._last = time.monotonic()
+        self._open_if_due()
+
+    def _open_if_due(self) -> None:
+        now = time.monotonic()
+        if self._cadence.due(now):
+            self._probe.open(self._steps + 1)
+            self._open = True
+            self._cost = time.monotonic() - now
+
+    def _ours(self, optimizer: torch.optim.Optimizer) -> bool:
+        own = {id(parameter) for parameter in self._model.parameters()}
+        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+
+    def _before_update(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        if self._open and self._ours(optimizer):
+            began = time.monotonic()
+            self._probe.gradients_ready()
+            self._cost += time.monotonic() - began
+
+    def _after_update(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        if self._open and self._ours(optimizer):
+            began = time.monotonic()
+            self._probe.updated()
+            self._cost += time.monotonic() - began

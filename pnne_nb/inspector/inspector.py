@@ -1,0 +1,373 @@
+"""`Inspector`: watch layers by name, run the model once, or watch it live, and leave it as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Protocol, final, get_args
+
+import pandas as pd
+from torch import Tensor, nn
+
+from pnne_nb.errors import InspectionError, LayerNotFoundError, near
+from pnne_nb.frames import Quantity
+from pnne_nb.inspector.capture import Capture
+from pnne_nb.inspector.compiled import is_compiled, uncompiled, why_not_hookable
+from pnne_nb.inspector.drawing import LayerView, draw
+from pnne_nb.inspector.handwritten import HandwrittenLoop
+from pnne_nb.inspector.histogram import Bins, Histogram, histograms
+from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.inspector.measure import Statistics
+from pnne_nb.inspector.patterns import EVERYTHING, ModuleTypes, Patterns, first_paths, match_layers
+from pnne_nb.inspector.run import Inspection, run_once
+from pnne_nb.probe import Cadence, Probe
+
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+
+DEFAULT: tuple[Quantity, ...] = ("activations", "gradients")
+
+
+class Observable(Protocol):
+    """A training that probes can observe, such as ``TrainingEngine``."""
+
+    def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
+        """Observe steps; returns the function that ends it."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Hold the training between two steps."""
+
+
+@final
+class Inspector:
+    """Looks inside any module by names, without changing it.
+
+    Args:
+        net: The module. One that ``torch.compile`` made is inspected as the module that it wraps, uncompiled.
+
+    Raises:
+        InspectionError: If hooks cannot see its layers (TorchScript).
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+        self._model = uncompiled(net)
+        reason = why_not_hookable(self._model)
+        if reason and not is_compiled(self._model):
+            raise InspectionError(reason)
+        self._watched: dict[str, tuple[Quantity, ...]] = {}
+        self._inspection: Inspection | None = None
+        self._trainings: list[Observable] = []
+        self._loop: HandwrittenLoop | None = None
+
+    def __repr__(self) -> str:
+        run = "not run yet" if self._inspection is None else repr(self._inspection)
+        return f"Inspector({type(self._model).__name__}, watching {len(self._watched)} layers, {run})"
+
+    # What to watch
+
+    def watch(
+        self,
+        pattern: Patterns = EVERYTHING,
+        what: Quantity | tuple[Quantity, ...] | list[Quantity] = DEFAULT,
+        *,
+        exclude: Patterns = (),
+        types: ModuleTypes | None = None,
+    ) -> list[str]:
+        """Watch the layers that match, from the next run on, in addition to those watched already.
+
+        Args:
+            pattern: Wildcards over dotted paths (``"*.ffn.*"``), or several; ``"!…"`` takes away.
+            what: ``"activations"``, ``"inputs"``, ``"gradients"`` (of activations), ``"parameters"``,
+                ``"parameter_gradients"``, ``"updates"`` (live only).
+            exclude: Patterns of layers to leave out.
+            types: Only layers of these module types.
+
+        Returns:
+            The names of the layers that match, in the model's order.
+
+        Raises:
+            LayerNotFoundError: If nothing matches; near names are suggested.
+            ValueError: If `what` names an unknown quantity.
+        """
+        quantities = (what,) if isinstance(what, str) else tuple(what)
+        for quantity in quantities:
+            if quantity not in QUANTITIES:
+                raise ValueError(
+                    f"{quantity!r} cannot be watched.{near(quantity, QUANTITIES)}"
+                    f" What can: {', '.join(map(repr, QUANTITIES))}."
+                )
+        matched = match_layers(self._model, pattern, exclude=exclude, types=types)
+        for name in matched:
+            self._watched[name] = tuple(dict.fromkeys((*self._watched.get(name, ()), *quantities)))
+        order = {name: index for index, (name, _) in enumerate(self._model.named_modules())}
+        self._watched = dict(sorted(self._watched.items(), key=lambda item: order.get(item[0], len(order))))
+        return list(matched)
+
+    def unwatch(self, pattern: Patterns = EVERYTHING) -> list[str]:
+        """Stop watching the layers that match; returns those that were watched."""
+        matched = [name for name in match_layers(self._model, pattern) if name in self._watched]
+        for name in matched:
+            del self._watched[name]
+        return matched
+
+    @property
+    def watched(self) -> dict[str, tuple[Quantity, ...]]:
+        """What is watched, by layer, in the model's order."""
+        return dict(self._watched)
+
+    # One run
+
+    def run_inspection(
+        self,
+        data: object,
+        target: object = None,
+        loss_fn: Callable[..., Tensor] | None = None,
+    ) -> Inspection:
+        """Run the model once and capture what is watched (every layer, if `watch` was never called).
+
+        Training mode, gradients, buffers and random numbers are afterwards as they were before, and no hook is
+        left, also if the model raises. The ambient autocast applies. Running in the mode that the model is in,
+        it draws the random numbers that its next call would draw.
+
+        Args:
+            data: A tensor (or anything else) is the model's argument, a tuple its arguments, a mapping its
+                keyword arguments. Tensors are copied, so that nothing writes into them.
+            target: The second argument of `loss_fn`; left out if None.
+            loss_fn: A function of output and target that gives a scalar. Without it only the forward pass
+                runs, and there are no gradients.
+
+        Raises:
+            InspectionError: If `target` is given without `loss_fn`, or the loss is not a scalar with a gradient.
+        """
+        watched = self._watched or dict.fromkeys(match_layers(self._model), DEFAULT)
+        with ExitStack() as stack:
+            for training in self._trainings:
+                stack.enter_context(training.paused())
+            self._inspection = run_once(self._model, watched, data, target, loss_fn)
+        return self._inspection
+
+    @property
+    def inspection(self) -> Inspection:
+        """The last run.
+
+        Raises:
+            InspectionError: If there was none.
+        """
+        if self._inspection is None:
+            raise InspectionError("Nothing has been captured yet: call run_inspection(data) first.")
+        return self._inspection
+
+    @property
+    def captured_data(self) -> dict[str, dict[Quantity, Tensor | dict[str, Tensor]]]:
+        """The captured tensors by layer and quantity; empty before the first run.
+
+        Where a layer has several (several outputs or calls, weight and bias), they stand by label.
+        A run that would keep more than 256 MiB keeps samples: see ``inspection.captures`` for which.
+        """
+        found: dict[str, dict[Quantity, dict[str, Tensor]]] = {}
+        for capture in self._inspection.captures if self._inspection else ():
+            found.setdefault(capture.layer, {}).setdefault(capture.quantity, {})[capture.label] = capture.tensor
+        return {
+            layer: {
+                quantity: tensors[""] if list(tensors) == [""] else tensors for quantity, tensors in quantities.items()
+            }
+            for layer, quantities in found.items()
+        }
+
+    def get_statistics(self, name: str, what: Quantity | None = None, label: str | None = None) -> Statistics:
+        """The statistics of one captured tensor: its activation, or what else was watched there.
+
+        Args:
+            name: Path of the layer; of a module that appears twice, any of its paths.
+            what: The quantity; by default the first captured of activations, inputs, gradients, parameters …
+            label: Which of several outputs, calls or parameters; by default the first.
+
+        Raises:
+            LayerNotFoundError: If the model has no such layer.
+            InspectionError: If nothing was captured there; the message says why.
+        """
+        return self._find(name, what, label).statistics
+
+    def histogram(
+        self,
+        name: str,
+        what: Quantity | None = None,
+        label: str | None = None,
+        *,
+        bins: Bins = "auto",
+        log: bool = False,
+    ) -> Histogram:
+        """The histogram of one captured tensor; arguments and errors as of `get_statistics` and `histograms`."""
+        [found] = histograms([self._find(name, what, label).tensor], bins, log=log)
+        return found
+
+    def plot(
+        self,
+        name: str,
+        what: Quantity | None = None,
+        label: str | None = None,
+        *,
+        bins: Bins = "auto",
+        log: bool = False,
+    ) -> object:
+        """A figure (bqplot) of the distribution of one captured tensor; arguments as of `histogram`."""
+        capture = self._find(name, what, label)
+        [found] = histograms([capture.tensor], bins, log=log)
+        kind = type(self._model.get_submodule(capture.layer)).__name__
+        return draw(LayerView(capture.layer, kind, capture.quantity, capture.label, found, capture.statistics))
+
+    def summary(self) -> pd.DataFrame:
+        """One row per captured tensor: layer, type, quantity, label, and all its statistics."""
+        modules = dict(self._model.named_modules())
+        rows = []
+        for capture in self._inspection.captures if self._inspection else ():
+            units = capture.units
+            rows.append(
+                {
+                    "layer": capture.layer,
+                    "type": type(modules[capture.layer]).__name__,
+                    "what": capture.quantity,
+                    "label": capture.label,
+                    **capture.statistics.to_row(),
+                    "units": units.units if units else None,
+                    "dead_units": units.dead if units else None,
+                    "saturated_units": units.saturated if units else None,
+                }
+            )
+        return pd.DataFrame(rows, columns=None if rows else ["layer", "type", "what", "label"])
+
+    # Live
+
+    def probe(self) -> LiveProbe:
+        """A probe of the watch list (every leaf layer's activations, if `watch` was never called)."""
+        return LiveProbe(self._model, self._watched or None)
+
+    def attach(self, engine: Observable, budget: str | float = "2%", hz: float = 10.0) -> Callable[[], None]:
+        """Watch the same layers while `engine` trains the model; the frames go where the engine's frames go.
+
+        Later calls of `run_inspection` hold the training between two steps while they run.
+
+        Args:
+            engine: The training.
+            budget: Share of the running time that watching may take: ``"1%"`` or 0.01.
+            hz: Observed steps a second, at most.
+
+        Returns:
+            A function that detaches; it may be called twice.
+
+        Raises:
+            InspectionError: If the layers' calls cannot be seen (``torch.compile``).
+            ValueError: If `budget` is no share.
+        """
+        remove = engine.add_probe(self.probe(), Cadence(hz, parse_share(budget)))
+        self._trainings.append(engine)
+
+        def detach() -> None:
+            remove()
+            if engine in self._trainings:
+                self._trainings.remove(engine)
+
+        return detach
+
+    @contextmanager
+    def live(self, budget: str | float = "2%", hz: float = 10.0) -> Iterator[HandwrittenLoop]:
+        """Watch a hand-written training loop, which calls `step` after each optimizer step.
+
+        ```python
+        with inspector.live(budget="1%") as live:
+            for x, y in batches:
+                loss_fn(net(x), y).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                inspector.step()
+        live.frames
+        ```
+
+        Raises:
+            InspectionError: If it is live already, or the layers' calls cannot be seen.
+            ValueError: If `budget` is no share.
+        """
+        if self._loop is not None:
+            raise InspectionError("This inspector is live already: end the other `with inspector.live()` first.")
+        with HandwrittenLoop(self._model, self.probe(), Cadence(hz, parse_share(budget))) as loop:
+            self._loop = loop
+            try:
+                yield loop
+            finally:
+                self._loop = None
+
+    def step(self, loss: float | Tensor | None = None) -> None:
+        """Say that a step of the hand-written loop is over.
+
+        Args:
+            loss: Of the step, to be kept among the frames; read only on observed steps.
+
+        Raises:
+            InspectionError: Outside ``with inspector.live()``.
+        """
+        if self._loop is None:
+            raise InspectionError("step() belongs inside `with inspector.live():`.")
+        self._loop.step(loss)
+
+    # Finding captures
+
+    def _find(self, name: str, what: Quantity | None, label: str | None) -> Capture:
+        layer = self._layer(name)
+        here = [capture for capture in self.inspection.captures if capture.layer == layer]
+        chosen = [capture for capture in here if what is None or capture.quantity == what]
+        if what is None and chosen:
+            first = min(chosen, key=lambda capture: QUANTITIES.index(capture.quantity)).quantity
+            chosen = [capture for capture in chosen if capture.quantity == first]
+        if not chosen:
+            raise InspectionError(self._why_nothing(layer, what))
+        if label is None:
+            return chosen[0]
+        for capture in chosen:
+            if capture.label == label:
+                return capture
+        labels = [capture.label for capture in chosen]
+        raise InspectionError(
+            f"Layer {layer!r} has no {chosen[0].quantity} labelled {label!r}.{near(label, labels)}"
+            f" There are: {', '.join(map(repr, labels))}."
+        )
+
+    def _layer(self, name: str) -> str:
+        paths = first_paths(self._model)
+        if name not in paths:
+            raise LayerNotFoundError(f"The model has no layer {name!r}.{near(name, paths)}")
+        return paths[name]
+
+    def _why_nothing(self, layer: str, what: Quantity | None) -> str:
+        run = self.inspection
+        quantities = self._watched.get(layer, () if self._watched else DEFAULT)
+        place = f"layer {layer!r}" if layer else "the model itself"
+        if not quantities or (what is not None and what not in quantities):
+            asked = repr(what or "activations")
+            return f"The {asked} of {place} are not watched: call watch({layer!r}, {asked}), then run_inspection."
+        if what == "updates":
+            return "Updates exist only while training: use attach(engine) or live()."
+        if not run.calls.get(layer) and what not in ("parameters", "parameter_gradients"):
+            return f"In the last run, {place} was not called: the model did not use it, or not as a module."
+        if what in ("gradients", "parameter_gradients"):
+            if run.loss is None:
+                return (
+                    f"There are no {what} of {place}: the last run had no loss."
+                    " Call run_inspection(data, target, loss_fn)."
+                )
+            return f"There are no {what} of {place}: nothing there requires a gradient (frozen, or under no_grad)."
+        return f"Nothing was captured at {place}: it has no {what or 'tensors'}."
+
+
+def parse_share(budget: str | float) -> float:
+    """The share that ``"1%"`` or 0.01 stands for.
+
+    Raises:
+        ValueError: If it is neither, or not within (0, 1].
+    """
+    try:
+        share = float(budget[:-1]) / 100 if isinstance(budget, str) and budget.endswith("%") else float(budget)
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise ValueError(f"budget must be a share of the running time such as '1%' or 0.01, not {budget!r}.")
+    return share

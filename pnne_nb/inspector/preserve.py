@@ -1,0 +1,53 @@
+"""Run a module and leave no trace: mode, gradients, random state and buffers end as they began."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+@contextmanager
+def preserved(*modules: nn.Module) -> Iterator[None]:
+    """Restore the state of `modules` and of all random number generators afterwards, also after an error.
+
+    Inside, every parameter's ``grad`` is None; outside, it is the tensor that it was, untouched. Buffers that
+    were changed in place get their values back, those that were replaced get their tensor back.
+    """
+    every = [module for root in modules for module in root.modules()]
+    modes = [(module, module.training) for module in every]
+    gradients = [(parameter, parameter.grad) for root in modules for parameter in root.parameters()]
+    buffers = [(module, name, buffer) for module in every for name, buffer in module._buffers.items()]
+    copies = {id(buffer): buffer.detach().clone() for _, _, buffer in buffers if buffer is not None}
+    devices = {parameter.device for parameter, _ in gradients if parameter.device.type not in ("cpu", "meta")}
+    with torch.random.fork_rng(
+        devices=sorted({device.index or 0 for device in devices}),
+        device_type=next(iter(devices)).type if devices else "cuda",
+    ):
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  # the generator that models use
+        try:
+            for parameter, _ in gradients:
+                parameter.grad = None
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            for module, name, buffer in buffers:
+                module._buffers[name] = buffer
+                if buffer is not None:
+                    _put_back(buffer, copies[id(buffer)])
+            for module, mode in modes:
+                module.training = mode
+
+
+def _put_back(buffer: Tensor, copy: Tensor) -> None:
+    # An untouched buffer is not written to: a graph of the caller's may have saved it for a backward pass.
+    if buffer.device.type != "meta" and not torch.equal(buffer, copy):
+        with torch.no_grad():
+            buffer.copy_(copy)

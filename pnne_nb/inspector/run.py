@@ -1,0 +1,138 @@
+"""One run of a model, watched, that leaves the model as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import InspectionError
+from pnne_nb.frames import Quantity
+from pnne_nb.inspector.capture import Capture, Recorder
+from pnne_nb.inspector.compiled import is_compiled
+from pnne_nb.inspector.hooks import HookOwner
+from pnne_nb.inspector.preserve import preserved
+
+
+@final
+@dataclass(frozen=True)
+class Inspection:
+    """One run of the model.
+
+    Attributes:
+        captures: Every captured tensor with its statistics, in the model's order.
+        calls: How often each layer ran.
+        loss: The value of the loss, or None if none was asked for.
+        output: What the model returned, detached where it is a tensor.
+    """
+
+    captures: tuple[Capture, ...]
+    calls: Mapping[str, int]
+    loss: float | None
+    output: object
+
+    def __repr__(self) -> str:
+        layers = len({capture.layer for capture in self.captures})
+        loss = "" if self.loss is None else f", loss={self.loss:.6g}"
+        return f"Inspection({layers} layers, {len(self.captures)} tensors{loss})"
+
+
+def run_once(
+    model: nn.Module,
+    watched: Mapping[str, tuple[Quantity, ...]],
+    data: object,
+    target: object = None,
+    loss_fn: Callable[..., Tensor] | None = None,
+) -> Inspection:
+    """Run `model` forward, and backward if there is a loss, and capture what is watched.
+
+    Args:
+        model: What runs.
+        watched: Quantities by layer path.
+        data: A tensor (or anything else) is the model's argument, a tuple its arguments, a mapping its
+            keyword arguments.
+        target: The second argument of `loss_fn`; left out if None.
+        loss_fn: A function of output and target that gives a scalar, or None.
+
+    Raises:
+        InspectionError: If `target` is given without `loss_fn`, or the loss is not a scalar with a gradient.
+    """
+    if target is not None and loss_fn is None:
+        raise InspectionError("A target needs a loss_fn: run_inspection(data, target, nn.CrossEntropyLoss()).")
+    recorder = Recorder(model, watched)
+    frozen = not any(parameter.requires_grad for parameter in model.parameters())
+    with ExitStack() as stack:
+        stack.enter_context(preserved(model, *([loss_fn] if isinstance(loss_fn, nn.Module) else [])))
+        if is_compiled(model):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if loss_fn is not None:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+        hooks = stack.enter_context(HookOwner())
+        recorder.attach(hooks)
+        args, kwargs = _arguments(data, needs_grad=frozen and loss_fn is not None)
+        with _placed(recorder):
+            output = model(*args, **kwargs)
+        loss = None
+        if loss_fn is not None:
+            loss = loss_fn(output) if target is None else loss_fn(output, _copied(target))
+            _check_loss(loss)
+            torch.autograd.backward(loss)
+        recorder.parameters()
+    return Inspection(
+        captures=tuple(recorder.finish()),
+        calls=dict(recorder.calls),
+        loss=None if loss is None else float(loss.detach()),
+        output=output.detach() if isinstance(output, Tensor) else output,
+    )
+
+
+def _arguments(data: object, *, needs_grad: bool) -> tuple[tuple[object, ...], dict[str, object]]:
+    copied = _copied(data, needs_grad=needs_grad)
+    if isinstance(copied, Mapping):
+        return (), {str(key): value for key, value in copied.items()}
+    return (copied, {}) if isinstance(copied, tuple) else ((copied,), {})
+
+
+def _copied(value: object, *, needs_grad: bool = False) -> object:
+    """Copies of all tensors, apart from the caller's graph; those that can need a gradient do if `needs_grad`."""
+    if isinstance(value, Tensor):
+        copy = value.detach().clone()
+        differentiable = copy.is_floating_point() or copy.is_complex()
+        if differentiable and (value.requires_grad or needs_grad):
+            # A second copy, because a leaf may not be changed in place by the model.
+            return copy.requires_grad_().clone()
+        return copy
+    if isinstance(value, Mapping):
+        return {key: _copied(item, needs_grad=needs_grad) for key, item in value.items()}
+    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        items = [_copied(item, needs_grad=needs_grad) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
+@contextmanager
+def _placed(recorder: Recorder) -> Iterator[None]:
+    """Add to an error of the model where it happened; its type and message stay as they are."""
+    try:
+        yield
+    except Exception as error:
+        place = recorder.why()
+        if place:
+            error.add_note(place)
+        raise
+
+
+def _check_loss(loss: object) -> None:
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        shape = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+        raise InspectionError(f"loss_fn must return a scalar tensor, not {shape}: reduce it, e.g. with .mean().")
+    if not loss.requires_grad:
+        raise InspectionError(
+            "The loss requires no gradient: the model's output does not depend on anything that does"
+            " (detached, or computed under no_grad). Leave loss_fn out to run forward only."
+        )
