@@ -1,0 +1,87 @@
+"""Arranging a document: one undoable change, ports level, nested graphs, unregistered types."""
+
+from __future__ import annotations
+
+import pytest
+
+from pnne_nb.errors import GraphError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.geometry import WIDTH
+from pnne_nb.graph.layout.arrange import RANK_GAP
+from pnne_nb.graph.ops import MoveNode
+from pnne_nb.graph.registry import Registry
+from pnne_nb.graph.spec import NodeSpec, Port
+from pnne_nb.graph.structural import STRUCTURAL
+
+
+def small_registry() -> Registry:
+    types = Registry()
+    types.provide(lambda: STRUCTURAL)
+    out = (Port("output"),)
+    types.register(NodeSpec("ReLU", "Activation", "module", inputs=(Port("input"),), outputs=out))
+    types.register(NodeSpec("add", "Math", "function", inputs=(Port("input"), Port("other")), outputs=out))
+    return types
+
+
+@pytest.fixture
+def graph() -> NodeGraph:
+    graph = NodeGraph("residual", types=small_registry())
+    graph.add("Input", name="x", shape=("N", 4))
+    graph.add("ReLU", name="relu")
+    graph.add("add", name="sum")
+    graph.add("Output", name="y")
+    graph.connect("x", "relu")
+    graph.connect("relu", "sum.input")
+    graph.connect("x", "sum.other")
+    graph.connect("sum", "y")
+    return graph
+
+
+def test_arranging_is_one_undoable_change(graph: NodeGraph) -> None:
+    before, version = graph.to_json(), graph.version
+    transaction = graph.arrange()
+    assert graph.version == version + 1
+    assert transaction.label == "Arrange"
+    assert all(isinstance(op, MoveNode) for op in transaction.ops)
+    graph.undo()
+    assert graph.to_json() == before
+
+
+def test_edges_run_to_the_right_and_the_main_path_is_level_at_its_ports(graph: NodeGraph) -> None:
+    graph.arrange()
+    places = {name: graph[name].position for name in graph}
+    xs = [place[0] for place in places.values() if place is not None]
+    assert xs == sorted(xs)
+    assert xs[1] - xs[0] == WIDTH + RANK_GAP
+    assert places["x"] is not None
+    assert places["relu"] is not None
+    assert places["x"][1] == places["relu"][1]
+
+
+def test_what_stands_well_is_not_changed(graph: NodeGraph) -> None:
+    graph.arrange()
+    version = graph.version
+    assert graph.arrange().ops == ()
+    assert graph.version == version
+
+
+def test_a_nested_graph_is_arranged_by_itself(graph: NodeGraph) -> None:
+    graph.group(["relu"], name="block")
+    definition = graph["block"].definition
+    assert definition is not None
+    transaction = graph.arrange(definition, direction="down")
+    assert {op.graph for op in transaction.ops if isinstance(op, MoveNode)} == {definition}
+    assert graph["block.relu"].position is not None
+    assert graph["y"].position is None
+
+
+def test_an_unknown_graph_is_refused(graph: NodeGraph) -> None:
+    with pytest.raises(GraphError, match="no definition 'blok'"):
+        graph.arrange("blok")
+
+
+def test_a_node_of_an_unregistered_type_has_the_ports_that_its_edges_say(graph: NodeGraph) -> None:
+    text = graph.to_json().replace('"ReLU"', '"Swish"')
+    stranger = NodeGraph.from_json(text, types=small_registry())
+    stranger.arrange()
+    assert stranger["relu"].position is not None
