@@ -6,6 +6,7 @@ Torch writes Google style with reStructuredText roles and some LaTeX; forms and 
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 _HEADING = re.compile(
     r"^([ \t]*)(?:Args|Arg|Arguments|Parameters|Inputs|Keyword args|Keyword arguments|Keyword Args|Keyword Arguments|kwargs)"
@@ -29,13 +30,14 @@ _LATEX = {
 _LATEX_WORD = re.compile(r"\\(?:[A-Za-z]+|[,{}_])")
 _LATEX_BRACES = re.compile(r"\\(?:text|mathrm|mathbf|mathcal|operatorname|textit|textbf)\s*\{([^{}]*)\}")
 
+_LINES = 6
 SENTENCES = 2
 """Property docs are cut after this many sentences: they are tooltips."""
 
 
 def summary(doc: str | None) -> str:
     """Return the first paragraph of a docstring as plain text, without torch's signature line."""
-    for block in _PARAGRAPH.split(doc or ""):
+    for block in _PARAGRAPH.split(doc or "", maxsplit=6):
         lines = [line.strip() for line in block.strip().splitlines()]
         while lines and (_SIGNATURE.match(lines[0]) or lines[0].startswith(".. ")):
             lines.pop(0)
@@ -45,15 +47,15 @@ def summary(doc: str | None) -> str:
     return ""
 
 
-def arguments(doc: str | None) -> dict[str, str]:
-    """Return what a docstring says about each argument, as plain text of at most `SENTENCES` sentences."""
+def arguments(doc: str | None, wanted: Container[str]) -> dict[str, str]:
+    """Return what a docstring says about each wanted argument, as plain text of at most `SENTENCES` sentences."""
     found: dict[str, list[str]] = {}
     for heading in _HEADING.finditer(doc or ""):
-        _read_section(doc or "", heading.end(), len(heading[1]), found)
+        _read_section(doc or "", heading.end(), len(heading[1]), wanted, found)
     return {name: _tooltip(" ".join(lines)) for name, lines in found.items()}
 
 
-def _read_section(doc: str, start: int, outer: int, found: dict[str, list[str]]) -> None:
+def _read_section(doc: str, start: int, outer: int, wanted: Container[str], found: dict[str, list[str]]) -> None:
     """Add the entries of the section that begins at `start`, under a heading indented by `outer`."""
     entry: list[str] | None = None
     inner = -1
@@ -70,9 +72,11 @@ def _read_section(doc: str, start: int, outer: int, found: dict[str, list[str]])
             entry = None
         elif indent == inner and (match := _ENTRY.match(text)):
             entry = [match[4]]
-            for name in (match[1], *re.findall(r"\w+", match[2])):
-                found.setdefault(name, entry)
-        elif entry is not None:
+            names = (match[1], *re.findall(r"\w+", match[2])) if match[2] else (match[1],)
+            for name in names:
+                if name in wanted:
+                    found.setdefault(name, entry)
+        elif entry is not None and len(entry) < _LINES:
             entry.append(text)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import re
 from typing import Literal, TypeAlias, TypeVar
 
 from pnne_nb.graph.spec import Part, Port, PortKind, Returns
@@ -206,12 +207,13 @@ class _Names:
 
     def __init__(self, patterns: str) -> None:
         parts = patterns.split("|")
+        globs = [part for part in parts if set(part) & set("*?[")]
         self._all = parts == ["*"]
-        self._exact = frozenset(part for part in parts if not set(part) & set("*?["))
-        self._globs = tuple(part for part in parts if part not in self._exact and not self._all)
+        self._exact = frozenset(parts).difference(globs)
+        self._globs = "|".join(map(fnmatch.translate, globs)) if globs and not self._all else ""
 
     def __contains__(self, name: str) -> bool:
-        return self._all or name in self._exact or any(fnmatch.fnmatchcase(name, glob) for glob in self._globs)
+        return self._all or name in self._exact or (self._globs != "" and re.match(self._globs, name) is not None)
 
 
 @functools.cache

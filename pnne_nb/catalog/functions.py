@@ -84,8 +84,8 @@ def _spec(
     calls: list[Argument],
     outputs: tuple[Port, ...],
 ) -> NodeSpec:
-    about = docs.arguments(function.__doc__)
     calls = [_adapted(name, argument) for argument in calls if not _is_hidden(argument)]
+    about = docs.arguments(function.__doc__, {argument.name for argument in calls})
     return NodeSpec(
         type=name,
         category=category,

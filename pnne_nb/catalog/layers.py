@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 from torch import nn
@@ -14,7 +13,7 @@ from pnne_nb.catalog.arguments import Argument, port, property_of
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.graph.structural import SHARES
 from pnne_nb.graph.spec import NodeSpec, Port, Property, Required, Returns
-from pnne_nb.graph.types import EnumType, FloatType, IntType, BoolType, NodeRefType, OptionalType, PropertyType, TupleType, UnionType
+from pnne_nb.graph.types import BoolType, EnumType, OptionalType, PropertyType, UnionType
 
 URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 
@@ -40,23 +39,17 @@ def module_spec(
     cls: type[nn.Module], name: str, category: str, *, target: str, url: str = "", outputs: Returns = ()
 ) -> NodeSpec:
     """Return the spec of one module class, read from its constructor and its ``forward``."""
-    about = _argument_docs(cls)
-    calls = [_as_tensor(name, argument) for argument in _forward(cls)]
     parts = facts.PARTS.get(name, ())
+    owners = [getattr(nn, part.target.rpartition(".")[2]) for part in parts]
+    calls = [_as_tensor(name, argument) for argument in signatures.arguments(cls.forward, method=True)]
     built = {argument.name: argument for argument in _constructor(cls)}
-    for part in parts:
-        owner = getattr(nn, part.target.rpartition(".")[2])
-        for argument in _constructor(owner):
-            if (argument.name, argument.name) in part.properties:
-                built.setdefault(argument.name, argument)
-                about = {**_argument_docs(owner), **about}
-    built = {key: value for key, value in built.items() if key not in {part.argument for part in parts}}
-    properties = [_init_property(name, argument, about) for argument in built.values()]
-    properties += [
-        Property(name=part.when, type=BoolType(), default=False, doc=about.get(part.argument, ""))
-        for part in parts
-        if part.when
-    ]
+    for part, owner in zip(parts, owners, strict=True):
+        shared = [a for a in _constructor(owner) if (a.name, a.name) in part.properties]
+        built = {**{a.name: a for a in shared}, **built}
+    about = _argument_docs([cls, *owners], {*built, *(argument.name for argument in calls)})
+    passed = {part.argument for part in parts}
+    properties = [_init_property(name, a, about) for a in built.values() if a.name not in passed]
+    properties += [Property(part.when, BoolType(), False, doc=about.get(part.argument, "")) for part in parts if part.when]
     returns = outputs or facts.OUTPUTS.get(name, ())
     return NodeSpec(
         type=name,
@@ -98,14 +91,6 @@ def _flat(returns: Returns) -> Iterator[str]:
             yield item
         else:
             yield from _flat(item)
-
-
-def _forward(cls: type[nn.Module]) -> list[Argument]:
-    return [a for a in signatures.arguments(cls.forward, method=True) if a.kind or a.type or _untyped(a)]
-
-
-def _untyped(argument: Argument) -> bool:
-    return argument.kind is None and argument.type is None
 
 
 def _as_tensor(name: str, argument: Argument) -> Argument:
@@ -155,6 +140,9 @@ def _init_property(name: str, argument: Argument, about: dict[str, str]) -> Prop
     return Property(prop.name, kind, default, "init", prop.doc)
 
 
-@functools.cache
-def _argument_docs(cls: type[nn.Module]) -> dict[str, str]:
-    return {**docs.arguments(cls.forward.__doc__), **docs.arguments(cls.__doc__)}
+def _argument_docs(classes: Iterable[type[nn.Module]], wanted: Collection[str]) -> dict[str, str]:
+    about: dict[str, str] = {}
+    for cls in classes:
+        for doc in (cls.__doc__, cls.forward.__doc__):
+            about = {**docs.arguments(doc, wanted), **about}
+    return about

@@ -52,8 +52,8 @@ def scheduler_classes() -> Iterator[type[lr_scheduler.LRScheduler]]:
 
 def _spec(cls: type[object], category: str, home: str, inputs: tuple[Port, ...], output: Port) -> NodeSpec:
     name = cls.__name__
-    about = docs.arguments(cls.__doc__)
     arguments = [a for a in signatures.arguments(cls.__init__, method=True) if _is_shown(name, a)]
+    about = docs.arguments(cls.__doc__, {argument.name for argument in arguments})
     target = f"{home}.{name}"
     return NodeSpec(
         type=name,

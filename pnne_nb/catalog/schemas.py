@@ -8,6 +8,7 @@ be wired and typed in; one that some overloads lack may be left out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, final
 
@@ -46,7 +47,7 @@ _SCALARS: dict[str, PropertyType] = {
     "MemoryFormat": EnumType(MEMORY_FORMATS),
 }
 _LEFT_OUT = frozenset(("Layout", "Generator", "Stream"))
-_FIRST_RESULTS = ("output", "values")
+_KNOWN = frozenset((*_SCALARS, *_LEFT_OUT, "Tensor"))
 
 
 @final
@@ -70,34 +71,46 @@ def signature(name: str, *, method: bool = False, without: frozenset[str] = froz
         method: Whether it is called on a tensor, which then is the argument ``"input"``.
         without: Overload names to leave out.
     """
-    schemas = [
-        schema
+    overloads = [
+        overload
         for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-        if schema.overload_name not in without and _usable(schema, method=method)
+        if not schema.overload_name.endswith("out") and schema.overload_name not in without
+        if (overload := _read(schema, method=method)) is not None
     ]
-    if not schemas:
+    if not overloads:
         return None
-    richest = max(schemas, key=lambda schema: (len(schema.returns), len(schema.arguments)))
-    schemas = [schema for schema in schemas if _is_list(schema) == _is_list(richest)]
-    overloads = [{a.name: a for a in map(_argument, schema.arguments) if a is not None} for schema in schemas]
-    return Signature(tuple(_merge(overloads)), tuple(_outputs(schemas, richest)))
+    richest = max(overloads, key=lambda overload: (len(overload.results), len(overload.arguments)))
+    overloads = [overload for overload in overloads if overload.returns_list == richest.returns_list]
+    return Signature(tuple(_merge([o.arguments for o in overloads])), tuple(_outputs(overloads, richest)))
 
 
-def _usable(schema: Schema, *, method: bool) -> bool:
-    arguments = schema.arguments
-    if any(argument.is_out for argument in arguments) or not schema.returns:
-        return False
-    if arguments and arguments[0].name in ("a", "l"):
-        # An operator of TorchScript on lists and numbers, not of tensors.
-        return False
-    types = [str(argument.real_type) for argument in arguments]
-    if any("Dimname" in kind or _base(kind) not in (*_SCALARS, *_LEFT_OUT, "Tensor") for kind in types):
-        return False
-    results = [str(result.type) for result in schema.returns]
-    takes_tensor = any(_base(kind) == "Tensor" for kind in types)
-    if method:
-        return bool(types) and types[0] == "Tensor"
-    return takes_tensor or (results == ["Tensor"] and "t" not in types)
+class _Overload(msgspec.Struct, frozen=True):
+    """One overload: its arguments by name, and the names and types of its results."""
+
+    arguments: dict[str, Argument]
+    results: tuple[tuple[str, str], ...]
+
+    @property
+    def returns_list(self) -> bool:
+        return self.results[0][1].startswith("List")
+
+
+def _read(schema: Schema, *, method: bool) -> _Overload | None:
+    """Return one overload, or None if it is not for a forward pass on tensors."""
+    results = tuple((result.name, str(result.type)) for result in schema.returns)
+    raw = [(argument, str(argument.real_type)) for argument in schema.arguments]
+    if not results or (raw and raw[0][0].name in ("a", "l")) or any(argument.is_out for argument, _ in raw):
+        # The operators of TorchScript on lists and numbers begin with an argument a or l.
+        return None
+    bases = [_base(kind) for _, kind in raw]
+    if any(base not in _KNOWN for base in bases):
+        return None
+    if method and (not raw or raw[0][1] != "Tensor"):
+        return None
+    if "Tensor" not in bases and results != (("", "Tensor"),):
+        return None
+    found = (_argument(argument, kind, base) for (argument, kind), base in zip(raw, bases, strict=True))
+    return _Overload({argument.name: argument for argument in found if argument is not None}, results)
 
 
 def _base(kind: str) -> str:
@@ -106,25 +119,21 @@ def _base(kind: str) -> str:
     return kind
 
 
-def _is_list(schema: Schema) -> bool:
-    return str(schema.returns[0].type).startswith("List")
-
-
-def _argument(argument: Any) -> Argument | None:
+def _argument(argument: Any, kind: str, base: str) -> Argument | None:
     """Return one argument of a schema; None for those that no form shows."""
-    kind = str(argument.real_type)
-    if _base(kind) in _LEFT_OUT or argument.name in ("pin_memory", "cudnn_enable", "implicit"):
+    name: str = argument.name
+    if base in _LEFT_OUT or name in ("pin_memory", "cudnn_enable", "implicit"):
         return None
     default: Value | Required = REQUIRED
     if argument.has_default_value():
-        default = _default(argument.default_value, _base(kind))
-        if default == () and argument.name in facts.PER_AXIS:
+        default = _default(argument.default_value, base)
+        if default == () and name in facts.PER_AXIS:
             default = None
     elif kind.startswith("Optional"):
         default = None
-    wired = _base(kind) == "Tensor"
+    wired = base == "Tensor"
     return Argument(
-        name="input" if argument.name == "self" else argument.name,
+        name="input" if name == "self" else name,
         kind="tensor" if wired else None,
         type=None if wired else _property_type(kind, argument.N),
         default=default,
@@ -133,6 +142,7 @@ def _argument(argument: Any) -> Argument | None:
     )
 
 
+@functools.cache
 def _property_type(kind: str, length: int | None) -> PropertyType:
     if kind.startswith("Optional["):
         return OptionalType(_property_type(kind[9:-1], length))
@@ -188,26 +198,25 @@ def _agreed_positions(overloads: list[dict[str, Argument]]) -> frozenset[str]:
     return frozenset(agreed)
 
 
-def _outputs(schemas: Iterable[Schema], richest: Schema) -> Iterator[Port]:
-    results = richest.returns
-    if len(results) == 1:
-        yield Port("output", kind=_result_kind(str(results[0].type)))
+def _outputs(overloads: Iterable[_Overload], richest: _Overload) -> Iterator[Port]:
+    if len(richest.results) == 1:
+        yield Port("output", kind=_result_kind(richest.results[0][1]))
         return
-    conditional = _condition(schemas, richest)
-    for index, result in enumerate(results):
-        name = result.name or ("output" if index == 0 else f"output_{index}")
+    conditional = _condition(overloads, richest)
+    for index, (name, kind) in enumerate(richest.results):
+        plain = name or ("output" if index == 0 else f"output_{index}")
         if index == 0 and conditional:
-            name = "output"
-        yield Port(name, kind=_result_kind(str(result.type)), when=conditional if index else "")
+            plain = "output"
+        yield Port(plain, kind=_result_kind(kind), when=conditional if index else "")
 
 
-def _condition(schemas: Iterable[Schema], richest: Schema) -> str:
+def _condition(overloads: Iterable[_Overload], richest: _Overload) -> str:
     """Return the argument that makes the call return several results: ``dim`` of ``max``."""
-    fewer = [schema for schema in schemas if len(schema.returns) < len(richest.returns)]
+    fewer = [overload for overload in overloads if len(overload.results) < len(richest.results)]
     if not fewer:
         return ""
-    known = {argument.name for schema in fewer for argument in schema.arguments}
-    return next(a.name for a in richest.arguments if a.name not in known)
+    known = {name for overload in fewer for name in overload.arguments}
+    return next(name for name in richest.arguments if name not in known)
 
 
 def _result_kind(kind: str) -> PortKind:

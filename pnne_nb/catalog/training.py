@@ -99,7 +99,7 @@ def specs() -> Iterator[NodeSpec]:
 
 
 def _loader() -> NodeSpec:
-    about = docs.arguments(DataLoader.__doc__)
+    about = docs.arguments(DataLoader.__doc__, _LOADER_SETTINGS)
     arguments = {argument.name: argument for argument in signatures.arguments(DataLoader.__init__, method=True)}
     return NodeSpec(
         type="DataLoader",
