@@ -69,12 +69,14 @@ def apply_op(content: Content, op: Op) -> list[Op]:
         case Connect():
             graph = content.require(op.graph)
             edge = Edge(op.source, op.target)
-            check_edge(content, graph, edge)
+            check_ends(content, graph, edge)
+            # Before the taken port: with a loop, freeing the port would not help.
             if graph.reaches(split_port(op.target)[0], split_port(op.source)[0]):
                 raise CycleError(
                     f"Connecting {op.source} to {op.target} would close a loop{graph.where}: "
-                    f"{split_port(op.source)[0]} already depends on {split_port(op.target)[0]}."
+                    f"{_depends(op)}"
                 )
+            check_free(graph, edge)
             graph.insert_edge(edge)
             return [Disconnect(op.source, op.target, op.graph)]
         case Disconnect():
@@ -109,12 +111,6 @@ def apply_op(content: Content, op: Op) -> list[Op]:
             assert_never(op)
 
 
-def revert(content: Content, inverse: list[Op]) -> list[Op]:
-    """Apply a list of inverse ops; return the ops that take that back."""
-    back: list[list[Op]] = [apply_op(content, op) for op in inverse]
-    return [op for ops in reversed(back) for op in ops]
-
-
 def make_node(content: Content, graph: GraphIndex, op: AddNode) -> Node:
     """Return the node that `op` adds, checked but not added."""
     name = check_name(op.name)
@@ -129,8 +125,8 @@ def make_node(content: Content, graph: GraphIndex, op: AddNode) -> Node:
     return node
 
 
-def check_edge(content: Content, graph: GraphIndex, edge: Edge) -> None:
-    """Refuse an edge that does not fit; a loop is not looked for."""
+def check_ends(content: Content, graph: GraphIndex, edge: Edge) -> None:
+    """Refuse an edge whose ends are no ports."""
     for end, outgoing in ((edge.source, True), (edge.target, False)):
         name, port = split_port(end)
         node = graph.require(name)
@@ -141,6 +137,10 @@ def check_edge(content: Content, graph: GraphIndex, edge: Edge) -> None:
             if port not in ports:
                 side = "output" if outgoing else "input"
                 raise UnknownPortError(f"{name}{graph.where} has no {side} {port!r}.{near(port, ports)}")
+
+
+def check_free(graph: GraphIndex, edge: Edge) -> None:
+    """Refuse an edge into a port that has one."""
     fed = graph.feeding(*split_port(edge.target))
     if fed == edge:
         raise PortTakenError(f"{edge.source} and {edge.target}{graph.where} are connected already.")
@@ -149,6 +149,11 @@ def check_edge(content: Content, graph: GraphIndex, edge: Edge) -> None:
             f"{edge.target}{graph.where} is fed by {fed.source} already, and an input takes one edge. "
             "Disconnect that one first."
         )
+
+
+def _depends(op: Connect) -> str:
+    source, target = split_port(op.source)[0], split_port(op.target)[0]
+    return f"{source} is the same node." if source == target else f"{source} already depends on {target}."
 
 
 def _add_node(content: Content, op: AddNode) -> list[Op]:

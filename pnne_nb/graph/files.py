@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from pnne_nb.errors import GraphError, GraphFileError
-from pnne_nb.graph.applying import apply_op, check_edge, make_node
+from pnne_nb.graph.applying import apply_op, check_ends, check_free, make_node
 from pnne_nb.graph.lint import MAX_NODES, expanded_size
 from pnne_nb.graph.node import Edge, Node, split_port
 from pnne_nb.graph.ops import AddGraph, AddNode, RenameDocument
@@ -211,7 +211,9 @@ def _read_nodes(content: Content, graph: GraphIndex, nodes: tuple[NodeState, ...
 def _read_edges(content: Content, graph: GraphIndex, edges: tuple[EdgeState, ...]) -> None:
     for place, state in enumerate(edges):
         edge = Edge(state.source, state.target)
-        _placed(f"{_at(graph.id)}.edges[{place}]", lambda edge=edge: check_edge(content, graph, edge))
+        at = f"{_at(graph.id)}.edges[{place}]"
+        _placed(at, lambda edge=edge: check_ends(content, graph, edge))
+        _placed(at, lambda edge=edge: check_free(graph, edge))
         graph.insert_edge(edge)
     _, looped = topological_order(graph)
     if looped:

@@ -33,11 +33,11 @@ def connection(content: Content, source: NodeRef, target: NodeRef, types: Types)
         for end in free:
             if kinds_fit(start.kind, end.kind):
                 return Connect(f"{giver.name}.{start.name}", f"{taker.name}.{end.name}", graph.id)
-    if not free:
+    if not free and not graph.reaches(taker.name, giver.name):
         fed = ", ".join(f"{edge.target} by {edge.source}" for edge in graph.edges_into(taker.name))
         raise PortTakenError(f"Every input of {taker.name}{graph.where} is fed already: {fed}. Disconnect one first.")
     # Of the pairs that do not fit, the first one lets the check of the op say why.
-    return Connect(f"{giver.name}.{outputs[0].name}", f"{taker.name}.{free[0].name}", graph.id)
+    return Connect(f"{giver.name}.{outputs[0].name}", f"{taker.name}.{(free or inputs)[0].name}", graph.id)
 
 
 def edges_between(content: Content, source: NodeRef, target: NodeRef) -> tuple[GraphIndex, list[Edge]]:
