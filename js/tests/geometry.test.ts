@@ -1,0 +1,14 @@
+import { expect, test } from "vitest";
+import { cases } from "../../tests/cases/geometry.json";
+import { geometryOf } from "../src/editor/canvas/geometry";
+
+const view = (name: string) => ({ name, kind: "tensor" as const, optional: false, wired: false, doc: "" });
+
+test.each(cases)("a node with $inputs and $outputs has the size that Python arranges it with", (wanted) => {
+  const ports = { inputs: wanted.inputs.map(view), outputs: wanted.outputs.map(view) };
+  const geometry = geometryOf(ports, wanted.summary);
+  expect([geometry.width, geometry.height]).toEqual([wanted.width, wanted.height]);
+  const heights = (side: string) => geometry.handles.filter((place) => place.side === side).map((place) => place.y);
+  expect(heights("input")).toEqual(wanted.inputHeights);
+  expect(heights("output")).toEqual(wanted.outputHeights);
+});
