@@ -62,6 +62,8 @@ export type Request =
   | Undo
   | Redo
   | Arrange
+  | Group
+  | Ungroup
   | Sync
   | GetCatalog
   | GetSource;
@@ -288,6 +290,29 @@ export interface Arrange {
   readonly id: number;
   /** Random name of the view that asks. */
   readonly client: string;
+  readonly graph?: string;
+}
+
+/** Move nodes of one graph into a nested graph, as one transaction; numbered if `name` is None. */
+export interface Group {
+  readonly message: "group";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly nodes: readonly string[];
+  readonly name?: string | null;
+  readonly graph?: string;
+}
+
+/** Put what a Subgraph node shows in its place, as one transaction. */
+export interface Ungroup {
+  readonly message: "ungroup";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly node: string;
   readonly graph?: string;
 }
 

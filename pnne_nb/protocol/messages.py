@@ -60,6 +60,21 @@ class Arrange(_Request, frozen=True, tag="arrange"):
     graph: str = ""
 
 
+class Group(_Request, frozen=True, tag="group"):
+    """Move nodes of one graph into a nested graph, as one transaction; numbered if `name` is None."""
+
+    nodes: tuple[str, ...]
+    name: str | None = None
+    graph: str = ""
+
+
+class Ungroup(_Request, frozen=True, tag="ungroup"):
+    """Put what a Subgraph node shows in its place, as one transaction."""
+
+    node: str
+    graph: str = ""
+
+
 class Sync(_Request, frozen=True, tag="sync"):
     """Send a `Snapshot` to this view."""
 
@@ -72,7 +87,7 @@ class GetSource(_Request, frozen=True, tag="getSource"):
     """Send the generated PyTorch source, as `Source`."""
 
 
-Request: TypeAlias = Edit | Undo | Redo | Arrange | Sync | GetCatalog | GetSource
+Request: TypeAlias = Edit | Undo | Redo | Arrange | Group | Ungroup | Sync | GetCatalog | GetSource
 
 
 # To the browser
