@@ -79,7 +79,8 @@ class Control:
             self._pause = steps is not None
             self._steps = steps or 0
             self._stop = False
-            self._state = state = "running" if steps is None else "paused"
+            state: TrainingState = "running" if steps is None else "paused"
+            self._state = state
         self._changed(state)
         return True
 

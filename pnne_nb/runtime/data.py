@@ -83,8 +83,7 @@ def open_source(data: Data, *, batch_size: int, shuffle: bool, seed: int, num_wo
     Raises:
         TrainingError: The data is of another kind, is empty, or its parts have different lengths.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise TrainingError(f"batch_size must be a whole number of examples, at least 1, not {batch_size!r}.")
+    require_count("batch_size", batch_size)
     match data:
         case DataLoader():
             return _from_loader(data, seed, name)
@@ -102,6 +101,16 @@ def open_source(data: Data, *, batch_size: int, shuffle: bool, seed: int, num_wo
             return TensorSource(tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
         case _:
             raise TrainingError(f"{name} is a {type(data).__name__}. {_ACCEPTED}")
+
+
+def require_count(name: str, value: Any) -> None:
+    """Insist on a whole number from 1.
+
+    Raises:
+        TrainingError: It is something else; the message calls it `name`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise TrainingError(f"{name} must be a whole number, at least 1, not {value!r}.")
 
 
 def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> Source:
@@ -208,8 +217,9 @@ class DatasetSource:
     def __init__(self, template: DataLoader[Any], *, shuffle: bool, seed: int) -> None:
         assert template.batch_size is not None
         self._template = template
+        count = _length(template.dataset, "the data")
         self._order = _KeyedOrder(
-            len(template.dataset),  # type: ignore[arg-type]
+            count,
             template.batch_size,
             shuffle=shuffle,
             seed=seed,
@@ -274,7 +284,7 @@ def _permutation(count: int, seed: int, epoch: int) -> Tensor:
 
 
 @final
-class _KeyedOrder(Sampler[tuple[int, list[int]]]):
+class _KeyedOrder(Sampler[Any]):
     """Yields, for each batch of the epoch, its random key and its indices."""
 
     def __init__(self, count: int, batch_size: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
@@ -289,7 +299,7 @@ class _KeyedOrder(Sampler[tuple[int, list[int]]]):
     def __len__(self) -> int:
         return self.size
 
-    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
+    def __iter__(self) -> Iterator[Any]:
         epoch, step = self.epoch, self._batch_size
         order = _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
         for position in range(self.start, self.size):

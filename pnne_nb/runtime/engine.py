@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
@@ -18,7 +18,7 @@ from pnne_nb.frames import AnomalyFrame, EpochFrame, ProgressFrame, StateFrame, 
 from pnne_nb.probe import Cadence, Probe
 from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.control import ENDED, Control
-from pnne_nb.runtime.data import Data, open_source
+from pnne_nb.runtime.data import Data, open_source, require_count
 from pnne_nb.runtime.events import Listeners
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, NotFiniteError, Recipe, Stepped, TrainingLoop, Validated
@@ -36,6 +36,7 @@ from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.precision import Precision, choose_device
 from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.randomness import PrivateRandomness
+from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.thread import start_training_thread
 
 
@@ -96,8 +97,8 @@ class TrainingEngine:
         parameter_groups: Mapping[str, Options] | None = None,
         step_function: Callable[[nn.Module, Any], torch.Tensor] | None = None,
     ) -> None:
-        _require("epochs", epochs, 1)
-        _require("accumulate", accumulate, 1)
+        require_count("epochs", epochs)
+        require_count("accumulate", accumulate)
         if grad_clip is not None and not grad_clip > 0:
             raise TrainingError(f"grad_clip must be a positive norm or None, not {grad_clip!r}.")
         chosen = choose_device(device)
@@ -134,7 +135,6 @@ class TrainingEngine:
         self.channel = Channel()
         self.history = History()
         self.error: BaseException | None = None
-        self.exclusive = False
         self._last_epoch = epochs
         self._observers = Observers(lambda frames: self.channel.put(*frames))
         python = not isinstance(train_data, tuple | list)
@@ -142,6 +142,7 @@ class TrainingEngine:
         self._progress = Progress(batches, accumulate)
         self._listeners = Listeners()
         self._control = Control(self._state_changed)
+        self._shared = SharedModel(self._model, self._control)
 
     def __repr__(self) -> str:
         return f"TrainingEngine({type(self._model).__name__}, state={self.state!r})"
@@ -155,8 +156,18 @@ class TrainingEngine:
 
     @property
     def model(self) -> nn.Module:
-        """The live model."""
+        """The live model; in a notebook cell, training waits from here to the end of the cell."""
+        self._shared.use()
         return self._model
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether training waits for every cell, not only for those that use the model."""
+        return self._shared.exclusive
+
+    @exclusive.setter
+    def exclusive(self, exclusive: bool) -> None:
+        self._shared.exclusive = exclusive
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -182,10 +193,11 @@ class TrainingEngine:
         where it was; a finished one makes ``epochs`` passes more; a halted one resumes; a running one is
         left alone.
         """
+        self._shared.release()
         if self._control.alive:
             self._control.resume()
-            return
-        self._launch(None)
+        else:
+            self._launch(None)
 
     def pause(self, *, wait: bool = True) -> None:
         """Halt after the running step.
@@ -204,6 +216,7 @@ class TrainingEngine:
         """
         if not self._control.alive:
             raise TrainingError(f"There is nothing to resume: the training is {self.state}. Call start().")
+        self._shared.release()
         self._control.resume()
 
     def step(self, n: int = 1, *, wait: bool = True) -> None:
@@ -216,7 +229,8 @@ class TrainingEngine:
         Raises:
             TrainingError: `n` is no positive number.
         """
-        _require("n", n, 1)
+        require_count("n", n)
+        self._shared.release()
         if self._control.alive:
             self._control.allow(n)
         else:
@@ -249,6 +263,7 @@ class TrainingEngine:
             raise TrainingError("There is nothing to wait for: call start() first.")
         if self._control.in_training_thread():
             raise TrainingError("The training thread cannot wait for itself: do not call wait() in a callback.")
+        self._shared.release()
         until = None if timeout is None else time.monotonic() + timeout
         while not self._control.ended(_slice(until)):
             if until is not None and time.monotonic() >= until:
@@ -276,12 +291,15 @@ class TrainingEngine:
             remove()
         self.wait()
 
-    def paused(self) -> AbstractContextManager[None]:
-        """A block with the model to itself, consistent between two steps: ``with engine.paused(): ...``.
+    @contextmanager
+    def paused(self) -> Iterator[nn.Module]:
+        """A block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
 
-        Training waits meanwhile; its state stays what it is.
+        Training waits between two steps meanwhile; its state stays what it is.
         """
-        return self._control.visit("a block that looks at the model")
+        with self._control.visit("a block that looks at the model"):
+            yield self._model
+            self._shared.edited()
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of every parameter group, from the next step on."""
@@ -346,6 +364,7 @@ class TrainingEngine:
         self._control.enter()
         state: TrainingState = "failed"
         try:
+            self._shared.open()
             state = self._run()
         except BaseException as error:
             error.add_note(f"While {self._loop.doing}.")
@@ -353,6 +372,7 @@ class TrainingEngine:
             if isinstance(error, NotFiniteError):
                 self._announce(AnomalyFrame(step=self._loop.steps + 1, kind=error.kind, message=str(error)))
         finally:
+            self._shared.close()
             self.channel.put(self.progress)
             self._control.end(state)
 
@@ -404,12 +424,5 @@ def _slice(until: float | None) -> float:
     return _SLICE if until is None else max(0.0, min(_SLICE, until - time.monotonic()))
 
 
-def _require(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise TrainingError(f"{name} must be a whole number, at least {least}, not {value!r}.")
-
-
 def _said(error: BaseException | None) -> str | None:
     return None if error is None else f"{type(error).__name__}: {error}"
-
-

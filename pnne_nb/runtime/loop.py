@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias, final
 
 import msgspec
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import EpochFrame, StepFrame
@@ -107,7 +108,7 @@ class TrainingLoop:
         self._modes: list[tuple[nn.Module, bool]] = []
         self._shapes_seen: set[tuple[Any, ...]] = set()
 
-    def run(self, last_epoch: int) -> Iterator[Event]:
+    def run(self, last_epoch: int) -> Generator[Event, None, None]:
         """Train to the end of `last_epoch`, one event a batch or less.
 
         Whoever iterates decides between two events whether and when to go on. Closing the generator
@@ -288,8 +289,8 @@ class TrainingLoop:
 
     @staticmethod
     def _advance(schedule: Schedule, loss: float) -> None:
-        if schedule.plateau:
-            schedule.scheduler.step(loss)  # type: ignore[arg-type]
+        if isinstance(schedule.scheduler, ReduceLROnPlateau):
+            schedule.scheduler.step(loss)
         else:
             schedule.scheduler.step()
 
@@ -312,5 +313,3 @@ def _scalar(loss: Any, who: str) -> Tensor:
     if loss.numel() != 1:
         raise TrainingError(f'{who} returned shape {tuple(loss.shape)}, not one number: use reduction="mean".')
     return loss.reshape(())
-
-

@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler
 
 from pnne_nb.errors import TrainingError, near
 
 Options: TypeAlias = Mapping[str, Any]
-Loss: TypeAlias = "str | tuple[str, Options] | nn.Module | Callable[[Any, Any], Tensor] | None"
+Loss: TypeAlias = "str | tuple[str, Options] | type[nn.Module] | Callable[[Any, Any], Tensor] | None"
 OptimizerChoice: TypeAlias = (
     "str | tuple[str, Options] | torch.optim.Optimizer | Callable[[Iterable[Any]], torch.optim.Optimizer]"
 )
@@ -34,12 +34,10 @@ class Schedule(msgspec.Struct, frozen=True):
     Attributes:
         scheduler: Torch's scheduler.
         every: Whether it moves after each optimizer step or after each epoch.
-        plateau: Whether it looks at the loss instead of counting.
     """
 
     scheduler: LRScheduler
     every: Interval
-    plateau: bool
 
 
 def _classes(module: Any, base: type, *, exclude: frozenset[str] = frozenset()) -> dict[str, type]:
@@ -69,7 +67,7 @@ def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
         case (str() as name, Mapping() as options):
             made = _build("loss", LOSSES, name, options)
             return made
-        case type() if issubclass(loss, nn.Module):
+        case type():
             made = _call("loss", loss.__name__, loss, (), {})
             return made
         case _ if callable(loss):
@@ -174,12 +172,10 @@ def make_schedule(
     if not isinstance(made, LRScheduler):
         raise TrainingError(f"The scheduler's function returned a {type(made).__name__}, not a scheduler.")
     default: Interval = "step" if type(made).__name__ in _PER_STEP else "epoch"
-    return Schedule(made, every or default, isinstance(made, ReduceLROnPlateau))
+    return Schedule(made, every or default)
 
 
-def _scheduler(
-    name: str, options: Options, optimizer: torch.optim.Optimizer, total_steps: int | None
-) -> LRScheduler:
+def _scheduler(name: str, options: Options, optimizer: torch.optim.Optimizer, total_steps: int | None) -> LRScheduler:
     counted = {"total_steps", "epochs", "steps_per_epoch"} & set(options)
     if name == "OneCycleLR" and not counted and total_steps is not None:
         options = {**options, "total_steps": total_steps}

@@ -71,9 +71,7 @@ class Observers:
         self._observed += 1
         self._publish([*frames, *self._cost_frames(step, ended, probes)])
 
-    def _cost_frames(
-        self, step: int, now: float, probes: tuple[tuple[Probe, Cadence], ...]
-    ) -> list[Frame]:
+    def _cost_frames(self, step: int, now: float, probes: tuple[tuple[Probe, Cadence], ...]) -> list[Frame]:
         elapsed = now - self._reported
         if elapsed < _COST_EVERY:
             return []

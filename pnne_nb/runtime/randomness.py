@@ -93,9 +93,8 @@ class PrivateRandomness:
 def _device_generators(device: torch.device) -> list[torch.Generator]:
     match device.type:
         case "cuda":
-            torch.cuda.init()
-            index = torch.cuda.current_device() if device.index is None else device.index
-            return [torch.cuda.default_generators[index]]
+            torch.cuda.init()  # type: ignore[no-untyped-call]
+            return [torch.cuda.default_generators[device.index or 0]]
         case "mps":
             return [torch.mps._get_default_mps_generator()]
         case _:
