@@ -16,7 +16,7 @@ FRONT_END := $(PY) hatch_build.py
 TESTS := tests
 export PYTHONWARNDEFAULTENCODING :=
 
-.PHONY: help lab test check bench front-end format types screenshots chromium clean
+.PHONY: help lab test check bench front-end format types notebooks screenshots chromium clean
 
 help:
 	@sed -n '1,7p' Makefile
@@ -76,6 +76,9 @@ bench: front-end
 
 screenshots: front-end chromium
 	$(PY) -m pytest tests/browser/test_quickstart.py --pnne-keep-screenshots -q
+
+notebooks: front-end
+	$(PY) scripts/run_notebooks.py
 
 clean:
 	rm -rf $(VENV) dist js/node_modules pnne_nb/widgets/static tests/artifacts
