@@ -1,0 +1,63 @@
+// Builds every entry that exists into the Python package. Usage: node build.mjs [--watch] [--dev]
+import { existsSync, readFileSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import * as esbuild from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = join(here, "..", "pnne_nb", "widgets", "static");
+const MAX_BYTES = 600 * 1024;
+
+const entries = {
+  editor: join(here, "src", "editor", "index.tsx"),
+  controls: join(here, "src", "controls", "index.ts"),
+};
+
+/** Scopes React Flow's global style sheet: anywidget adds our CSS to the whole page. */
+const scopeReactFlow = {
+  name: "scope-react-flow",
+  setup(build) {
+    build.onLoad({ filter: /@xyflow[\\/]react[\\/]dist[\\/]style\.css$/ }, ({ path }) => {
+      const keyframes = [];
+      const rules = readFileSync(path, "utf8").replace(/@keyframes[^{]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}/g, (block) => {
+        keyframes.push(block);
+        return "";
+      });
+      return { contents: `${keyframes.join("\n")}\n.pnne-editor {\n${rules}\n}`, loader: "css" };
+    });
+  },
+};
+
+const dev = process.argv.includes("--dev");
+const options = {
+  entryPoints: Object.fromEntries(Object.entries(entries).filter(([, path]) => existsSync(path))),
+  outdir: out,
+  bundle: true,
+  format: "esm",
+  target: ["es2022", "chrome111", "firefox113", "safari16.4"],
+  minify: !dev,
+  sourcemap: dev ? "inline" : false,
+  define: { "process.env.NODE_ENV": dev ? '"development"' : '"production"' },
+  jsx: "automatic",
+  legalComments: "none",
+  logLevel: "warning",
+  plugins: [scopeReactFlow],
+};
+
+if (process.argv.includes("--watch")) {
+  const context = await esbuild.context(options);
+  await context.watch();
+} else {
+  await esbuild.build(options);
+  for (const name of Object.keys(options.entryPoints)) {
+    for (const kind of ["js", "css"]) {
+      const path = join(out, `${name}.${kind}`);
+      if (!existsSync(path)) continue;
+      const { size } = statSync(path);
+      console.log(`${name}.${kind}  ${(size / 1024).toFixed(0)} KB`);
+      if (kind === "js" && !dev && size > MAX_BYTES) {
+        throw new Error(`${name}.js has ${size} bytes; it travels with every widget model, the limit is ${MAX_BYTES}.`);
+      }
+    }
+  }
+}

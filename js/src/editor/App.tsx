@@ -1,0 +1,88 @@
+import { ReactFlowProvider } from "@xyflow/react";
+import { useEffect, useRef } from "react";
+import { Canvas } from "./canvas/Canvas";
+import { EditorContext, useScene, useSession, useView } from "./context";
+import type { Editor } from "./editor";
+import { onKeyDown } from "./keys";
+import { Palette } from "./panels/Palette";
+import { StatusLine } from "./panels/Problems";
+import { Properties } from "./panels/Properties";
+import { SourcePanel } from "./panels/SourcePanel";
+import { Toasts } from "./panels/Toasts";
+import { Toolbar } from "./panels/Toolbar";
+
+export function App({ editor, root }: { editor: Editor; root: HTMLElement }) {
+  return (
+    <EditorContext value={editor}>
+      <ReactFlowProvider>
+        <Layout editor={editor} root={root} />
+      </ReactFlowProvider>
+    </EditorContext>
+  );
+}
+
+function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
+  const version = useSession((state) => state.sync?.version);
+  const scene = useScene();
+  const { palette, properties, source, active } = useViewParts();
+  const searchBox = useRef<HTMLInputElement>(null);
+  const canvas = useRef<HTMLDivElement>(null);
+
+  useEffect(() => {
+    root.dataset.version = version === undefined ? "" : String(version);
+  }, [root, version]);
+  useEffect(() => {
+    root.classList.toggle("pnne-active", active);
+  }, [root, active]);
+  useEffect(() => {
+    const ends = new AbortController();
+    const focusSearch = () => {
+      editor.patch({ palette: true });
+      requestAnimationFrame(() => searchBox.current?.select());
+    };
+    root.addEventListener("keydown", (event) => onKeyDown(event, editor, root, focusSearch), { signal: ends.signal });
+    return () => ends.abort();
+  }, [editor, root]);
+
+  const onAdd = () => {
+    editor.patch({ palette: true });
+    requestAnimationFrame(() => searchBox.current?.select());
+  };
+  const isEmpty = scene !== null && scene.graph.nodes.size === 0;
+  return (
+    <>
+      <Toolbar onAdd={onAdd} />
+      <div className="pnne-body">
+        {palette && <Palette searchBox={searchBox} />}
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the canvas takes the keyboard for the whole graph */}
+        <div className="pnne-canvas" ref={canvas} role="application" aria-label="Graph" tabIndex={0}
+          onPointerDownCapture={(event) => {
+            if (!(event.target as Element).closest("input, button, select, a")) canvas.current?.focus({ preventScroll: true });
+          }}
+        >
+          <Canvas />
+          {isEmpty && (
+            <div className="pnne-empty">
+              <p>Empty graph</p>
+              <p>Click a node type on the left, or drag it here.</p>
+            </div>
+          )}
+          {!scene && <div className="pnne-empty"><p>Loading the graph…</p></div>}
+          {source && <SourcePanel />}
+          <Toasts />
+        </div>
+        {properties && <Properties />}
+      </div>
+      <StatusLine />
+    </>
+  );
+}
+
+function useViewParts() {
+  return {
+    palette: useView((view) => view.palette),
+    properties: useView((view) => view.properties),
+    source: useView((view) => view.source),
+    active: useView((view) => view.active),
+  };
+}

@@ -1,0 +1,113 @@
+import type { Diagnostic, NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
+import type { Ports } from "../document/ports";
+import { textOf } from "../values/text";
+import { type Geometry, geometryOf } from "./geometry";
+
+/** Everything that the picture of one node shows; two equal cards are the same object (`scene.ts`). */
+export interface Card {
+  readonly path: string;
+  readonly name: string;
+  readonly type: string;
+  readonly category: string;
+  readonly known: boolean;
+  readonly summary: string;
+  readonly ports: Ports;
+  readonly geometry: Geometry;
+  readonly diagnostics: readonly Diagnostic[];
+  readonly label: string;
+  readonly opaque: boolean;
+  readonly repeats: boolean;
+}
+
+/** Arguments that say how many numbers go in, and those that say how many come out. */
+const INTO = ["in_channels", "in_features", "input_size"];
+const OUT_OF = ["out_channels", "out_features", "hidden_size"];
+const MAX_PARTS = 4;
+
+export function cardOf(
+  path: string,
+  node: NodeState,
+  type: NodeTypeState | undefined,
+  ports: Ports,
+  resolved: Readonly<Record<string, unknown>> | undefined,
+  diagnostics: readonly Diagnostic[],
+): Card {
+  const summary = summaryOf(node, type, resolved);
+  const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
+  const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
+  return {
+    path,
+    name: node.name,
+    type: node.type,
+    category: type?.category ?? (node.type === "Subgraph" ? "Structure" : "Unknown"),
+    known: type !== undefined || node.type === "Subgraph",
+    summary,
+    ports,
+    geometry: geometryOf(ports, summary !== ""),
+    diagnostics,
+    label: `${node.name}, ${node.type}${summary ? `, ${summary}` : ""}${problems}`,
+    opaque: node.type === "Module",
+    repeats: typeof node.properties?.shares === "string",
+  };
+}
+
+/** The few values that matter, on one line: `1→6 · 5×5 · stride 2`. */
+export function summaryOf(
+  node: NodeState,
+  type: NodeTypeState | undefined,
+  resolved: Readonly<Record<string, unknown>> = {},
+): string {
+  const given = node.properties ?? {};
+  if (node.type === "Subgraph") return typeof given.definition === "string" && given.definition !== node.name ? given.definition : "";
+  const properties = type?.properties ?? [];
+  const valueOf = (property: PropertyState) => {
+    const value = given[property.name] ?? property.default;
+    return value === "auto" && property.name in resolved ? resolved[property.name] : value;
+  };
+  const parts: string[] = [];
+  const into = properties.find((property) => INTO.includes(property.name));
+  const out = properties.find((property) => OUT_OF.includes(property.name));
+  if (into && out) parts.push(`${short(valueOf(into))}→${short(valueOf(out))}`);
+  for (const property of properties) {
+    if (property === into && out) continue;
+    if (property === out && into) continue;
+    const value = valueOf(property);
+    if (property.name === "kernel_size" && value !== undefined) parts.push(times(property.type, value));
+    else if (property.name === "shape" && Array.isArray(value)) parts.push(value.join("×"));
+    else if (property.required && property.name in given) parts.push(`${brief(property.name)} ${short(value)}`);
+    else if (property.name in given && given[property.name] !== property.default) {
+      parts.push(typeof value === "boolean" ? `${value ? "" : "no "}${property.name}` : `${brief(property.name)} ${short(value)}`);
+    } else if (property.name in resolved && value === resolved[property.name]) parts.push(short(value));
+  }
+  return parts.slice(0, MAX_PARTS).join(" · ");
+}
+
+function brief(name: string): string {
+  return name.replace(/^(num|n)_/, "").replace(/_(size|channels|features)$/, "");
+}
+
+function short(value: unknown): string {
+  if (value === undefined) return "?";
+  if (value === "auto") return "auto";
+  if (Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === "number")) return value.join("×");
+  return textOf(null, value).slice(0, 24);
+}
+
+/** A window size in every dimension: 5 in a two-dimensional layer is `5×5`. */
+function times(kind: PropertyType, value: unknown): string {
+  const length = tupleLength(kind);
+  return typeof value === "number" && length ? Array.from({ length }, () => value).join("×") : short(value);
+}
+
+function tupleLength(kind: PropertyType): number | null {
+  switch (kind.type) {
+    case "tuple":
+      return kind.length ?? null;
+    case "optional":
+      return tupleLength(kind.item);
+    case "union":
+      return kind.options.map(tupleLength).find((length) => length !== null) ?? null;
+    default:
+      return null;
+  }
+}

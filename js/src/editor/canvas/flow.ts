@@ -1,0 +1,109 @@
+import { type Edge, type Node, type NodeHandle, Position } from "@xyflow/react";
+import type { TensorShape } from "../../protocol";
+import { edgeId, splitPort } from "../document/document";
+import type { Card } from "./card";
+import { HANDLE_SIZE } from "./geometry";
+import type { Point } from "./placement";
+import { centreOf, type ShownScene } from "./scene";
+import { shapeLabel } from "./shapes";
+
+export type CardNode = Node<{ card: Card }, "card">;
+export type WireEdge = Edge<{ address: string; label: string }, "wire">;
+
+/** Turns a scene into React Flow's nodes and edges; objects that would be equal are the same ones as before. */
+export class FlowMaker {
+  private nodes = new Map<string, CardNode>();
+  private edges = new Map<string, WireEdge>();
+
+  makeNodes(scene: ShownScene, selected: ReadonlySet<string>, moving: ReadonlyMap<string, Point>): CardNode[] {
+    const made = new Map<string, CardNode>();
+    for (const [name, card] of scene.cards) {
+      const [x, y] = topLeft(card, centreOf(scene, name, moving));
+      const earlier = this.nodes.get(name);
+      const unchanged =
+        earlier &&
+        earlier.data.card === card &&
+        earlier.position.x === x &&
+        earlier.position.y === y &&
+        earlier.selected === selected.has(name);
+      made.set(name, unchanged ? earlier : cardNode(name, card, x, y, selected.has(name), earlier));
+    }
+    this.nodes = made;
+    return [...made.values()];
+  }
+
+  makeEdges(
+    scene: ShownScene,
+    selected: ReadonlySet<string>,
+    shapes: ReadonlyMap<string, TensorShape>,
+  ): WireEdge[] {
+    const made = new Map<string, WireEdge>();
+    for (const edge of scene.graph.edges.values()) {
+      const id = edgeId(edge);
+      const label = shapeLabel(shapes.get(scene.prefix + edge.source));
+      const earlier = this.edges.get(id);
+      const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
+      if (earlier && earlier.data?.label === label && earlier.data.address === address && earlier.selected === selected.has(id)) {
+        made.set(id, earlier);
+        continue;
+      }
+      const [source, sourceHandle] = splitPort(edge.source);
+      const [target, targetHandle] = splitPort(edge.target);
+      made.set(id, {
+        id,
+        type: "wire",
+        source,
+        sourceHandle,
+        target,
+        targetHandle,
+        selected: selected.has(id),
+        data: { address, label },
+      });
+    }
+    this.edges = made;
+    return [...made.values()];
+  }
+}
+
+export function topLeft(card: Card, [x, y]: Point): Point {
+  return [x - card.geometry.width / 2, y - card.geometry.height / 2];
+}
+
+export function centre(card: Card, [x, y]: Point): [number, number] {
+  return [x + card.geometry.width / 2, y + card.geometry.height / 2];
+}
+
+function cardNode(
+  name: string,
+  card: Card,
+  x: number,
+  y: number,
+  selected: boolean,
+  earlier: CardNode | undefined,
+): CardNode {
+  const { width, height } = card.geometry;
+  const sameCard = earlier?.data.card === card;
+  return {
+    id: name,
+    type: "card",
+    position: { x, y },
+    width,
+    height,
+    measured: { width, height },
+    handles: sameCard && earlier.handles ? earlier.handles : handlesOf(card),
+    selected,
+    data: sameCard ? earlier.data : { card },
+  };
+}
+
+function handlesOf(card: Card): NodeHandle[] {
+  return card.geometry.handles.map((handle) => ({
+    id: handle.port,
+    type: handle.side === "input" ? "target" : "source",
+    position: handle.side === "input" ? Position.Left : Position.Right,
+    x: handle.x - HANDLE_SIZE / 2,
+    y: handle.y - HANDLE_SIZE / 2,
+    width: HANDLE_SIZE,
+    height: HANDLE_SIZE,
+  }));
+}

@@ -1,0 +1,96 @@
+import type { NodeState } from "../../protocol";
+import type { Graph } from "../document/document";
+import { nodeOf } from "../document/document";
+import { wiringOf } from "../document/wiring";
+import { NODE_WIDTH } from "./geometry";
+
+export type Point = readonly [x: number, y: number];
+
+/** Distance between the centres of neighbours. */
+export const STEP_X = NODE_WIDTH + 96;
+export const STEP_Y = 112;
+
+/** Where nodes without a position are shown until Python has arranged them: right of what feeds them. */
+export function provisionalPositions(graph: Graph): ReadonlyMap<string, Point> {
+  const placed = new Map<string, Point>();
+  const missing: NodeState[] = [];
+  for (const node of graph.nodes.values()) {
+    if (node.position) placed.set(node.name, node.position);
+    else missing.push(node);
+  }
+  const provisional = new Map<string, Point>();
+  if (missing.length === 0) return provisional;
+  const { into } = wiringOf(graph);
+  const crowd = new Crowd(placed.values());
+  let row = Math.max(0, ...[...placed.values()].map(([, y]) => y + STEP_Y));
+  for (const node of missing) {
+    const feeding = [...(into.get(node.name)?.values() ?? [])].map((edge) => placed.get(nodeOf(edge.source)));
+    const source = feeding.find((position) => position !== undefined);
+    const wanted: Point = source ? [source[0] + STEP_X, source[1]] : [0, row];
+    if (!source) row += STEP_Y;
+    const position = crowd.nearestFree(wanted);
+    crowd.add(position);
+    placed.set(node.name, position);
+    provisional.set(node.name, position);
+  }
+  return provisional;
+}
+
+/** The free place nearest to `wanted`, at a comfortable distance from the nodes that stand there. */
+export function freePlace(occupied: Iterable<Point>, wanted: Point): Point {
+  return new Crowd(occupied).nearestFree(wanted);
+}
+
+const CELL = 256;
+
+/** Centres of nodes in a coarse grid, so that many free places are found in a large graph quickly. */
+class Crowd {
+  private readonly cells = new Map<string, Point[]>();
+
+  constructor(points: Iterable<Point>) {
+    for (const point of points) this.add(point);
+  }
+
+  add(point: Point): void {
+    const key = this.key(point[0], point[1]);
+    const cell = this.cells.get(key);
+    if (cell) cell.push(point);
+    else this.cells.set(key, [point]);
+  }
+
+  nearestFree([x, y]: Point): Point {
+    for (let ring = 0; ring < 40; ring += 1) {
+      for (const [dx, dy] of ringOf(ring)) {
+        const place: Point = [x + dx * (STEP_X / 2), y + dy * (STEP_Y / 2)];
+        if (this.isFree(place)) return place;
+      }
+    }
+    return [x, y];
+  }
+
+  private isFree([x, y]: Point): boolean {
+    for (const dx of [-CELL, 0, CELL]) {
+      for (const dy of [-CELL, 0, CELL]) {
+        for (const other of this.cells.get(this.key(x + dx, y + dy)) ?? []) {
+          if (Math.abs(other[0] - x) < NODE_WIDTH + 24 && Math.abs(other[1] - y) < STEP_Y - 16) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  private key(x: number, y: number): string {
+    return `${Math.floor(x / CELL)},${Math.floor(y / CELL)}`;
+  }
+}
+
+/** Steps at Chebyshev distance `ring`, downwards first: a new node below hides nothing that flows to the right. */
+function ringOf(ring: number): readonly Point[] {
+  if (ring === 0) return [[0, 0]];
+  const steps: Point[] = [];
+  for (let offset = -ring; offset <= ring; offset += 1) {
+    steps.push([offset, ring], [offset, -ring]);
+    if (Math.abs(offset) !== ring) steps.push([ring, offset], [-ring, offset]);
+  }
+  return steps.sort((a, b) => Math.hypot(...a) - Math.hypot(...b));
+}

@@ -1,0 +1,68 @@
+import type { EdgeState, NodeState } from "../../protocol";
+import { downstream, upstream } from "./cycles";
+import type { Graph, GraphDocument } from "./document";
+import { splitPort } from "./document";
+import { kindsFit, type NodeTypes, type Ports, type PortView, portsOf } from "./ports";
+import { wiringOf } from "./wiring";
+
+/** One graph of a document, with what is needed to understand its nodes. */
+export interface Scene {
+  readonly document: GraphDocument;
+  readonly graph: Graph;
+  readonly types: NodeTypes;
+}
+
+export function portsIn(scene: Scene, node: NodeState): Ports {
+  const { into, outOf } = wiringOf(scene.graph);
+  return portsOf(scene.document, node, scene.types.get(node.type), into.get(node.name), outOf.get(node.name));
+}
+
+/** Why no edge can run from output `source` to input `target` (both `"node.port"`), or null when one can. */
+export function whyNotConnect(scene: Scene, source: string, target: string): string | null {
+  return refusalsFrom(scene, source, "output")(target);
+}
+
+/**
+ * Answers, for a connection that starts at `port`, why it cannot end at another port (null: it can).
+ *
+ * What the start alone decides is worked out once: the answers are asked for every port in view.
+ */
+export function refusalsFrom(scene: Scene, port: string, side: "input" | "output"): (other: string) => string | null {
+  const [start] = splitPort(port);
+  const reached = side === "output" ? upstream(scene.graph, start) : downstream(scene.graph, start);
+  return (other) => {
+    const [source, target] = side === "output" ? [port, other] : [other, port];
+    const [from, output] = splitPort(source);
+    const [to, input] = splitPort(target);
+    if (from === to) return "A node cannot feed itself.";
+    const sourcePort = findPort(scene, from, output, "outputs");
+    const targetPort = findPort(scene, to, input, "inputs");
+    if (!sourcePort) return `${source} is not an output.`;
+    if (!targetPort) return `${target} is not an input.`;
+    const fed = scene.graph.edges.get(target);
+    if (fed) return fed.source === source ? "They are connected already." : `${target} is already fed by ${fed.source}.`;
+    if (!kindsFit(sourcePort.kind, targetPort.kind)) {
+      return `${source} gives a ${sourcePort.kind}, but ${target} takes a ${targetPort.kind}.`;
+    }
+    if (reached.has(splitPort(other)[0])) return `${to} already leads to ${from}: the edge would close a loop.`;
+    return null;
+  };
+}
+
+/** The first free pair of ports that match; the nodes need not be in the graph yet. */
+export function matchPorts(from: string, source: Ports, to: string, target: Ports): EdgeState | null {
+  for (const output of source.outputs) {
+    for (const required of [true, false]) {
+      const input = target.inputs.find(
+        (port) => !port.wired && port.optional !== required && kindsFit(output.kind, port.kind),
+      );
+      if (input) return { source: `${from}.${output.name}`, target: `${to}.${input.name}` };
+    }
+  }
+  return null;
+}
+
+function findPort(scene: Scene, name: string, port: string, side: keyof Ports): PortView | undefined {
+  const node = scene.graph.nodes.get(name);
+  return node && portsIn(scene, node)[side].find((candidate) => candidate.name === port);
+}

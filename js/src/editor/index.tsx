@@ -1,0 +1,111 @@
+import { createRoot } from "react-dom/client";
+import "@xyflow/react/dist/style.css";
+import "./styles/editor.css";
+import { App } from "./App";
+import { Editor } from "./editor";
+import type { Model } from "./session/model";
+import { Session } from "./session/session";
+import { followTheme } from "./theme";
+
+const DEFAULT_HEIGHT = 560;
+
+/** anywidget calls this once per model, so that all views of the model in this page share one session. */
+export default function editorWidget() {
+  let session: Session | null = null;
+  return {
+    initialize({ model }: { model: Model }) {
+      session = new Session(model);
+      return () => {
+        session?.dispose();
+        session = null;
+      };
+    },
+    render({ model, el }: { model: Model; el: HTMLElement }) {
+      const shared = session;
+      if (!shared) throw new Error("The editor's model was not initialized.");
+      const editor = new Editor(shared);
+      const ends = new AbortController();
+      const root = makeRoot(model, el);
+      keepKeysHere(root, ends.signal);
+      activateOnClick(root, editor, ends.signal);
+      shareSelection(model, editor, ends.signal);
+      followTheme(root, ends.signal);
+      const react = createRoot(root);
+      react.render(<App editor={editor} root={root} />);
+      return () => {
+        ends.abort();
+        editor.dispose();
+        react.unmount();
+        root.remove();
+      };
+    },
+  };
+}
+
+function makeRoot(model: Model, el: HTMLElement): HTMLElement {
+  const root = document.createElement("div");
+  root.className = "pnne-editor";
+  root.dataset.testid = "pnne-editor";
+  const height = model.get("height");
+  root.style.height = typeof height === "string" && height !== "" ? height : `${Number(height) || DEFAULT_HEIGHT}px`;
+  root.tabIndex = -1;
+  el.append(root);
+  return root;
+}
+
+/** Jupyter looks for the attribute on the focused element itself, so each one gets it as the focus arrives. */
+function keepKeysHere(root: HTMLElement, signal: AbortSignal): void {
+  const mark = (element: Element) => element.setAttribute("data-lm-suppress-shortcuts", "true");
+  mark(root);
+  root.setAttribute("data-jp-suppress-context-menu", "true");
+  root.addEventListener("focusin", (event) => mark(event.target as Element), { signal });
+  // Shift + click would extend Jupyter's selection of cells.
+  root.addEventListener("mousedown", (event) => event.shiftKey && event.stopPropagation(), { signal });
+  // When the focused element goes away, the next key must not go to the notebook.
+  root.addEventListener(
+    "focusout",
+    (event) => {
+      const left = event.target as Element;
+      if (event.relatedTarget === null) queueMicrotask(() => !left.isConnected && root.isConnected && root.focus({ preventScroll: true }));
+    },
+    { signal },
+  );
+}
+
+/** The wheel belongs to the page until the editor was clicked, and again after a click elsewhere. */
+function activateOnClick(root: HTMLElement, editor: Editor, signal: AbortSignal): void {
+  document.addEventListener(
+    "pointerdown",
+    (event) => editor.patch({ active: event.composedPath().includes(root) }),
+    { signal, capture: true },
+  );
+}
+
+/** Keeps the trait `selection` (full paths) and this view's selection in step. */
+function shareSelection(model: Model, editor: Editor, signal: AbortSignal): void {
+  let shared = JSON.stringify(model.get("selection") ?? []);
+  const send = () => {
+    const scene = editor.scene();
+    if (!scene) return;
+    const paths = [...editor.view.get().nodes].filter((name) => scene.graph.nodes.has(name)).map((name) => scene.prefix + name);
+    const text = JSON.stringify(paths);
+    if (text === shared) return;
+    shared = text;
+    model.set("selection", paths);
+    model.save_changes();
+  };
+  const take = () => {
+    const paths = (model.get("selection") ?? []) as string[];
+    const text = JSON.stringify(paths);
+    const scene = editor.scene();
+    if (text === shared || !scene) return;
+    shared = text;
+    editor.select(paths.filter((path) => path.startsWith(scene.prefix)).map((path) => path.slice(scene.prefix.length)));
+  };
+  const end = editor.view.subscribe(send);
+  model.on("change:selection", take);
+  signal.addEventListener("abort", () => {
+    end();
+    model.off("change:selection", take);
+  });
+}

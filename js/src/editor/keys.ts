@@ -1,0 +1,89 @@
+import type { Editor } from "./editor";
+
+/** The command table: each entry lists its keys as `Mod+Shift+z`; Mod is Ctrl, or Cmd on a Mac. */
+const COMMANDS: readonly { keys: readonly string[]; run: (editor: Editor, focusSearch: () => void) => void }[] = [
+  { keys: ["Mod+z"], run: (editor) => editor.session.undo() },
+  { keys: ["Mod+Shift+z", "Mod+y"], run: (editor) => editor.session.redo() },
+  { keys: ["Mod+a"], run: (editor) => editor.selectAll() },
+  { keys: ["Mod+g"], run: (editor) => editor.group() },
+  { keys: ["Mod+c"], run: (editor) => void editor.copy() },
+  { keys: ["Mod+x"], run: (editor) => void editor.cut() },
+  { keys: ["Mod+v"], run: (editor) => void editor.paste() },
+  { keys: ["Mod+d"], run: (editor) => editor.duplicate() },
+  { keys: ["Delete", "Backspace"], run: (editor) => editor.deleteSelection() },
+  { keys: ["f"], run: (editor) => editor.viewport?.fit() },
+  { keys: ["Shift+a"], run: (editor) => editor.arrange() },
+  { keys: ["/"], run: (_, focusSearch) => focusSearch() },
+  { keys: ["ArrowLeft"], run: (editor) => editor.nudge(-STEP, 0) },
+  { keys: ["ArrowRight"], run: (editor) => editor.nudge(STEP, 0) },
+  { keys: ["ArrowUp"], run: (editor) => editor.nudge(0, -STEP) },
+  { keys: ["ArrowDown"], run: (editor) => editor.nudge(0, STEP) },
+  { keys: ["Shift+ArrowLeft"], run: (editor) => editor.nudge(-LEAP, 0) },
+  { keys: ["Shift+ArrowRight"], run: (editor) => editor.nudge(LEAP, 0) },
+  { keys: ["Shift+ArrowUp"], run: (editor) => editor.nudge(0, -LEAP) },
+  { keys: ["Shift+ArrowDown"], run: (editor) => editor.nudge(0, LEAP) },
+];
+
+/** Distance of a nudge, in the canvas's pixels. */
+const STEP = 8;
+const LEAP = 64;
+
+const BY_KEY = new Map(COMMANDS.flatMap((command) => command.keys.map((key) => [key, command] as const)));
+
+export function keyName(event: KeyboardEvent): string {
+  const mod = event.ctrlKey || event.metaKey ? "Mod+" : "";
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  // Shift is part of what a printable character is, but for letters.
+  const shift = event.shiftKey && (event.key.length > 1 || /[a-z]/.test(key)) ? "Shift+" : "";
+  return `${mod}${event.altKey ? "Alt+" : ""}${shift}${key}`;
+}
+
+/** Handles a key pressed somewhere in the editor. */
+export function onKeyDown(event: KeyboardEvent, editor: Editor, root: HTMLElement, focusSearch: () => void): void {
+  if (event.defaultPrevented) return;
+  const name = keyName(event);
+  if (name === "Mod+s") return handToPage(event, root);
+  const target = event.composedPath()[0];
+  if (isTyping(target)) return;
+  if (name === "Escape") return escape(editor, root);
+  // Enter and the space bar press the button that has the focus.
+  const command = BY_KEY.get(name);
+  if (!command) return;
+  event.preventDefault();
+  command.run(editor, focusSearch);
+}
+
+function isTyping(target: EventTarget | undefined): boolean {
+  return target instanceof Element && target.closest("input, select, textarea, pre") !== null;
+}
+
+/** Steps back: out of the selection, then out of the nested graph, then back to the notebook. */
+function escape(editor: Editor, root: HTMLElement): void {
+  const view = editor.view.get();
+  if (view.nodes.size > 0 || view.edges.size > 0) editor.select([]);
+  else if (view.path.length > 0) editor.enter(view.path.slice(0, -1));
+  else {
+    editor.patch({ active: false });
+    const outside = root.parentElement?.closest<HTMLElement>("[tabindex]");
+    (document.activeElement as HTMLElement | null)?.blur();
+    outside?.focus({ preventScroll: true });
+  }
+}
+
+/** Jupyter is told not to listen in here; saving the notebook must work all the same. */
+function handToPage(event: KeyboardEvent, root: HTMLElement): void {
+  const copy = new KeyboardEvent("keydown", {
+    key: event.key,
+    code: event.code,
+    ctrlKey: event.ctrlKey,
+    metaKey: event.metaKey,
+    shiftKey: event.shiftKey,
+    bubbles: true,
+    cancelable: true,
+  });
+  // Lumino's key map still goes by the deprecated number.
+  Object.defineProperty(copy, "keyCode", { value: event.keyCode });
+  const outside = root.parentElement?.closest(".jp-Notebook, .jp-NotebookPanel") ?? document.body;
+  event.stopPropagation();
+  if (!outside.dispatchEvent(copy)) event.preventDefault();
+}

@@ -1,0 +1,166 @@
+import { type CSSProperties, type KeyboardEvent, type PointerEvent, type RefObject, useDeferredValue, useMemo, useRef, useState } from "react";
+import type { NodeTypeState } from "../../protocol";
+import { lookOf } from "../canvas/categories";
+import { useEditor, useSession } from "../context";
+import { searchTypes } from "./search";
+
+/** Types that only an import or a command makes. */
+const NOT_OFFERED = new Set(["Subgraph", "Module"]);
+const DRAG_STARTS_AFTER = 4;
+
+/** Every node type, to search, click, or drag onto the canvas. */
+export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement | null> }) {
+  const editor = useEditor();
+  const catalog = useSession((state) => state.catalog);
+  const [text, setText] = useState("");
+  const [chosen, setChosen] = useState(0);
+  const query = useDeferredValue(text);
+  const list = useRef<HTMLDivElement>(null);
+  const groups = useMemo(() => {
+    const types = [...(catalog?.types.values() ?? [])].filter((type) => !NOT_OFFERED.has(type.type));
+    return query.trim() === "" ? byCategory(types) : [{ category: "", types: searchTypes(types, query) }];
+  }, [catalog, query]);
+  const flat = groups.flatMap((group) => group.types);
+  const current = query.trim() === "" ? -1 : Math.min(chosen, flat.length - 1);
+
+  const onKeyDown = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (step !== 0) {
+      event.preventDefault();
+      const next = Math.max(0, Math.min(flat.length - 1, current + step));
+      setChosen(next);
+      list.current?.querySelectorAll("[role=option]")[next]?.scrollIntoView({ block: "nearest" });
+    } else if (event.key === "Enter" && flat[Math.max(current, 0)] && text.trim() !== "") {
+      editor.add(flat[Math.max(current, 0)]?.type ?? "");
+    } else if (event.key === "Escape" && text !== "") {
+      event.stopPropagation();
+      setText("");
+    }
+  };
+  let index = -1;
+  return (
+    <aside className="pnne-palette" aria-label="Node types">
+      <div className="pnne-search">
+        <svg viewBox="0 0 16 16" aria-hidden="true">
+          <path d="M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14" />
+        </svg>
+        <input
+          ref={searchBox}
+          role="searchbox"
+          type="text"
+          aria-label="Search node types"
+          placeholder="Search nodes"
+          value={text}
+          spellCheck={false}
+          autoComplete="off"
+          onChange={(event) => {
+            setText(event.target.value);
+            setChosen(0);
+          }}
+          onKeyDown={onKeyDown}
+        />
+      </div>
+      {/* biome-ignore lint/a11y/useFocusableInteractive: the search box keeps the focus and moves the choice */}
+      <div className="pnne-palette-list nowheel" role="listbox" aria-label="Node types" ref={list}>
+        {!catalog && <p className="pnne-hint">Loading node types…</p>}
+        {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}
+        {groups.map((group) => (
+          // biome-ignore lint/a11y/useSemanticElements: an optgroup belongs into a select
+          <div role="group" aria-label={group.category || "Results"} key={group.category}>
+            {group.category && <h3>{group.category}</h3>}
+            {group.types.map((type) => {
+              index += 1;
+              return <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />;
+            })}
+          </div>
+        ))}
+      </div>
+    </aside>
+  );
+}
+
+function byCategory(types: readonly NodeTypeState[]): { category: string; types: NodeTypeState[] }[] {
+  const groups = new Map<string, NodeTypeState[]>();
+  for (const type of types) {
+    const group = groups.get(type.category);
+    if (group) group.push(type);
+    else groups.set(type.category, [type]);
+  }
+  return [...groups].map(([category, members]) => ({ category, types: members }));
+}
+
+function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChosen: boolean; showCategory: boolean }) {
+  const editor = useEditor();
+  const look = lookOf(type.category);
+  const ghost = useRef<HTMLElement | null>(null);
+  const start = useRef<{ x: number; y: number } | null>(null);
+
+  const onPointerDown = (event: PointerEvent<HTMLElement>) => {
+    if (event.button !== 0) return;
+    start.current = { x: event.clientX, y: event.clientY };
+    event.currentTarget.setPointerCapture(event.pointerId);
+  };
+  const onPointerMove = (event: PointerEvent<HTMLElement>) => {
+    if (!start.current) return;
+    const far = Math.hypot(event.clientX - start.current.x, event.clientY - start.current.y) > DRAG_STARTS_AFTER;
+    if (!ghost.current && far) ghost.current = makeGhost(event.currentTarget);
+    if (ghost.current) placeGhost(ghost.current, event);
+  };
+  const end = (event: PointerEvent<HTMLElement>, dropped: boolean) => {
+    const dragged = ghost.current !== null;
+    ghost.current?.remove();
+    ghost.current = null;
+    start.current = null;
+    if (!dropped || !dragged) return;
+    const place = editor.viewport?.at(event.clientX, event.clientY);
+    if (place) editor.add(type.type, place);
+  };
+  // A click follows the release of the pointer; after a drag it must not add a second node.
+  const suppressed = useRef(false);
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the search box handles the keys of the list
+    <div
+      role="option"
+      tabIndex={-1}
+      aria-selected={isChosen}
+      className="pnne-option"
+      data-type={type.type}
+      title={type.doc || type.type}
+      style={{ "--pn-hue": look.hue, "--pn-chroma": look.chroma } as CSSProperties}
+      onPointerDown={onPointerDown}
+      onPointerMove={onPointerMove}
+      onPointerUp={(event) => {
+        suppressed.current = ghost.current !== null;
+        end(event, true);
+      }}
+      onPointerCancel={(event) => end(event, false)}
+      onClick={() => {
+        if (!suppressed.current) editor.add(type.type);
+        suppressed.current = false;
+      }}
+    >
+      <span className="pnne-card-icon">
+        <svg viewBox="0 0 16 16" aria-hidden="true">
+          <path d={look.icon} />
+        </svg>
+      </span>
+      <span className="pnne-option-name">{type.type}</span>
+      {showCategory && <span className="pnne-option-category">{type.category}</span>}
+    </div>
+  );
+}
+
+function makeGhost(option: HTMLElement): HTMLElement {
+  const ghost = option.cloneNode(true) as HTMLElement;
+  ghost.className = "pnne-option pnne-ghost";
+  ghost.removeAttribute("role");
+  ghost.removeAttribute("data-type");
+  option.closest(".pnne-editor")?.append(ghost);
+  return ghost;
+}
+
+function placeGhost(ghost: HTMLElement, event: PointerEvent): void {
+  const box = ghost.parentElement?.getBoundingClientRect();
+  if (!box) return;
+  ghost.style.transform = `translate(${event.clientX - box.left + 8}px, ${event.clientY - box.top + 6}px)`;
+}

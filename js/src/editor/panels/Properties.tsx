@@ -1,0 +1,178 @@
+import { useEffect, useState } from "react";
+import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
+import { useEditor, useScene, useSession, useView } from "../context";
+import { whyNotName } from "../document/names";
+import type { ShownScene } from "../canvas/scene";
+import { textOf } from "../values/text";
+import { Field } from "./Field";
+import { FixButton } from "./Problems";
+
+/** The right panel: the one selected node's properties, or what the document is. */
+export function Properties() {
+  const scene = useScene();
+  const selected = useView((view) => view.nodes);
+  const [only] = selected.size === 1 ? selected : [];
+  const node = only === undefined ? undefined : scene?.graph.nodes.get(only);
+  return (
+    <aside className="pnne-properties nowheel" aria-label="Properties">
+      {scene && node ? (
+        <NodeForm key={scene.prefix + node.name} scene={scene} node={node} />
+      ) : (
+        <Overview scene={scene} selected={selected.size} />
+      )}
+    </aside>
+  );
+}
+
+function Overview({ scene, selected }: { scene: ShownScene | null; selected: number }) {
+  if (selected > 1) {
+    return (
+      <p className="pnne-hint">
+        {selected} nodes selected. Drag or use the arrow keys to move them, Del to delete, Ctrl+G to group.
+      </p>
+    );
+  }
+  return (
+    <div className="pnne-overview">
+      <h2>{scene?.document.name || "Graph"}</h2>
+      <p>Select a node to see its properties.</p>
+      <dl>
+        <dt>Connect</dt>
+        <dd>drag from port to port</dd>
+        <dt>Select many</dt>
+        <dd>Shift + drag, Shift + click</dd>
+        <dt>Move</dt>
+        <dd>drag, arrow keys</dd>
+        <dt>Delete</dt>
+        <dd>Del</dd>
+        <dt>Undo, redo</dt>
+        <dd>Ctrl+Z, Ctrl+Shift+Z</dd>
+        <dt>Zoom</dt>
+        <dd>wheel (after a click), Ctrl + wheel</dd>
+      </dl>
+    </div>
+  );
+}
+
+function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
+  const type = scene.types.get(node.type);
+  const diagnostics = scene.cards.get(node.name)?.diagnostics ?? [];
+  const parameters = useSession((state) => state.derived.parameters.get(scene.prefix + node.name));
+  return (
+    <>
+      <header>
+        <NameField key={node.name} scene={scene} node={node} />
+        <div className="pnne-type-line">
+          <span>{node.type}</span>
+          {parameters !== undefined && <span>{parameters.toLocaleString("en-US")} parameters</span>}
+          {type?.url && (
+            <a href={type.url} target="_blank" rel="noreferrer">
+              docs
+            </a>
+          )}
+        </div>
+        {type?.doc && <p className="pnne-doc">{type.doc}</p>}
+      </header>
+      {diagnostics.map((problem) => (
+        <div
+          className={`pnne-diagnostic pnne-severity-${problem.severity ?? "error"}`}
+          key={`${problem.code} ${problem.port} ${problem.message}`}
+        >
+          <p>
+            {problem.message} {problem.hint}
+          </p>
+          <FixButton problem={problem} />
+        </div>
+      ))}
+      {!type && node.type !== "Subgraph" && (
+        <p className="pnne-hint">The type {node.type} is not registered in the kernel; its values are kept as they are.</p>
+      )}
+      <PropertyList scene={scene} node={node} type={type} />
+    </>
+  );
+}
+
+/** Property groups in the order in which a person needs them. */
+const ROLES = [
+  ["init", ""],
+  ["call", "When called"],
+  ["node", "Node"],
+] as const;
+
+function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeState; type: NodeTypeState | undefined }) {
+  const resolved = useSession((state) => state.derived.resolved.get(scene.prefix + node.name));
+  const declared = type?.properties ?? [];
+  const names = new Set(declared.map((property) => property.name));
+  const others = Object.keys(node.properties ?? {}).filter((name) => !names.has(name));
+  const field = (property: PropertyState) => (
+    <Field
+      key={property.name}
+      scene={scene}
+      node={node}
+      property={property}
+      resolved={resolved?.[property.name]}
+      wired={scene.graph.edges.get(`${node.name}.${property.name}`)?.source}
+    />
+  );
+  return (
+    <div className="pnne-fields">
+      {ROLES.map(([role, title]) => {
+        const members = declared.filter((property) => (property.role ?? "init") === role);
+        if (members.length === 0) return null;
+        return (
+          <section key={role}>
+            {title && <h3>{title}</h3>}
+            {members.map(field)}
+          </section>
+        );
+      })}
+      {others.length > 0 && (
+        <section>
+          {type && <h3>Unknown</h3>}
+          {others.map((name) => (
+            <div className="pnne-field" key={name}>
+              <span className="pnne-field-label">{name}</span>
+              <output data-property={`${scene.prefix}${node.name}.${name}`}>{textOf(null, node.properties?.[name])}</output>
+            </div>
+          ))}
+        </section>
+      )}
+    </div>
+  );
+}
+
+function NameField({ scene, node }: { scene: ShownScene; node: NodeState }) {
+  const editor = useEditor();
+  const [text, setText] = useState(node.name);
+  const reason = whyNotName(scene.graph, node.name, text);
+  useEffect(() => setText(node.name), [node.name]);
+  const commit = () => {
+    if (reason) setText(node.name);
+    else editor.rename(node.name, text);
+  };
+  return (
+    <>
+      <input
+        className="pnne-name"
+        aria-label="Name"
+        aria-invalid={reason !== null}
+        data-property={`${scene.prefix}${node.name}.name`}
+        value={text}
+        spellCheck={false}
+        onChange={(event) => setText(event.target.value)}
+        onBlur={commit}
+        onKeyDown={(event) => {
+          if (event.key === "Enter") commit();
+          else if (event.key === "Escape") setText(node.name);
+          else return;
+          event.stopPropagation();
+        }}
+      />
+      {reason && (
+        <p className="pnne-reason" role="alert">
+          {reason}
+        </p>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,51 @@
+import { useEffect, useState } from "react";
+import { useEditor, useSession } from "../context";
+
+type Shown = { text: string } | { error: string } | null;
+
+/** The PyTorch source of the graph, kept current while it is open. */
+export function SourcePanel() {
+  const editor = useEditor();
+  const version = useSession((state) => state.sync?.version);
+  const [shown, setShown] = useState<Shown>(null);
+  const [copied, setCopied] = useState(false);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new version of the document has a new source
+  useEffect(() => {
+    let current = true;
+    setCopied(false);
+    editor.session.source().then(
+      (text) => current && setShown({ text }),
+      (error: Error) => current && setShown({ error: error.message }),
+    );
+    return () => {
+      current = false;
+    };
+  }, [editor, version]);
+
+  const copy = async () => {
+    if (shown && "text" in shown) setCopied(await editor.copyText(shown.text));
+  };
+  return (
+    <section className="pnne-source nowheel" aria-label="Source">
+      <header>
+        <h2>PyTorch source</h2>
+        <span className="pnne-spring" />
+        <button type="button" className="pnne-plain" onClick={copy} disabled={!shown || "error" in shown}>
+          {copied ? "Copied" : "Copy"}
+        </button>
+        <button type="button" className="pnne-plain" aria-label="Close" onClick={() => editor.patch({ source: false })}>
+          ×
+        </button>
+      </header>
+      {shown && "text" in shown && (
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard
+        <pre tabIndex={0}>
+          <code>{shown.text}</code>
+        </pre>
+      )}
+      {shown && "error" in shown && <p className="pnne-source-error">{shown.error}</p>}
+      {!shown && <p className="pnne-hint">Generating…</p>}
+    </section>
+  );
+}

@@ -1,0 +1,129 @@
+import type { ReactNode } from "react";
+import { useEditor, useScene, useSession, useView } from "../context";
+
+const ICONS = {
+  add: "M8 3v10M3 8h10",
+  undo: "M6 3L2.5 6.5L6 10M2.5 6.5h7a4 4 0 0 1 0 7H7",
+  redo: "M10 3l3.5 3.5L10 10M13.5 6.5h-7a4 4 0 0 0 0 7H9",
+  trash: "M3 4.5h10M6.5 4.5V3h3v1.5M4.5 4.5l.6 9h5.8l.6-9M6.8 7v4M9.2 7v4",
+  group: "M2.5 5V2.5H5M11 2.5h2.5V5M13.5 11v2.5H11M5 13.5H2.5V11M5.5 5.5h5v5h-5z",
+  arrange: "M2 6.5h4v3H2zM10 2.5h4v3h-4zM10 10.5h4v3h-4zM6 8h2M8 4v8M8 4h2M8 12h2",
+  fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
+  code: "M5.5 4L2 8l3.5 4M10.5 4L14 8l-3.5 4",
+  panel: "M2.5 3h11v10h-11zM10 3v10",
+};
+
+interface ActionProps {
+  name: string;
+  hint?: string;
+  icon: keyof typeof ICONS;
+  onClick: () => void;
+  disabled?: boolean;
+  pressed?: boolean;
+  children?: ReactNode;
+}
+
+function Action({ name, hint, icon, onClick, disabled = false, pressed, children }: ActionProps) {
+  return (
+    <button
+      type="button"
+      className="pnne-action"
+      aria-label={name}
+      title={hint ?? name}
+      disabled={disabled}
+      aria-pressed={pressed}
+      onClick={onClick}
+    >
+      <svg viewBox="0 0 16 16" aria-hidden="true">
+        <path d={ICONS[icon]} />
+      </svg>
+      {children}
+    </button>
+  );
+}
+
+export function Toolbar({ onAdd }: { onAdd: () => void }) {
+  const editor = useEditor();
+  const history = useSession((state) => state.sync?.history);
+  const selected = useView((view) => view.nodes.size);
+  const selectedEdges = useView((view) => view.edges.size);
+  const source = useView((view) => view.source);
+  const properties = useView((view) => view.properties);
+  return (
+    <div className="pnne-toolbar" role="toolbar" aria-label="Graph editor">
+      <Action name="Add node" hint="Add node (/)" icon="add" onClick={onAdd}>
+        <span>Add node</span>
+      </Action>
+      <i className="pnne-divider" />
+      <Action
+        name="Undo"
+        hint={`Undo${history?.undo ? `: ${history.undo}` : ""} (Ctrl+Z)`}
+        icon="undo"
+        disabled={!history?.undo}
+        onClick={() => editor.session.undo()}
+      />
+      <Action
+        name="Redo"
+        hint={`Redo${history?.redo ? `: ${history.redo}` : ""} (Ctrl+Shift+Z)`}
+        icon="redo"
+        disabled={!history?.redo}
+        onClick={() => editor.session.redo()}
+      />
+      <i className="pnne-divider" />
+      <Action
+        name="Delete"
+        hint="Delete (Del)"
+        icon="trash"
+        disabled={selected + selectedEdges === 0}
+        onClick={() => editor.deleteSelection()}
+      />
+      <Action
+        name="Group"
+        hint="Group the selected nodes into a block (Ctrl+G)"
+        icon="group"
+        disabled={selected === 0}
+        onClick={() => editor.group()}
+      />
+      <i className="pnne-divider" />
+      <Action name="Arrange" hint="Arrange the graph (Shift+A)" icon="arrange" onClick={() => editor.arrange()} />
+      <Action name="Fit view" hint="Fit view (F)" icon="fit" onClick={() => editor.viewport?.fit()} />
+      <Breadcrumbs />
+      <span className="pnne-spring" />
+      <Action
+        name="Code"
+        hint="Show the PyTorch source"
+        icon="code"
+        pressed={source}
+        onClick={() => editor.patch({ source: !source })}
+      >
+        <span>Code</span>
+      </Action>
+      <Action
+        name="Properties"
+        hint="Show or hide the properties"
+        icon="panel"
+        pressed={properties}
+        onClick={() => editor.patch({ properties: !properties })}
+      />
+    </div>
+  );
+}
+
+function Breadcrumbs() {
+  const editor = useEditor();
+  const scene = useScene();
+  const path = useView((view) => view.path);
+  if (path.length === 0) return null;
+  return (
+    <nav className="pnne-breadcrumbs" aria-label="Nested graphs">
+      <button type="button" onClick={() => editor.enter([])}>
+        {scene?.document.name || "graph"}
+      </button>
+      {path.map((name, depth) => (
+        <button type="button" key={`${depth} ${name}`} onClick={() => editor.enter(path.slice(0, depth + 1))}>
+          {name}
+        </button>
+      ))}
+    </nav>
+  );
+}

@@ -1,0 +1,59 @@
+import type { NodeTypeState } from "../../protocol";
+
+const NAME = 4;
+const CATEGORY = 2;
+const DOC = 1;
+
+/** Node types that match what was typed, best first; all of them, in their order, for an empty text. */
+export function searchTypes(types: Iterable<NodeTypeState>, text: string): NodeTypeState[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0) return [...types];
+  const scored: { type: NodeTypeState; score: number }[] = [];
+  for (const type of types) {
+    let total = 0;
+    for (const word of words) {
+      const score = Math.max(
+        NAME * similarity(type.type, word),
+        CATEGORY * similarity(type.category, word, false),
+        DOC * (type.doc?.toLowerCase().includes(word) ? 0.5 : 0),
+      );
+      if (score === 0) {
+        total = 0;
+        break;
+      }
+      total += score;
+    }
+    if (total > 0) scored.push({ type, score: total });
+  }
+  return scored.sort((a, b) => b.score - a.score || a.type.type.length - b.type.type.length).map(({ type }) => type);
+}
+
+/** How well `word` fits a name, from 0 to 1: whole, start, start of a part, inside, or letters in order. */
+export function similarity(name: string, word: string, loose = true): number {
+  const lower = name.toLowerCase();
+  if (lower === word) return 1;
+  if (lower.startsWith(word)) return 0.9;
+  const at = lower.indexOf(word);
+  if (at >= 0) return startsPart(name, at) ? 0.8 : 0.6;
+  return loose ? 0.45 * inOrder(lower, word) : 0;
+}
+
+/** Whether a part of a name such as `MaxPool2d` or `max_pool2d` starts at `at`. */
+function startsPart(name: string, at: number): boolean {
+  const before = name[at - 1] ?? "";
+  const here = name[at] ?? "";
+  return before === "_" || before === " " || (/[a-z0-9]/.test(before) && /[A-Z]/.test(here));
+}
+
+/** 1 when the letters of `word` stand in `name` side by side, less for each gap, 0 when one is missing. */
+function inOrder(name: string, word: string): number {
+  let at = -1;
+  let gaps = 0;
+  for (const letter of word) {
+    const next = name.indexOf(letter, at + 1);
+    if (next < 0) return 0;
+    if (at >= 0 && next !== at + 1) gaps += 1;
+    at = next;
+  }
+  return gaps > 3 ? 0 : 1 / (1 + gaps);
+}

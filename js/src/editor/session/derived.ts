@@ -1,0 +1,41 @@
+import type { Derived, Diagnostic, TensorShape } from "../../protocol";
+
+/** What Python has worked out, by full path. */
+export interface DerivedState {
+  readonly shapes: ReadonlyMap<string, TensorShape>;
+  readonly resolved: ReadonlyMap<string, Readonly<Record<string, unknown>>>;
+  readonly diagnostics: ReadonlyMap<string, readonly Diagnostic[]>;
+  readonly parameters: ReadonlyMap<string, number>;
+}
+
+export const NOTHING_DERIVED: DerivedState = {
+  shapes: new Map(),
+  resolved: new Map(),
+  diagnostics: new Map(),
+  parameters: new Map(),
+};
+
+/** Takes over a delta; maps without changes keep their identity. */
+export function applyDerived(state: DerivedState, delta: Derived): DerivedState {
+  return {
+    shapes: merge(state.shapes, delta.shapes),
+    resolved: merge(state.resolved, delta.resolved),
+    diagnostics: merge(state.diagnostics, delta.diagnostics, (list) => list.length === 0),
+    parameters: merge(state.parameters, delta.parameters),
+  };
+}
+
+function merge<V>(
+  state: ReadonlyMap<string, V>,
+  delta: Record<string, V | null> | undefined,
+  isEmpty: (value: V) => boolean = () => false,
+): ReadonlyMap<string, V> {
+  const changes = Object.entries(delta ?? {});
+  if (changes.length === 0) return state;
+  const next = new Map(state);
+  for (const [key, value] of changes) {
+    if (value === null || isEmpty(value)) next.delete(key);
+    else next.set(key, value);
+  }
+  return next;
+}

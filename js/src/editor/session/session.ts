@@ -1,0 +1,221 @@
+import type { Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
+import type { GraphDocument } from "../document/document";
+import { Refusal } from "../document/reduce";
+import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
+import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
+import type { Model } from "./model";
+import { Store } from "./store";
+import { committed, edited, fromSnapshot, type SyncState, without } from "./sync";
+
+/** How long Python may take before the editor says so, in milliseconds. */
+export const WAITING_AFTER = 3_000;
+export const OFFLINE_AFTER = 15_000;
+const NOTICE_LASTS = 7_000;
+
+export type Connection = "ready" | "waiting" | "offline";
+
+/** Something to tell the person once. */
+export interface Notice {
+  readonly id: number;
+  readonly text: string;
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+export interface SessionState {
+  readonly sync: SyncState | null;
+  readonly derived: DerivedState;
+  readonly catalog: LoadedCatalog | null;
+  readonly connection: Connection;
+  readonly notices: readonly Notice[];
+}
+
+type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
+
+/** One editor model's conversation with its `NodeGraph`; all views of the model in this page share it. */
+export class Session {
+  readonly store: Store<SessionState>;
+  readonly client = crypto.getRandomValues(new Uint32Array(2)).join("-");
+  private lastId = 0;
+  private noticeId = 0;
+  /** When each request without an answer was sent. */
+  private readonly unanswered = new Map<number, number>();
+  private readonly sources = new Map<number, { resolve: (text: string) => void; reject: (error: Error) => void }>();
+  private readonly timers = new Set<ReturnType<typeof setTimeout>>();
+  private readonly closing = new AbortController();
+
+  constructor(private readonly model: Model) {
+    const catalog = cachedCatalog(model.get("catalog_key"));
+    this.store = new Store<SessionState>({
+      sync: null,
+      derived: NOTHING_DERIVED,
+      catalog,
+      connection: "ready",
+      notices: [],
+    });
+    const receive = (content: unknown) => this.receive(content as Event);
+    const reopen = () => this.open(model.get("snapshot") as Snapshot | null);
+    model.on("msg:custom", receive);
+    model.on("change:snapshot", reopen);
+    this.closing.signal.addEventListener("abort", () => {
+      model.off("msg:custom", receive);
+      model.off("change:snapshot", reopen);
+    });
+    reopen();
+    // The trait is as old as the model's state in this page; what happened since is asked for.
+    if (!this.store.get().sync) this.sync();
+    if (!catalog) this.request({ message: "getCatalog" });
+  }
+
+  dispose(): void {
+    this.closing.abort();
+    for (const timer of this.timers) clearTimeout(timer);
+    for (const waiting of this.sources.values()) waiting.reject(new Error("The editor was closed."));
+  }
+
+  get document(): GraphDocument | null {
+    return this.store.get().sync?.shown ?? null;
+  }
+
+  /** Applies a change at once and asks Python for it; returns whether it was shown. */
+  edit(ops: readonly Op[], label: string): boolean {
+    const { sync } = this.store.get();
+    if (!sync || ops.length === 0) return false;
+    const id = this.lastId + 1;
+    try {
+      this.patch({ sync: edited(sync, { id, ops }) });
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.notify(error.message);
+      return false;
+    }
+    this.request({ message: "edit", base: sync.version, ops: [...ops], label });
+    return true;
+  }
+
+  undo(): void {
+    this.request({ message: "undo" });
+  }
+
+  redo(): void {
+    this.request({ message: "redo" });
+  }
+
+  arrange(graph: string): void {
+    this.request({ message: "arrange", graph });
+  }
+
+  sync(): void {
+    this.request({ message: "sync" });
+  }
+
+  /** The generated source; rejects with Python's reason. */
+  source(): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const id = this.request({ message: "getSource" });
+      this.sources.set(id, { resolve, reject });
+    });
+  }
+
+  notify(text: string, diagnostics: readonly Diagnostic[] = []): void {
+    this.noticeId += 1;
+    const notice = { id: this.noticeId, text, diagnostics };
+    this.patch({ notices: [...this.store.get().notices.slice(-2), notice] });
+    this.later(NOTICE_LASTS, () => this.dismiss(notice.id));
+  }
+
+  dismiss(id: number): void {
+    this.patch({ notices: this.store.get().notices.filter((notice) => notice.id !== id) });
+  }
+
+  request(request: Unaddressed<Request>): number {
+    this.lastId += 1;
+    const id = this.lastId;
+    this.unanswered.set(id, Date.now());
+    this.model.send({ ...request, id, client: this.client });
+    this.later(WAITING_AFTER, () => this.watch());
+    this.later(OFFLINE_AFTER, () => this.watch());
+    return id;
+  }
+
+  receive(event: Event): void {
+    const own = "client" in event && event.client === this.client;
+    if (own && typeof event.id === "number") this.unanswered.delete(event.id);
+    const state = this.store.get();
+    switch (event.message) {
+      case "committed": {
+        if (!state.sync) break;
+        const sync = committed(state.sync, event, own);
+        if (sync) this.patch({ sync });
+        else this.sync();
+        break;
+      }
+      case "rejected":
+        if (own) this.refused(event.id, event.error, event.diagnostics ?? []);
+        break;
+      case "derivedChanged":
+        this.patch({ derived: applyDerived(state.derived, event.derived) });
+        break;
+      case "snapshot":
+        this.open(event);
+        break;
+      case "catalog":
+        this.patch({ catalog: loadCatalog(event) });
+        break;
+      case "nodeTypeAdded":
+        this.patch({ catalog: withType(state.catalog, event.type) });
+        break;
+      case "source":
+        if (own) {
+          this.sources.get(event.id)?.resolve(event.text);
+          this.sources.delete(event.id);
+        }
+        break;
+    }
+    this.watch();
+  }
+
+  private open(snapshot: Snapshot | null): void {
+    if (!snapshot?.document) return;
+    const { sync } = this.store.get();
+    if (sync && snapshot.version < sync.version && snapshot.id == null) return;
+    const settled = snapshot.client === this.client && snapshot.id != null ? snapshot.id : -1;
+    this.patch({
+      sync: fromSnapshot(snapshot, sync, settled),
+      derived: applyDerived(NOTHING_DERIVED, snapshot.derived),
+    });
+  }
+
+  private refused(id: number | null, error: string, diagnostics: readonly Diagnostic[]): void {
+    const waiting = id === null ? undefined : this.sources.get(id);
+    if (waiting && id !== null) {
+      waiting.reject(new Error(error));
+      this.sources.delete(id);
+      return;
+    }
+    const { sync } = this.store.get();
+    if (sync) this.patch({ sync: without(sync, id) });
+    this.notify(error, diagnostics);
+  }
+
+  /** Says how long the oldest request has been waiting. */
+  private watch(): void {
+    let oldest = Number.POSITIVE_INFINITY;
+    for (const sent of this.unanswered.values()) oldest = Math.min(oldest, sent);
+    const waited = Date.now() - oldest;
+    this.patch({ connection: waited >= OFFLINE_AFTER ? "offline" : waited >= WAITING_AFTER ? "waiting" : "ready" });
+  }
+
+  private later(delay: number, action: () => void): void {
+    const timer = setTimeout(() => {
+      this.timers.delete(timer);
+      action();
+    }, delay);
+    this.timers.add(timer);
+  }
+
+  private patch(change: Partial<SessionState>): void {
+    const state = this.store.get();
+    const changed = Object.entries(change).some(([key, value]) => state[key as keyof SessionState] !== value);
+    if (changed) this.store.set({ ...state, ...change });
+  }
+}

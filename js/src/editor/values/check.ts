@@ -1,0 +1,161 @@
+import type { PropertyType } from "../../protocol";
+
+/** Constants in their JSON form, as `pnne_nb/graph/values.py` lists them: tuples are arrays. */
+export type JsonValue = unknown;
+
+export const DTYPES = [
+  "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64",
+  "bool", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+] as const;
+
+const DEVICE = /^(cpu|cuda|mps|xpu|meta)(:\d{1,3})?$/;
+const SIZE_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const NOTHING: Checked = { ok: false };
+
+export type Checked = { ok: true; value: JsonValue } | { ok: false };
+
+/** Accepts or refuses a value in JSON form; mirrors `check` in `pnne_nb/graph/types.py`. */
+export function check(kind: PropertyType, value: JsonValue): Checked {
+  switch (kind.type) {
+    case "bool":
+      return accept(typeof value === "boolean", value);
+    case "int":
+      return accept(Number.isSafeInteger(value) && within(value as number, kind.minimum, kind.maximum), value);
+    case "float": {
+      const number = asFloat(value);
+      return accept(number !== null && within(number, kind.minimum, kind.maximum), value);
+    }
+    case "number":
+      return accept(typeof value === "boolean" || asFloat(value) !== null, value);
+    case "string":
+    case "nodeRef":
+      return accept(typeof value === "string", value);
+    case "enum":
+      return accept(typeof value === "string" && kind.choices.includes(value), value);
+    case "dtype": {
+      const name = torchName(value)?.replace(/^torch\./, "");
+      return accept((DTYPES as readonly string[]).includes(name ?? ""), name);
+    }
+    case "device":
+      return accept(typeof value === "string" && DEVICE.test(value), value);
+    case "shape": {
+      const sizes = items(value);
+      return accept(sizes?.every(isSize) ?? false, sizes);
+    }
+    case "tuple": {
+      const list = items(value);
+      if (list) return typeof kind.length === "number" && list.length !== kind.length ? NOTHING : each(kind.item, list);
+      return kind.scalar ? check(kind.item, value) : NOTHING;
+    }
+    case "list": {
+      const list = items(value);
+      const checked = list ? each(kind.item, list) : NOTHING;
+      return checked.ok ? { ok: true, value: { $list: checked.value } } : NOTHING;
+    }
+    case "optional":
+      return value === null ? { ok: true, value } : check(kind.item, value);
+    case "union": {
+      for (const option of kind.options) {
+        const checked = check(option, value);
+        if (checked.ok) return checked;
+      }
+      return NOTHING;
+    }
+    case "constant":
+      return accept(value !== undefined, value);
+  }
+}
+
+/** Says in words what `kind` accepts, completing "it must be …"; mirrors `describe` in Python. */
+export function describe(kind: PropertyType): string {
+  switch (kind.type) {
+    case "bool":
+      return "True or False";
+    case "int":
+      return `a whole number${range(kind.minimum, kind.maximum)}`;
+    case "float":
+      return `a number${range(kind.minimum, kind.maximum)}`;
+    case "number":
+      return "a number";
+    case "string":
+      return "a text";
+    case "enum":
+      return `${kind.choices.length > 1 ? "one of " : ""}${kind.choices.map((choice) => `'${choice}'`).join(", ")}`;
+    case "dtype":
+      return "the name of a dtype such as 'float32' or 'int64'";
+    case "device":
+      return "a device such as 'cpu' or 'cuda:0'";
+    case "shape":
+      return "a tuple of sizes, each a whole number ≥ 0 or a name such as 'N'";
+    case "tuple": {
+      const count = typeof kind.length === "number" ? `${kind.length} values, each ` : "";
+      const text = `a tuple of ${count}${describe(kind.item)}`;
+      return kind.scalar ? `${describe(kind.item)}, or ${text}` : text;
+    }
+    case "list":
+      return `a list, each item ${describe(kind.item)}`;
+    case "optional":
+      return `${describe(kind.item)}, or None`;
+    case "union":
+      return kind.options.map(describe).join(", or ");
+    case "constant":
+      return "a constant (number, text, tuple, list, dict, slice or None)";
+    case "nodeRef":
+      return "the name of a node in the same graph";
+  }
+}
+
+/** The members of a tuple or list in JSON form, or null. */
+export function items(value: JsonValue): readonly JsonValue[] | null {
+  if (Array.isArray(value)) return value;
+  const list = tagged(value, "$list");
+  return Array.isArray(list) ? list : null;
+}
+
+/** The body of `{[tag]: body}`, or undefined. */
+export function tagged(value: JsonValue, tag: string): unknown {
+  return typeof value === "object" && value !== null && tag in value
+    ? (value as Record<string, unknown>)[tag]
+    : undefined;
+}
+
+function accept(condition: boolean, value: JsonValue): Checked {
+  return condition ? { ok: true, value } : NOTHING;
+}
+
+function each(kind: PropertyType, values: readonly JsonValue[]): Checked {
+  const checked = values.map((value) => check(kind, value));
+  return checked.every((item) => item.ok) ? { ok: true, value: checked.map((item) => item.value) } : NOTHING;
+}
+
+function asFloat(value: JsonValue): number | null {
+  if (typeof value === "number") return value;
+  switch (tagged(value, "$float")) {
+    case "inf":
+      return Number.POSITIVE_INFINITY;
+    case "-inf":
+      return Number.NEGATIVE_INFINITY;
+    case "nan":
+      return Number.NaN;
+    default:
+      return null;
+  }
+}
+
+function torchName(value: JsonValue): string | undefined {
+  const name = typeof value === "string" ? value : tagged(value, "$torch");
+  return typeof name === "string" ? name : undefined;
+}
+
+function isSize(size: JsonValue): boolean {
+  return typeof size === "string" ? SIZE_NAME.test(size) : Number.isSafeInteger(size) && (size as number) >= 0;
+}
+
+function within(value: number, minimum?: number | null, maximum?: number | null): boolean {
+  return (minimum == null || value >= minimum) && (maximum == null || value <= maximum);
+}
+
+function range(minimum?: number | null, maximum?: number | null): string {
+  if (minimum == null) return maximum == null ? "" : ` ≤ ${maximum}`;
+  return maximum == null ? ` ≥ ${minimum}` : ` from ${minimum} to ${maximum}`;
+}

@@ -1,0 +1,66 @@
+import type { PropertyType } from "../../protocol";
+import { type Checked, check, describe, items, type JsonValue, tagged } from "./check";
+import { parseLiteral } from "./literal";
+
+/** What a person typed, read as `kind` wants it: the value to store, or the reason why not. */
+export type Parsed = { ok: true; value: JsonValue } | { ok: false; reason: string };
+
+/** Reads typed text; both the Python constant it spells and the bare text itself are candidates. */
+export function parseAs(kind: PropertyType, text: string): Parsed {
+  const trimmed = text.trim();
+  const literal = parseLiteral(trimmed);
+  const candidates = prefersText(kind) ? [trimmed, literal] : [literal, trimmed];
+  // A single size typed into a tuple field means a tuple of one.
+  if (literal !== undefined && items(literal) === null) candidates.push([literal]);
+  for (const candidate of candidates) {
+    if (candidate === undefined) continue;
+    const checked: Checked = check(kind, candidate);
+    if (checked.ok) return checked;
+  }
+  return { ok: false, reason: `It must be ${describe(kind)}.` };
+}
+
+/** The text to edit for a stored value: the inverse of `parseAs`. */
+export function textOf(kind: PropertyType | null, value: JsonValue): string {
+  if (typeof value === "string" && (kind === null || kind.type !== "constant")) return value;
+  if (Array.isArray(value) && value.length > 1) return value.map((item) => inner(item, kind?.type === "shape")).join(", ");
+  return inner(value, kind?.type === "shape");
+}
+
+/** The value as Python shows it inside a tuple. */
+function inner(value: JsonValue, bareText: boolean): string {
+  if (value === null || value === undefined) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value === "number") return String(value);
+  if (typeof value === "string") return bareText ? value : `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+  if (Array.isArray(value)) {
+    return `(${value.map((item) => inner(item, bareText)).join(", ")}${value.length === 1 ? "," : ""})`;
+  }
+  const list = tagged(value, "$list");
+  if (Array.isArray(list)) return `[${list.map((item) => inner(item, bareText)).join(", ")}]`;
+  const pairs = tagged(value, "$dict");
+  if (Array.isArray(pairs)) return `{${pairs.map(([key, item]) => `${inner(key, false)}: ${inner(item, false)}`).join(", ")}}`;
+  const name = tagged(value, "$torch");
+  if (typeof name === "string") return `torch.${name}`;
+  const float = tagged(value, "$float");
+  if (typeof float === "string") return float;
+  if (tagged(value, "$ellipsis")) return "...";
+  const complex = tagged(value, "$complex");
+  if (Array.isArray(complex)) return `${complex[0]}+${complex[1]}j`;
+  const slice = tagged(value, "$slice");
+  if (Array.isArray(slice)) return `slice(${slice.map((part) => inner(part, false)).join(", ")})`;
+  return JSON.stringify(value);
+}
+
+function prefersText(kind: PropertyType): boolean {
+  switch (kind.type) {
+    case "string":
+    case "enum":
+    case "nodeRef":
+    case "dtype":
+    case "device":
+      return true;
+    default:
+      return false;
+  }
+}
