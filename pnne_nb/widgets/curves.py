@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-_HALF_LIFE = 12.0
-"""Points after which a value counts half in the smoothed curve."""
+_MEMORY = 1 / 40
+"""After which share of all points so far a value counts half in the smoothed curve: it lags little at any length."""
 
 
 @final
@@ -87,14 +87,16 @@ class _Smooth:
     """Exponential moving average, unbiased from the first value; values that are not finite are skipped."""
 
     def __init__(self) -> None:
-        self._keep = 0.5 ** (1 / _HALF_LIFE)
+        self._count = 0
         self._total = 0.0
         self._weight = 0.0
 
     def add(self, value: float) -> float:
         if math.isfinite(value):
-            self._total = self._keep * self._total + (1 - self._keep) * value
-            self._weight = self._keep * self._weight + (1 - self._keep)
+            self._count += 1
+            keep = 0.5 ** (1 / max(1.0, _MEMORY * self._count))
+            self._total = keep * self._total + (1 - keep) * value
+            self._weight = keep * self._weight + (1 - keep)
         return self._total / self._weight if self._weight else math.nan
 
 

@@ -141,7 +141,7 @@ class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         for plot in self._plots:
             plot.draw()
         if self._histogram.latest is not None:
-            self._chooser.caption = _caption(self._histogram.latest)
+            self._chooser.caption = _caption(self._histogram.latest, self._chooser.layer)
         self._draw_status(tick)
 
     def _draw_status(self, tick: int) -> None:
@@ -215,10 +215,10 @@ def _probe(engine: TrainingEngine) -> LiveProbe:
     return probe
 
 
-def _caption(frame: HistogramFrame) -> str:
-    sampled = "" if frame.sampled == frame.total else f", {frame.sampled:,} of {frame.total:,} values"
-    other = "" if frame.quantity == "activations" else f", {frame.quantity.replace('_', ' ')}"
-    return f"{frame.layer} at step {frame.step:,}{sampled}{other}"
+def _caption(frame: HistogramFrame, chosen: str) -> str:
+    layer = "" if frame.layer == chosen else f"{frame.layer}, "
+    sampled = "" if frame.sampled == frame.total else f" · {frame.sampled:,} of {frame.total:,} values"
+    return f"{layer}step {frame.step:,}{sampled}"
 
 
 def _starter(pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:

@@ -1,4 +1,4 @@
-"""How every plot looks: one figure style, one palette, and headings that carry the legend.
+"""How every plot looks: one figure style, one palette, axes that end on round numbers, headings with the legend.
 
 A legend inside a bqplot figure lies on the data, so ours stands in the heading above it.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, final
 
 import bqplot
 import ipywidgets
 import numpy as np
+from numpy.typing import NDArray
 
 from pnne_nb.widgets.curves import Floats
+from pnne_nb.widgets.ticks import linear_ticks, log_ticks
 
 PALETTE: Final = ("#2f86c9", "#d07000", "#1a9871", "#b565c4", "#d1495b", "#1b93a5", "#8a8a10", "#7f7f7f")
 """Distinct also for colour-blind people; at least 3:1 against white and against JupyterLab's dark background."""
@@ -23,46 +25,73 @@ HEIGHT: Final = 210
 """Height of a figure in pixels."""
 
 
+@final
+class NumberAxis:
+    """A scale and its axis. They follow the data in round steps, so that most frames need not move them.
+
+    Args:
+        label: What the axis measures.
+        vertical: Whether it stands at the left.
+        log: Whether the scale is logarithmic.
+        whole: Whether only whole numbers make sense.
+        zero: Whether the axis always begins at 0.
+    """
+
+    def __init__(
+        self, label: str, *, vertical: bool = False, log: bool = False, whole: bool = False, zero: bool = False
+    ) -> None:
+        self._log = log
+        self._whole = whole
+        self._zero = zero
+        low, high = (0.1, 1.0) if log else (0.0, 1.0)
+        kind = bqplot.LogScale if log else bqplot.LinearScale
+        self.scale = kind(min=low, max=high, allow_padding=False)
+        self.axis = bqplot.Axis(
+            scale=self.scale,
+            label=label,
+            orientation="vertical" if vertical else "horizontal",
+            tick_values=self._ticks(low, high),
+            tick_format="~s" if whole else "~g",
+            grid_lines="solid" if vertical else "none",
+            grid_color=GRID,
+            label_offset="42px" if vertical else "32px",
+        )
+
+    def fit(self, values: NDArray[np.floating]) -> None:
+        """Span all of `values`; those that cannot be drawn are left out."""
+        drawn = values[np.isfinite(values) & (values > 0 if self._log else True)]
+        if drawn.size == 0:
+            return
+        low = 0.0 if self._zero else float(drawn.min())
+        ticks = self._ticks(low, float(drawn.max()))
+        if ticks != self.axis.tick_values.tolist():
+            self.axis.tick_values = ticks
+            with self.scale.hold_sync():
+                # One bound after the other: a scale whose ends meet for a moment is refused.
+                self.scale.min, self.scale.max = None, None
+                self.scale.min, self.scale.max = ticks[0], ticks[-1]
+
+    def _ticks(self, low: float, high: float) -> list[float]:
+        return log_ticks(low, high) if self._log else linear_ticks(low, high, whole=self._whole)
+
+
 def figure(
-    marks: Sequence[bqplot.Mark],
-    *,
-    x: bqplot.Scale,
-    y: bqplot.Scale,
-    x_label: str,
-    y_label: str,
-    left: int = 58,
-    height: int = HEIGHT,
-    y_format: str | None = "~g",
-    x_format: str | None = "~s",
+    marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
 ) -> bqplot.Figure:
     """A figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
 
     Args:
+        marks: What is drawn.
+        axes: The horizontal axis, then the vertical one.
         left: Margin for the labels of the vertical axis, in pixels.
         height: In pixels.
-        x_format: d3 number format of the horizontal axis's ticks; None keeps bqplot's.
-        y_format: The same for the vertical axis.
     """
-    axes = [
-        bqplot.Axis(
-            scale=x, label=x_label, tick_format=x_format, num_ticks=6, grid_lines="none", label_offset="30px"
-        ),
-        bqplot.Axis(
-            scale=y,
-            label=y_label,
-            orientation="vertical",
-            tick_format=y_format,
-            num_ticks=5,
-            grid_color=GRID,
-            label_offset=f"{left - 14}px",
-        ),
-    ]
     return bqplot.Figure(
         marks=list(marks),
-        axes=axes,
-        fig_margin={"top": 8, "bottom": 42, "left": left, "right": 14},
+        axes=list(axes),
+        fig_margin={"top": 8, "bottom": 42, "left": left, "right": 16},
         background_style={"fill": "transparent"},
-        padding_y=0.03,
+        padding_y=0.0,
         display_toolbar=False,
         layout=ipywidgets.Layout(width="100%", min_width="0", height=f"{height}px", margin="0"),
     )

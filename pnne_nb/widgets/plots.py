@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, Protocol, final
+from typing import Any, Final, Literal, Protocol, final
 
 import bqplot
 import ipywidgets
 import numpy as np
 
 from pnne_nb.frames import EpochFrame, Frame, HistogramFrame, NormsFrame, StepFrame
-from pnne_nb.widgets.figures import PALETTE, drawable, figure, heading, heading_html, panel, positive
-from pnne_nb.widgets.curves import Curve, CurveTable
+from pnne_nb.widgets.curves import Curve, CurveTable, Floats
+from pnne_nb.widgets.figures import PALETTE, NumberAxis, drawable, figure, heading, heading_html, panel, positive
 
 Scale = Literal["linear", "log"]
+
+TRAINING: Final = ("training", PALETTE[0])
+VALIDATION: Final = ("validation", PALETTE[1])
 
 MAX_LINES: Final = len(PALETTE)
 """Layers whose gradient norms are drawn as lines over time; of more layers, only the latest norms are shown."""
@@ -34,10 +37,6 @@ class Plot(Protocol):
         """Send what has changed since the last drawing to the browser."""
 
 
-def _scale(kind: Scale) -> bqplot.Scale:
-    return bqplot.LogScale() if kind == "log" else bqplot.LinearScale()
-
-
 @final
 class LossPlot:
     """Training loss of every step, smoothed, and validation loss of every epoch.
@@ -49,42 +48,42 @@ class LossPlot:
     def __init__(self, scale: Scale = "linear") -> None:
         self._log = scale == "log"
         self._training, self._validation = Curve(), Curve()
-        x, y = bqplot.LinearScale(), _scale(scale)
-        scales = {"x": x, "y": y}
-        train, validation = PALETTE[0], PALETTE[1]
-        self._training_line = bqplot.Lines(
-            x=[], y=[], scales=scales, colors=[train, train], opacities=[0.3, 1.0], stroke_width=1.6
-        )
-        self._validation_line = bqplot.Lines(
-            x=[], y=[], scales=scales, colors=[validation], stroke_width=2, marker="circle", marker_size=24
-        )
-        self.figure = figure([self._training_line, self._validation_line], x=x, y=y, x_label="step", y_label="loss")
-        self.view = panel(heading("Loss", [("training", train), ("validation", validation)]), self.figure)
-        self._training_changed = self._validation_changed = False
+        self._changed = False
+        self._x = NumberAxis("step", whole=True)
+        self._y = NumberAxis("loss", vertical=True, log=self._log)
+        scales = {"x": self._x.scale, "y": self._y.scale}
+        blue, orange = TRAINING[1], VALIDATION[1]
+        self._raw_and_smooth = _lines(scales, [blue, blue], opacities=[0.35, 1.0])
+        self._validation_line = _lines(scales, [orange], marker="circle", marker_size=20)
+        self.figure = figure([self._raw_and_smooth, self._validation_line], [self._x.axis, self._y.axis])
+        self.view = panel(heading("Loss", [TRAINING, VALIDATION]), self.figure)
 
     def take(self, frame: Frame) -> None:
         """Remember a step's training loss or an epoch's validation loss."""
         match frame:
             case StepFrame():
                 self._training.append(frame.step, frame.loss)
-                self._training_changed = True
+                self._changed = True
             case EpochFrame() if "val_loss" in frame.metrics:
                 self._validation.append(frame.step, frame.metrics["val_loss"])
-                self._validation_changed = True
+                self._changed = True
             case _:
                 pass
 
     def draw(self) -> None:
         """Send the changed curves."""
-        if self._training_changed:
-            self._training_changed = False
-            x, raw, smooth = self._training.points()
-            y = np.stack([raw, smooth])
-            _set_line(self._training_line, x, positive(y) if self._log else y)
-        if self._validation_changed:
-            self._validation_changed = False
-            x, y, _ = self._validation.points()
-            _set_line(self._validation_line, x, positive(y) if self._log else y)
+        if not self._changed:
+            return
+        self._changed = False
+        steps, raw, smooth = self._training.points()
+        validated, loss, _ = self._validation.points()
+        if self._log:
+            raw, smooth, loss = positive(raw), positive(smooth), positive(loss)
+        self._x.fit(np.concatenate([steps, validated, np.zeros(1, np.float32)]))
+        self._y.fit(np.concatenate([raw, loss]))
+        _set(self._raw_and_smooth, steps, np.stack([raw, smooth]))
+        if len(validated) != len(self._validation_line.x):
+            _set(self._validation_line, validated, loss)
 
 
 @final
@@ -97,44 +96,48 @@ class MetricPlot:
     """
 
     def __init__(self, metric: str | None = None) -> None:
-        x, y = bqplot.LinearScale(), bqplot.LinearScale()
         self._curves = {"train": Curve(), "val": Curve()}
+        self._x = NumberAxis("epoch", whole=True)
+        self._y = NumberAxis("", vertical=True)
+        scales = {"x": self._x.scale, "y": self._y.scale}
         self._lines = {
-            split: bqplot.Lines(
-                x=[], y=[], scales={"x": x, "y": y}, colors=[colour], stroke_width=2, marker="circle", marker_size=24
-            )
-            for split, colour in zip(self._curves, PALETTE, strict=False)
+            split: _lines(scales, [colour], marker="circle", marker_size=20)
+            for split, (_, colour) in zip(self._curves, (TRAINING, VALIDATION), strict=True)
         }
-        self._changed: set[str] = set()
-        self.figure = figure(list(self._lines.values()), x=x, y=y, x_label="epoch", y_label="")
-        self._heading = heading("Metric")
+        self._heading = heading("Metric by epoch")
+        self.figure = figure(list(self._lines.values()), [self._x.axis, self._y.axis])
         self.view = panel(self._heading, self.figure)
+        self._changed = False
         self._named = False
         self.metric = metric
 
     def take(self, frame: Frame) -> None:
         """Remember an epoch's value of the metric."""
-        if isinstance(frame, EpochFrame):
-            if self.metric is None:
-                self.metric = _first_metric(frame)
-            for split, curve in self._curves.items():
-                value = frame.metrics.get(f"{split}_{self.metric}")
-                if value is not None:
-                    curve.append(frame.epoch, value)
-                    self._changed.add(split)
+        if not isinstance(frame, EpochFrame):
+            return
+        if self.metric is None:
+            self.metric = _first_metric(frame)
+        for split, curve in self._curves.items():
+            value = frame.metrics.get(f"{split}_{self.metric}")
+            if value is not None:
+                curve.append(frame.epoch, value)
+                self._changed = True
 
     def draw(self) -> None:
         """Send the changed curves."""
         if not self._named and self.metric is not None:
             self._named = True
             words = self.metric.replace("_", " ")
-            keys = [("training", PALETTE[0]), ("validation", PALETTE[1])]
-            self._heading.value = heading_html(f"{words[:1].upper()}{words[1:]} by epoch", keys)
-            self.figure.axes[1].label = words
-        for split in sorted(self._changed):
-            x, y, _ = self._curves[split].points()
-            _set_line(self._lines[split], x, y)
-        self._changed.clear()
+            self._heading.value = heading_html(f"{words[:1].upper()}{words[1:]} by epoch", [TRAINING, VALIDATION])
+            self._y.axis.label = words
+        if not self._changed:
+            return
+        self._changed = False
+        points = {split: curve.points()[:2] for split, curve in self._curves.items()}
+        self._x.fit(np.concatenate([x for x, _ in points.values()]))
+        self._y.fit(np.concatenate([y for _, y in points.values()]))
+        for split, (x, y) in points.items():
+            _set(self._lines[split], x, y)
 
 
 @final
@@ -149,32 +152,23 @@ class NormPlot:
         self._layers = list(layers)
         self._table = CurveTable()
         self._changed = False
+        self._norm = NumberAxis("gradient norm", vertical=len(layers) <= MAX_LINES, log=True)
+        self._steps = NumberAxis("step", whole=True)
         self._lines: bqplot.Lines | None = None
         self._dots: bqplot.Scatter | None = None
-        log = bqplot.LogScale()
         if len(layers) <= MAX_LINES:
-            steps = bqplot.LinearScale()
-            self._lines = bqplot.Lines(x=[], y=[], scales={"x": steps, "y": log}, colors=list(PALETTE), stroke_width=1.6)
-            self.figure = figure([self._lines], x=steps, y=log, x_label="step", y_label="gradient norm", y_format=".0e")
-            keys = zip(layers, PALETTE, strict=False)
-            self.view = panel(heading("Gradient norm", keys), self.figure)
+            self._lines = _lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
+            self.figure = figure([self._lines], [self._steps.axis, self._norm.axis])
+            self.view = panel(heading("Gradient norm", zip(layers, PALETTE, strict=False)), self.figure)
         else:
             self._layers = self._layers[:: -(-len(layers) // MAX_DOTS)]
             names = bqplot.OrdinalScale(domain=self._layers, reverse=True)
             self._dots = bqplot.Scatter(
-                x=[], y=[], scales={"x": log, "y": names}, colors=[PALETTE[0]], default_size=36
+                x=[], y=[], scales={"x": self._norm.scale, "y": names}, colors=[PALETTE[0]], default_size=36
             )
-            self.figure = figure(
-                [self._dots],
-                x=log,
-                y=names,
-                x_label="gradient norm of the latest frame",
-                y_label="",
-                x_format=".0e",
-                y_format=None,
-                left=min(220, 20 + 7 * max(map(len, self._layers))),
-                height=60 + 16 * len(self._layers),
-            )
+            rows = bqplot.Axis(scale=names, orientation="vertical", grid_lines="none")
+            left = min(220, 20 + 7 * max(map(len, self._layers)))
+            self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=60 + 16 * len(self._layers))
             shown = "" if len(self._layers) == len(layers) else f", {len(self._layers)} of {len(layers)} layers"
             self.view = panel(heading(f"Gradient norm by layer{shown}"), self.figure)
 
@@ -191,10 +185,13 @@ class NormPlot:
         self._changed = False
         if self._lines is not None:
             x, y = self._table.table()
-            _set_line(self._lines, x, positive(y))
+            self._steps.fit(np.append(x, np.float32(0)))
+            self._norm.fit(y)
+            _set(self._lines, x, positive(y))
         if self._dots is not None:
             norms = np.asarray([self._table.latest[name] for name in self._layers], dtype=np.float32)
             seen = np.isfinite(norms) & (norms > 0)
+            self._norm.fit(norms)
             with self._dots.hold_sync():
                 self._dots.x = norms[seen]
                 self._dots.y = [name for name, there in zip(self._layers, seen, strict=True) if there]
@@ -202,17 +199,27 @@ class NormPlot:
 
 @final
 class HistogramPlot:
-    """The distribution of one quantity at the layer chosen last."""
+    """The distribution of one quantity at one layer.
+
+    Args:
+        above: The heading; None for one that says what is shown.
+    """
 
     def __init__(self, above: ipywidgets.Widget | None = None) -> None:
-        x, y = bqplot.LinearScale(), bqplot.LinearScale(min=0.0)
+        self._x = NumberAxis("value")
+        self._y = NumberAxis("sampled elements", vertical=True, zero=True)
         self._bars = bqplot.Bars(
-            x=[], y=[], scales={"x": x, "y": y}, colors=[PALETTE[2]], padding=0.0, stroke=None, opacities=[0.85]
+            x=[],
+            y=[],
+            scales={"x": self._x.scale, "y": self._y.scale},
+            colors=[PALETTE[2]],
+            padding=0.0,
+            stroke=None,
+            opacities=[0.85],
         )
-        self.figure = figure([self._bars], x=x, y=y, x_label="value", y_label="sampled elements", y_format="~s")
-        self._heading = heading("Histogram") if above is None else above
-        self._titled = above is None
-        self.view = panel(self._heading, self.figure)
+        self._own_heading = heading("Histogram") if above is None else None
+        self.figure = figure([self._bars], [self._x.axis, self._y.axis])
+        self.view = panel(self._own_heading if above is None else above, self.figure)
         self.latest: HistogramFrame | None = None
         self._changed = False
 
@@ -228,18 +235,27 @@ class HistogramPlot:
             return
         self._changed = False
         frame = self.latest
-        edges = np.linspace(frame.lower, frame.upper, len(frame.counts) + 1)
+        edges = np.linspace(frame.lower, frame.upper, len(frame.counts) + 1, dtype=np.float32)
+        counts = np.asarray(frame.counts, dtype=np.float32)
+        self._x.fit(edges)
+        self._y.fit(counts)
         with self._bars.hold_sync():
-            self._bars.x = ((edges[:-1] + edges[1:]) / 2).astype(np.float32)
-            self._bars.y = np.asarray(frame.counts, dtype=np.float32)
-        if self._titled:
-            self._heading.value = heading_html(f"{frame.quantity.replace('_', ' ')} of {frame.layer}".capitalize())
+            self._bars.x = (edges[:-1] + edges[1:]) / 2
+            self._bars.y = counts
+        if self._own_heading is not None:
+            what = frame.quantity.replace("_", " ")
+            self._own_heading.value = heading_html(f"{what[0].upper()}{what[1:]} of {frame.layer}")
 
 
-def _set_line(line: bqplot.Lines, x: np.ndarray, y: np.ndarray) -> None:
-    with line.hold_sync():
-        line.x = drawable(x)
-        line.y = drawable(y)
+def _lines(scales: dict[str, bqplot.Scale], colours: list[str], **style: Any) -> bqplot.Lines:
+    return bqplot.Lines(x=[], y=[], scales=scales, colors=colours, **{"stroke_width": 1.8, **style})
+
+
+def _set(line: bqplot.Lines, x: Floats, y: Floats) -> None:
+    if x.size:
+        with line.hold_sync():
+            line.x = drawable(x)
+            line.y = drawable(y)
 
 
 def _first_metric(frame: EpochFrame) -> str:

@@ -1,0 +1,45 @@
+"""Round numbers for axes: which range an axis spans, and where its labels stand."""
+
+from __future__ import annotations
+
+import math
+
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
+    """Round, evenly spaced values from at or below `low` to at or above `high`.
+
+    Args:
+        low: Least value to show; finite.
+        high: Greatest value to show; finite and not less.
+        count: Intervals at most, give or take one.
+        whole: Whether only whole numbers make sense.
+    """
+    if high <= low:
+        margin = 1.0 if whole or low == 0 else abs(low) * 0.1
+        low, high = low - (0.0 if whole else margin), low + margin
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in _STEPS if power * factor >= rough * (1 - 1e-9))
+    if whole:
+        step = float(max(1, math.ceil(step)))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    # Multiples written out, not summed up: 0.1 + 0.2 is not a tick that anybody wants to read.
+    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float, count: int = 6) -> list[float]:
+    """Powers of ten from at or below `low` to at or above `high`; thinned out when there are more than `count`.
+
+    Args:
+        low: Least value to show; positive.
+        high: Greatest value to show; finite.
+        count: Labels at most.
+    """
+    first = math.floor(math.log10(low) + 1e-9)
+    last = max(first + 1, math.ceil(math.log10(high) - 1e-9))
+    if last - first == 1:
+        return [float(f"{factor}e{first}") for factor in (1, 2, 5, 10)]
+    stride = -(-(last - first) // (count - 1))
+    return [float(f"1e{first + index * stride}") for index in range(-(-(last - first) // stride) + 1)]
