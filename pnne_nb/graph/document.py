@@ -117,9 +117,7 @@ class NodeGraph:
         Raises:
             UnknownNodeError: If there is none.
         """
-        with self._lock:
-            _, node, prefix = find_node(self._content, path)
-            return at_path(node, prefix)
+        return self._at(path)
 
     def __contains__(self, path: object) -> bool:
         try:
@@ -267,10 +265,25 @@ class NodeGraph:
                 if node.definition is not None:
                     self._apply(grouping.discarding(self._content, node.definition))
 
-    def group(self, nodes: Iterable[NodeRef], name: str | None = None) -> Node:
+    def group(
+        self,
+        nodes: Iterable[NodeRef],
+        name: str | None = None,
+        *,
+        graph: str = "",
+        client: str | None = None,
+        request: int | None = None,
+    ) -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
 
         Edges that cross the border become Input and Output nodes of the nested graph.
+
+        Args:
+            nodes: Which nodes.
+            name: Name of the new node; numbered if None.
+            graph: The definition from which the nodes are named, the root unless told otherwise.
+            client: Who asks, handed on to observers.
+            request: The number under which `client` asks, handed on to observers.
 
         Raises:
             UnknownNodeError, NameTakenError, IllegalNameError: If a node or the name does not fit.
@@ -279,21 +292,29 @@ class NodeGraph:
         """
         refs = [nodes] if isinstance(nodes, (str, Node)) else list(nodes)
         with self._editing():
-            plan = grouping.plan_group(self._content, refs, name)
-            self._apply(plan.ops, label=f"Group {plan.name}")
-            return self[plan.path]
+            plan = grouping.plan_group(self._content, refs, name, graph)
+            self._apply(plan.ops, f"Group {plan.name}", client, request)
+            return self._at(plan.paths[0], graph)
 
-    def ungroup(self, node: NodeRef) -> list[Node]:
+    def ungroup(
+        self, node: NodeRef, *, graph: str = "", client: str | None = None, request: int | None = None
+    ) -> list[Node]:
         """Put what a Subgraph node shows in its place; the inverse of `group`. Returns the nodes.
+
+        Args:
+            node: Which node.
+            graph: The definition from which the node is named, the root unless told otherwise.
+            client: Who asks, handed on to observers.
+            request: The number under which `client` asks, handed on to observers.
 
         Raises:
             UnknownNodeError: If there is no such node.
             GraphError: If it is no Subgraph node, or shares its weights with another.
         """
         with self._editing():
-            plan = grouping.plan_ungroup(self._content, node)
-            self._apply(plan.ops, label=f"Ungroup {plan.name}")
-            return [self[path] for path in plan.paths]
+            plan = grouping.plan_ungroup(self._content, node, graph)
+            self._apply(plan.ops, f"Ungroup {plan.name}", client, request)
+            return [self._at(path, graph) for path in plan.paths]
 
     def arrange(
         self, graph: str = "", *, direction: Direction = "right", client: str | None = None, request: int | None = None
@@ -412,6 +433,11 @@ class NodeGraph:
                     self._observers.remove(observer)
 
         return unsubscribe
+
+    def _at(self, path: str, within: str = "") -> Node:
+        with self._lock:
+            _, node, prefix = find_node(self._content, path, within)
+            return at_path(node, prefix)
 
     def _current(self) -> Content:
         return self._content

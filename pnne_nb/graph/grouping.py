@@ -24,23 +24,21 @@ class Plan(msgspec.Struct, frozen=True):
 
     Attributes:
         name: The Subgraph node's name.
-        path: Its path.
-        paths: Paths of the nodes that come back from a group.
+        paths: Paths of the nodes that result.
     """
 
     ops: tuple[Op, ...]
     name: str
-    path: str
-    paths: tuple[str, ...] = ()
+    paths: tuple[str, ...]
 
 
-def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None) -> Plan:
-    """Plan a group; see ``NodeGraph.group``.
+def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, within: str = "") -> Plan:
+    """Plan a group of nodes named from the graph `within`; see ``NodeGraph.group``.
 
     Raises:
         GraphError: If these nodes cannot be grouped under that name.
     """
-    found = [find_node(content, ref) for ref in refs]
+    found = [find_node(content, ref, within) for ref in refs]
     if not found:
         raise GraphError("Give at least one node to group.")
     graph, _, prefix = found[0]
@@ -61,16 +59,16 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None) -> P
     ops += [
         Connect(f"{block}.{border.outputs[edge.source]}", edge.target, graph.id) for edge in border.leaving
     ]
-    return Plan(tuple(ops), block, f"{prefix}{block}")
+    return Plan(tuple(ops), block, (prefix + block,))
 
 
-def plan_ungroup(content: Content, ref: NodeRef) -> Plan:
+def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> Plan:
     """Plan the inverse; see ``NodeGraph.ungroup``.
 
     Raises:
         GraphError: If the node is no Subgraph node, or its weights are shared.
     """
-    graph, block, prefix = find_node(content, ref)
+    graph, block, prefix = find_node(content, ref, within)
     if block.definition is None:
         raise GraphError(f"{block.name}{graph.where} is a {block.type}, not a nested graph: there is nothing to ungroup.")
     if block.shares is not None or block.name in graph.sharers:
@@ -101,7 +99,7 @@ def plan_ungroup(content: Content, ref: NodeRef) -> Plan:
     if len(content.users_of(inner.id)) == 1:
         # `discarding` looks at the document as it is before these ops, so the one user is this block.
         ops += discarding(content, inner.id, users=1, emptied=True)
-    return Plan(tuple(ops), block.name, f"{prefix}{block.name}", tuple(prefix + names[node.name] for node in nodes))
+    return Plan(tuple(ops), block.name, tuple(prefix + names[node.name] for node in nodes))
 
 
 def discarding(content: Content, definition: str, users: int = 0, *, emptied: bool = False) -> list[Op]:

@@ -25,13 +25,13 @@ def path_of(node: NodeRef) -> str:
     raise GraphError(f"{node!r} is not a node: give a node of the graph, or its name.")
 
 
-def enter(content: Content, prefix: str) -> GraphIndex:
-    """Return the graph inside the Subgraph node of a path; the root for an empty path.
+def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
+    """Return the graph inside the Subgraph node of a path that starts in the graph `within`; that for an empty path.
 
     Raises:
         UnknownNodeError: If there is no such node, or it shows no graph.
     """
-    graph = content.graphs[""]
+    graph = content.require(within)
     for part in prefix.split(".") if prefix else ():
         node = graph.require(part)
         if node.definition is None:
@@ -40,14 +40,16 @@ def enter(content: Content, prefix: str) -> GraphIndex:
     return graph
 
 
-def find_node(content: Content, ref: NodeRef) -> tuple[GraphIndex, Node, str]:
+def find_node(content: Content, ref: NodeRef, within: str = "") -> tuple[GraphIndex, Node, str]:
     """Return the graph that a node is in, the node, and the path of the graph with a dot after it.
+
+    The path starts in the graph `within`, the root unless told otherwise.
 
     Raises:
         UnknownNodeError: If there is no such node.
     """
     prefix, dot, name = path_of(ref).rpartition(".")
-    graph = enter(content, prefix)
+    graph = enter(content, prefix, within)
     return graph, graph.require(name), prefix + dot
 
 
