@@ -17,10 +17,11 @@ from types import ModuleType
 from typing import final
 
 from pnne_nb.catalog import functions, layers, operators, optimizers, training
+from pnne_nb.catalog.custom import register_node
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
 
-__all__ = ["specs"]
+__all__ = ["register_node", "specs"]
 
 
 def specs() -> tuple[NodeSpec, ...]:

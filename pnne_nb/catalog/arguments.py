@@ -65,9 +65,17 @@ def port(type_name: str, argument: Argument, doc: str) -> Port:
 
 
 def property_of(type_name: str, argument: Argument, role: facts.Role, doc: str) -> Property:
-    """Return the property of an argument that can be typed in, with the ranges and choices of `facts`."""
+    """Return the property of an argument of torch's, with the ranges and choices of `facts`."""
     assert argument.type is not None, "a caller asks only for arguments that can be typed in"
-    kind = refine(type_name, argument.name, argument.type)
+    return typed(argument, refine(type_name, argument.name, argument.type), role, doc)
+
+
+def typed(argument: Argument, kind: PropertyType, role: facts.Role, doc: str) -> Property:
+    """Return the property of an argument with values of `kind`.
+
+    Raises:
+        ValueError: If the argument's own default is no such value; the text completes "it must be …".
+    """
     default = argument.default
     if default is None and not _takes_none(kind):
         kind = OptionalType(kind)

@@ -228,7 +228,5 @@ def _rows(table: Table[Fact]) -> dict[str, list[tuple[_Names, Fact]]]:
 
 def lookup(table: Table[Fact], type_name: str, name: str = "") -> Fact | None:
     """Return the fact of the first row of `table` that fits, or None."""
-    for types, fact in _rows(table).get(name, ()):
-        if type_name in types:
-            return fact
-    return None
+    rows: dict[str, list[tuple[_Names, Fact]]] = _rows(table)
+    return next((fact for types, fact in rows.get(name, ()) if type_name in types), None)

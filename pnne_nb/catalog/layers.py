@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 from torch import nn
@@ -104,7 +104,7 @@ def _as_tensor(name: str, argument: Argument) -> Argument:
 
 def _constructor(cls: type[nn.Module]) -> list[Argument]:
     """Return the constructor's arguments that a person can type in."""
-    init = cls.__init__
+    init: Callable[..., None] = cls.__init__
     fixed: frozenset[str] = frozenset()
     if issubclass(cls, nn.RNNBase) and cls is not nn.RNNBase:
         # RNN, LSTM and GRU take *args; their base class has the signature, their docs say what it lacks.

@@ -45,7 +45,7 @@ _SCALARS: dict[object, PropertyType] = {
 _SEQUENCES = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def arguments(function: Callable[..., Any], *, method: bool = False) -> tuple[Argument, ...]:
     """Return the arguments of a Python function, in the order of its signature.
 
@@ -53,13 +53,17 @@ def arguments(function: Callable[..., Any], *, method: bool = False) -> tuple[Ar
         function: Has a Python signature; string annotations are resolved in its own module.
         method: Whether the first parameter is ``self``, and left out.
     """
-    parameters = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
+    parameters = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ][1 if method else 0 :]
     hints: dict[str, object] = {}
     if any(isinstance(parameter.annotation, str) for parameter in parameters):
         known = getattr(inspect.unwrap(function), "__globals__", {})
         # Imports under TYPE_CHECKING are missing at run time; torch's are names of collections.abc.
         missing = {name: getattr(collections.abc, name) for name in collections.abc.__all__ if name not in known}
-        hints = typing.get_type_hints(function, localns=missing)
+        hints = typing.get_type_hints(function, localns=missing, include_extras=True)
     return tuple(argument(p, hints.get(p.name, p.annotation)) for p in parameters)
 
 
@@ -97,6 +101,9 @@ def property_type(hint: object) -> PropertyType | None:
     if hint in _SCALARS:
         return _SCALARS[hint]
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        declared = [item for item in args[1:] if isinstance(item, typing.get_args(PropertyType))]
+        return declared[0] if declared else property_type(args[0])
     if origin is Literal:
         texts = tuple(arg for arg in args if isinstance(arg, str))
         return EnumType(texts) if texts else ConstantType()
@@ -113,11 +120,7 @@ def property_type(hint: object) -> PropertyType | None:
     if origin in _SEQUENCES and args:
         item = property_type(args[0])
         return None if item is None else ListType(item)
-    if origin is dict or hint in (dict, list, tuple):
-        return ConstantType()
-    if isinstance(hint, typing.TypeVar) or hint is typing.Any:
-        return None
-    return None
+    return ConstantType() if origin is dict or hint in (dict, list, tuple) else None
 
 
 def _union(args: tuple[object, ...]) -> PropertyType | None:
@@ -138,6 +141,8 @@ def _wired(hint: object) -> tuple[Literal["tensor", "value"] | None, bool]:
     if isinstance(hint, type) and issubclass(hint, torch.Tensor):
         return "tensor", False
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _wired(args[0])
     if origin in (typing.Union, types.UnionType):
         kinds = [kind for kind in map(_wired, args) if kind[0] is not None]
         return kinds[0] if kinds else (None, False)

@@ -1,0 +1,256 @@
+"""``register_node``: a person's own module, function or autograd function as a node type."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, final
+
+import msgspec
+import torch
+from torch import nn
+from torch.autograd import Function
+
+from pnne_nb.catalog import docs, signatures
+from pnne_nb.catalog.arguments import Argument, typed
+from pnne_nb.catalog.layers import positional
+from pnne_nb.errors import RegistrationError
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.spec import REQUIRED, NodeSpec, Port, PortKind, Property, Required
+from pnne_nb.graph.structural import SHARES
+from pnne_nb.graph.types import PropertyType
+
+Registered = TypeVar("Registered", bound=Callable[..., Any])
+
+HOME = "registered"
+"""First part of the targets of registered types: they are no names that anything could be imported by."""
+
+
+def register_node(
+    *,
+    category: str = "Custom",
+    name: str | None = None,
+    outputs: Sequence[str] | None = None,
+    replace: bool = False,
+) -> Callable[[Registered], Registered]:
+    """Return a decorator that makes a node type of a class or function.
+
+    Tensors are ports, everything else is a property; types, defaults and docs are read from the signature and
+    the docstring::
+
+        @pn.register_node(category="Activation")
+        class Swish(nn.Module):
+            def __init__(self, beta: float = 1.0) -> None: ...
+            def forward(self, x: torch.Tensor) -> torch.Tensor: ...
+
+    Running a notebook cell again replaces what it registered before.
+
+    Args:
+        category: Heading in the palette.
+        name: The type's name; the name of the class or function if None.
+        outputs: Names of the results of a call that returns a tuple; if None they are read from the return
+            annotation (field names of a named tuple, else ``output_0``, ``output_1`` …).
+        replace: Whether a type of that name may be replaced.
+
+    Raises:
+        RegistrationError: By the decorator, if the signature does not tell what is a port and what a property,
+            if the name is no identifier, or if a type of that name exists.
+    """
+
+    def decorate(target: Registered) -> Registered:
+        spec = describe(target, category=category, name=name, outputs=outputs)
+        registry.register(spec, replace=replace or _is_rerun(spec))
+        return target
+
+    return decorate
+
+
+def describe(
+    target: Callable[..., Any], *, category: str = "Custom", name: str | None = None, outputs: Sequence[str] | None = None
+) -> NodeSpec:
+    """Return the spec of a module class, function or autograd function, as `register_node` does.
+
+    Raises:
+        RegistrationError: See `register_node`.
+    """
+    label = name if name is not None else getattr(target, "__name__", type(target).__name__)
+    if not label.isidentifier() or label.startswith("__"):
+        raise RegistrationError(
+            f"{label!r} cannot be the name of a node type: it must be a Python identifier, because it stands in "
+            'generated source. Pass one, for example @pn.register_node(name="my_node").'
+        )
+    reader = _reader(label, target)
+    calls = [reader.argument(argument) for argument in reader.calls()]
+    about = docs.arguments(target.__doc__, {*(a.name for a in calls), *(a.name for a in reader.inits())})
+    properties = [*reader.properties(reader.inits(), "init", about), *reader.properties(calls, "call", about)]
+    return NodeSpec(
+        type=label,
+        category=category,
+        kind="module" if reader.is_module else "function",
+        target=f"{HOME}.{label}",
+        inputs=tuple(
+            Port(a.name, kind=a.kind, optional=not isinstance(a.default, Required), variadic=a.variadic,
+                 doc=about.get(a.name, ""))
+            for a in calls
+            if a.kind is not None
+        ),
+        outputs=_outputs(label, reader.result(), outputs),
+        properties=(*properties, SHARES) if reader.is_module else tuple(properties),
+        positional=positional(calls),
+        doc=docs.summary(target.__doc__),
+        torch=target,
+    )  # fmt: skip
+
+
+@final
+class _Reader:
+    """Reads one callable, and says what its signature leaves open."""
+
+    def __init__(self, label: str, call: Callable[..., Any], *, skip: int, init: Callable[..., Any] | None) -> None:
+        self._label = label
+        self._call = call
+        self._skip = skip
+        self._init = init
+        self.is_module = init is not None
+
+    def calls(self) -> list[Argument]:
+        found = list(self._arguments(self._call))[self._skip :]
+        if self._skip and self._call.__qualname__.endswith("forward") and not self.is_module:
+            # Function.apply takes no keywords here: only the last argument may be left out.
+            found[:-1] = [msgspec.structs.replace(argument, default=REQUIRED) for argument in found[:-1]]
+        return found
+
+    def inits(self) -> list[Argument]:
+        if self._init is None or self._init is object.__init__ or self._init is nn.Module.__init__:
+            return []
+        known = [a for a in self._arguments(self._init)[1:] if not a.spread]
+        return [a for a in map(self._guessed, known) if a.type is not None or isinstance(a.default, Required)]
+
+    def result(self) -> object:
+        try:
+            return typing.get_type_hints(self._call).get("return", torch.Tensor)
+        except NameError:
+            return torch.Tensor
+
+    def argument(self, argument: Argument) -> Argument:
+        """Return an argument of the call with the port or property that it stands for.
+
+        Raises:
+            RegistrationError: If the signature does not tell.
+        """
+        guessed = self._guessed(argument)
+        if guessed.kind is not None or guessed.type is not None:
+            return guessed
+        if self.is_module:
+            # A forward takes tensors unless it says otherwise.
+            return msgspec.structs.replace(argument, kind="tensor", variadic=argument.spread)
+        raise self._unclear(argument.name)
+
+    def properties(self, arguments: Sequence[Argument], role: Any, about: dict[str, str]) -> Iterator[Property]:
+        for argument in arguments:
+            if argument.type is not None:
+                try:
+                    yield typed(argument, argument.type, role, about.get(argument.name, ""))
+                except ValueError as error:
+                    raise RegistrationError(
+                        f"{self._label} cannot become a node: the default of {argument.name!r} is "
+                        f"{argument.default!r}, but by its annotation it must be {error}."
+                    ) from None
+            elif argument.kind is None or role == "init":
+                raise self._unclear(argument.name, argument.kind)
+
+    def _arguments(self, function: Callable[..., Any]) -> tuple[Argument, ...]:
+        try:
+            return signatures.arguments(function)
+        except NameError as error:
+            raise RegistrationError(
+                f"{self._label} cannot become a node: an annotation names {error.name!r}, which is not known where it "
+                "is defined. Import it, or annotate with a known type."
+            ) from None
+        except ValueError:
+            raise RegistrationError(
+                f"{self._label} cannot become a node: it has no Python signature. Wrap it: "
+                f"def my_{self._label}(x: torch.Tensor) -> torch.Tensor: return {self._label}(x)"
+            ) from None
+
+    def _guessed(self, argument: Argument) -> Argument:
+        """Type an argument without annotation by its default: ``scale=2.0`` is a number."""
+        if argument.kind is not None or argument.type is not None:
+            return argument
+        kind: PropertyType | None = None
+        if isinstance(argument.default, (bool, int, float, str)):
+            kind = signatures.property_type(type(argument.default))
+        return msgspec.structs.replace(argument, type=kind)
+
+    def _unclear(self, name: str, kind: PortKind | None = None) -> RegistrationError:
+        if self.is_module:
+            why = "takes a tensor" if kind is not None else "has no annotation or one that cannot be typed in"
+            return RegistrationError(
+                f"{self._label} cannot become a node: the argument {name!r} of its constructor {why}, so no form can "
+                f"ask for it. Annotate it with int, float, bool, str, a tuple of these or Literal, for example "
+                f"def __init__(self, {name}: int), or give it a default."
+            )
+        return RegistrationError(
+            f"{self._label} cannot become a node: {name!r} has no annotation, or one that is neither a tensor nor a "
+            f"plain value, so it is not clear whether it is a port or a property. Annotate it, for example "
+            f"def {self._label}({name}: torch.Tensor, alpha: float = 1.0) -> torch.Tensor."
+        )
+
+
+def _reader(label: str, target: Callable[..., Any]) -> _Reader:
+    if isinstance(target, type) and issubclass(target, nn.Module):
+        return _Reader(label, target.forward, skip=1, init=target.__init__)
+    if isinstance(target, type) and issubclass(target, Function):
+        has_context = target.setup_context is Function.setup_context
+        return _Reader(label, target.forward, skip=1 if has_context else 0, init=None)
+    if isinstance(target, type) or not callable(target):
+        raise RegistrationError(
+            f"{label} cannot become a node: only nn.Module subclasses, functions and torch.autograd.Function "
+            "subclasses can."
+        )
+    return _Reader(label, target, skip=0, init=None)
+
+
+def _outputs(label: str, result: object, names: Sequence[str] | None) -> tuple[Port, ...]:
+    fields = getattr(result, "_fields", None)
+    parts: tuple[object, ...] = (result,)
+    if fields is not None:
+        parts = tuple(typing.get_type_hints(result).get(field, torch.Tensor) for field in fields)
+        names = names or fields
+    elif typing.get_origin(result) is tuple and Ellipsis not in typing.get_args(result):
+        parts = typing.get_args(result)
+    if names is None:
+        names = ("output",) if len(parts) == 1 else tuple(f"output_{index}" for index in range(len(parts)))
+    if len(set(names)) != len(names) or not names or not all(name.isidentifier() for name in names):
+        raise RegistrationError(
+            f"{label} cannot become a node: its outputs are named {', '.join(map(repr, names)) or 'nothing'}; they "
+            "need different Python identifiers."
+        )
+    if len(parts) not in (1, len(names)):
+        raise RegistrationError(
+            f"{label} cannot become a node: it returns {len(parts)} values by its annotation, but {len(names)} "
+            "outputs are named."
+        )
+    kinds = [_result_kind(part) for part in parts] * (len(names) if len(parts) == 1 else 1)
+    return tuple(Port(name, kind=kind) for name, kind in zip(names, kinds, strict=True))
+
+
+def _result_kind(result: object) -> PortKind:
+    is_plain = signatures.property_type(result) is not None or typing.get_origin(result) in (tuple, list, dict)
+    return "value" if is_plain else "tensor"
+
+
+def _is_rerun(spec: NodeSpec) -> bool:
+    """Whether the type of that name came from an earlier run of the same notebook cell."""
+    before = registry.get(spec.type)
+    return before is not None and _origin(before) == _origin(spec) and _origin(spec)[0] == "__main__"
+
+
+def _origin(spec: NodeSpec) -> tuple[object, object]:
+    return getattr(spec.torch, "__module__", None), getattr(spec.torch, "__qualname__", None)
+
+
+def is_autograd_function(spec: NodeSpec) -> bool:
+    """Whether a type stands for a ``torch.autograd.Function``, which is called through ``apply``."""
+    return inspect.isclass(spec.torch) and issubclass(spec.torch, Function)
