@@ -14,6 +14,7 @@ from pnne_nb.graph.spec import NodeSpec
 
 if TYPE_CHECKING:
     from pnne_nb import catalog
+    from pnne_nb.catalog import register_node
     from pnne_nb.errors import (
         BadValueError,
         CheckpointError,
@@ -74,9 +75,11 @@ __all__ = [
     "UnknownPropertyError",
     "UnknownTypeError",
     "catalog",
+    "register_node",
 ]
 
 _MODULES = {
+    "catalog": "register_node",
     "errors": (
         "BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError GraphFileError "
         "IllegalNameError KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError ProtocolError "
