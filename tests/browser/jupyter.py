@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -65,6 +66,7 @@ class LabServer:
     def __enter__(self) -> LabServer:
         runtime = self._private / "runtime"
         runtime.mkdir(parents=True)
+        self._write_setting("apputils-extension", "notification", {"fetchNews": "false"})
         environment = {
             **os.environ,
             "JUPYTER_CONFIG_DIR": str(self._private / "config"),
@@ -80,7 +82,7 @@ class LabServer:
                 [
                     sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0",
                     "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={self.directory}",
-                    "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=",
+                    "--LabApp.expose_app_in_browser=True",
                     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
                 ],
                 env=environment, cwd=self.directory, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
@@ -98,6 +100,11 @@ class LabServer:
                 self.url, self.token = info["url"], info["token"]
             time.sleep(0.05)
         return self
+
+    def _write_setting(self, extension: str, plugin: str, values: dict[str, object]) -> None:
+        folder = self._private / "settings" / "@jupyterlab" / extension
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{plugin}.jupyterlab-settings").write_text(json.dumps(values))
 
     def __exit__(self, *exception: object) -> None:
         if self._process is not None:
@@ -136,10 +143,8 @@ class Notebook:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        try:
+        with suppress(Error):  # the page may have gone already; the server ends the kernel when it stops
             self._evaluate("await panel.sessionContext.shutdown(); return true;")
-        except Error:
-            pass  # the page has gone already; the server ends the kernel when it stops
         self._context.close()
 
     def _note(self, message: ConsoleMessage) -> None:
@@ -203,6 +208,14 @@ class Notebook:
         for index in range(self._evaluate("return notebook.widgets.length;")):
             self.run_cell(index)
 
+    def find_cell(self, text: str) -> int:
+        """Return the index of the first cell that contains `text`."""
+        index: int = self._evaluate(
+            "return notebook.widgets.findIndex(cell => cell.model.sharedModel.getSource().includes(argument));", text
+        )
+        assert index >= 0, f"No cell contains {text!r}."
+        return index
+
     def outputs(self, index: int) -> list[dict[str, Any]]:
         """Return the outputs of a code cell as the file will hold them."""
         outputs: list[dict[str, Any]] = self._evaluate(
@@ -243,6 +256,16 @@ class Notebook:
             timeout=seconds * 1000,
         )
 
+    def wait_until_busy(self) -> None:
+        """Wait until the kernel is at work."""
+        self.page.wait_for_function(
+            f"() => {{ {PANEL} return panel.sessionContext.session.kernel.status === 'busy'; }}"
+        )
+
+    def is_busy(self) -> bool:
+        """Whether the kernel is at work."""
+        return bool(self._evaluate("return panel.sessionContext.session.kernel.status === 'busy';"))
+
     def evaluate(self, expression: str) -> Any:
         """Return the value of a Python expression in the kernel, a literal; leaves no cell behind."""
         reply = self._evaluate(
@@ -265,6 +288,10 @@ class Notebook:
         return value
 
     # Page
+
+    def collapse_sidebar(self) -> None:
+        """Hide the file browser."""
+        self._evaluate("app.shell.collapseLeft(); return true;")
 
     def save(self) -> None:
         """Save the notebook."""

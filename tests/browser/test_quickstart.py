@@ -1,0 +1,193 @@
+"""The main job, with the mouse, in a real JupyterLab: draw, train, watch, stop, reload; and the shipped notebook."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.browser.pages import DashboardPage, EditorPage
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import OpenNotebook
+    from tests.browser.jupyter import Notebook
+
+IMPORTS = """
+import time, torch
+from sklearn.datasets import load_digits
+import pnne_nb as pn
+torch.set_num_threads(1)
+digits = load_digits()
+images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
+labels = torch.tensor(digits.target)
+held_out = torch.arange(len(labels)) % 5 == 0
+"""
+EDITOR = "graph = pn.NodeGraph(name='mine'); editor = pn.GraphEditor(graph); editor"
+TRAIN = """
+engine = pn.TrainingEngine(graph, (images[~held_out], labels[~held_out]), (images[held_out], labels[held_out]),
+                           optimizer=("AdamW", {"lr": 3e-3}), epochs=2000)
+pn.TrainingDashboard(engine)
+"""
+
+# One row of the drawing under the other: type, name, place in the canvas, properties to type in.
+DRAWING = (
+    ("Input", "x", (120, 90), {"shape": "N, 1, 8, 8"}),
+    ("Conv2d", "conv", (370, 90), {"in_channels": "1", "out_channels": "8", "kernel_size": "3"}),
+    ("ReLU", "relu", (620, 90), {}),
+    ("MaxPool2d", "pool", (870, 90), {"kernel_size": "2"}),
+    ("Flatten", "flat", (370, 300), {}),
+    ("Linear", "head", (620, 300), {"in_features": "auto", "out_features": "10"}),
+    ("Output", "y", (870, 300), {}),
+)
+WIRES = [
+    ("x.output", "conv.input"),
+    ("conv.output", "relu.input"),
+    ("relu.output", "pool.input"),
+    ("pool.output", "flat.input"),
+    ("flat.output", "head.input"),
+    ("head.output", "y.input"),
+]
+
+
+def until(condition: Callable[[], bool], notebook: Notebook, what: str, seconds: float = 20.0) -> None:
+    """Wait until the page shows something."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"After {seconds} s: {what}."
+        notebook.page.wait_for_timeout(50)
+
+
+def editor_of(notebook: Notebook, index: int) -> EditorPage:
+    root = notebook.output_area(index).get_by_test_id("pnne-editor")
+    expect(root).to_be_visible()
+    expect(root).to_have_attribute("data-version", re.compile(r"\d+"))
+    return EditorPage(notebook.page, root)
+
+
+def dashboard_of(notebook: Notebook, index: int) -> DashboardPage:
+    root = notebook.output_area(index).locator(".pnne-dashboard")
+    expect(root).to_be_visible()
+    return DashboardPage(root)
+
+
+def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_errors: frozenset[str]) -> None:
+    notebook = open_notebook(size=(1800, 1100))
+    notebook.collapse_sidebar()
+    notebook.run(IMPORTS)
+    drawing = notebook.run(EDITOR)
+    editor = editor_of(notebook, drawing)
+
+    # Draw: from the palette by search and drag, properties in the panel, edges from port to port.
+    for type, name, (x, y), values in DRAWING:
+        editor.add_by_drag(type, name, x, y)
+        if values:
+            editor.set(name, **values)
+    for source, target in WIRES:
+        editor.connect(source, target)
+    assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
+
+    # Shapes stand on the edges.
+    expect(editor.edge("conv.output", "relu.input")).to_contain_text("8×6×6")
+    expect(editor.edge("flat.output", "head.input")).to_contain_text("72")
+    assert notebook.evaluate("editor.model is not None and list(editor.model.state_dict())") == [
+        "conv.weight", "conv.bias", "head.weight", "head.bias",
+    ]  # fmt: skip
+
+    # Undo and redo, by button and by key, without JupyterLab taking the key for itself.
+    editor.set("conv", out_channels="16")
+    expect(editor.edge("conv.output", "relu.input")).to_contain_text("16×6×6")
+    editor.button("Undo").click()
+    expect(editor.edge("conv.output", "relu.input")).to_contain_text("8×6×6")
+    editor.button("Redo").click()
+    expect(editor.edge("conv.output", "relu.input")).to_contain_text("16×6×6")
+    editor.select("relu")
+    editor.node("relu").locator(".pnne-card-header").press("Delete")
+    expect(editor.node("relu")).to_have_count(0)
+    notebook.page.keyboard.press("Control+z")
+    expect(editor.node("relu")).to_be_visible()
+    assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
+    assert notebook.evaluate("graph['conv'].properties['out_channels']") == 16
+
+    # An edge that cannot be is refused, with the reason.
+    version = editor.version
+    editor.drag_between("head.output", "conv.input")
+    expect(editor.root.get_by_role("alert").or_(editor.root.get_by_role("status")).first).to_be_visible()
+    assert (editor.version, len(editor.edges())) == (version, len(WIRES))
+
+    editor.button("Arrange").click()
+    notebook.wait_for(
+        "[graph[name].position[0] for name in graph] == sorted(graph[name].position[0] for name in graph)"
+    )
+    editor.button("Fit view").click()
+    assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
+
+    # Train: the curve moves, and the buttons answer, also while a cell is busy.
+    training = notebook.run(TRAIN)
+    dashboard = dashboard_of(notebook, training)
+    expect(dashboard.state).to_have_text("Ready")
+    dashboard.button("Start").click()
+    expect(dashboard.state).to_have_text("Running")
+    seen: list[str] = []
+
+    def moved() -> bool:
+        if (line := dashboard.loss_line) and line not in seen:
+            seen.append(line)
+        return len(seen) >= 4
+
+    until(moved, notebook, f"the loss curve has only had {len(seen)} forms")
+    dashboard.button("Pause").click()
+    expect(dashboard.state).to_have_text("Paused")
+    halted = notebook.wait_for("engine.state == 'paused' and engine.progress.step")
+    until(lambda: dashboard.step == halted, notebook, f"step {halted} is not shown")
+    dashboard.button("Step").click()
+    notebook.wait_for(f"engine.progress.step == {halted + 1}")
+    dashboard.button("Resume").click()
+    until(lambda: dashboard.step > halted + 20, notebook, "the training has not gone on")
+
+    busy = notebook.run("began = time.time()\nwhile time.time() - began < 10: pass\nengine.state", wait=False)
+    notebook.wait_until_busy()
+    dashboard = dashboard_of(notebook, training)
+    dashboard.button("Stop").click()
+    expect(dashboard.state).to_have_text("Stopped", timeout=8000)
+    assert notebook.is_busy(), "The cell has ended: this shows nothing."
+    notebook.wait_until_idle()
+    assert notebook.text(busy) == "'stopped'"
+
+    # Reload: graph and plots are as they were.
+    line = dashboard.loss_line
+    notebook.screenshot("draw-and-train-light")
+    notebook.set_theme("dark")
+    notebook.screenshot("draw-and-train-dark")
+    notebook.reload()
+    dashboard = dashboard_of(notebook, training)
+    expect(dashboard.state).to_have_text("Stopped")
+    until(lambda: dashboard.loss_line == line, notebook, "the loss curve is another one after the reload")
+    editor = editor_of(notebook, drawing)
+    for _, name, _, _ in DRAWING:
+        expect(editor.node(name)).to_be_visible()
+    assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
+    expect(editor.edge("conv.output", "relu.input")).to_contain_text("16×6×6")
+    notebook.screenshot("reloaded-dark")
+    notebook.set_theme("light")
+    assert set(notebook.console_errors) <= baseline_errors
+
+
+def test_the_shipped_notebook(open_notebook: OpenNotebook, baseline_errors: frozenset[str]) -> None:
+    notebook = open_notebook(path="01_quickstart.ipynb", size=(1500, 1150))
+    notebook.collapse_sidebar()
+    began = time.monotonic()
+    notebook.run_all()
+    seconds = time.monotonic() - began
+    assert seconds < 60, f"The quickstart took {seconds:.0f} s."
+    drawing = notebook.find_cell("editor = pn.GraphEditor(graph)")
+    editor = editor_of(notebook, drawing)
+    expect(editor.edge("flat.output", "classify.input")).to_contain_text("128")
+    notebook.screenshot("01_quickstart-GraphEditor", editor.root)
+    training = notebook.find_cell("pn.TrainingDashboard(engine)")
+    dashboard = dashboard_of(notebook, training)
+    expect(dashboard.state).to_have_text("Finished")
+    notebook.screenshot("01_quickstart-TrainingDashboard", dashboard.root)
+    assert set(notebook.console_errors) <= baseline_errors
