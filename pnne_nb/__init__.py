@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.inspector.drawing import LayerView, install_drawer
 
 if TYPE_CHECKING:
     from pnne_nb import catalog
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         GraphError,
         GraphFileError,
         IllegalNameError,
+        InspectionError,
         KindMismatchError,
         LayerNotFoundError,
         NameTakenError,
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     )
     from pnne_nb.graph.document import NodeGraph
     from pnne_nb.graph.node import Edge, Node, Transaction
+    from pnne_nb.runtime.engine import TrainingEngine
+    from pnne_nb.widgets.dashboard import TrainingDashboard
+    from pnne_nb.inspector.inspector import Inspector
 
 __version__ = "0.1.0"
 
@@ -56,6 +62,8 @@ __all__ = [
     "GraphError",
     "GraphFileError",
     "IllegalNameError",
+    "InspectionError",
+    "Inspector",
     "KindMismatchError",
     "LayerNotFoundError",
     "NameTakenError",
@@ -68,6 +76,8 @@ __all__ = [
     "RegistrationError",
     "ShapeError",
     "StaleVersionError",
+    "TrainingDashboard",
+    "TrainingEngine",
     "TrainingError",
     "Transaction",
     "UnknownNodeError",
@@ -82,12 +92,15 @@ _MODULES = {
     "catalog": "register_node",
     "errors": (
         "BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError GraphFileError "
-        "IllegalNameError KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError ProtocolError "
+        "IllegalNameError InspectionError KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError ProtocolError "
         "RegistrationError ShapeError StaleVersionError TrainingError UnknownNodeError UnknownPortError "
         "UnknownPropertyError UnknownTypeError"
     ),
     "graph.document": "NodeGraph",
     "graph.node": "Edge Node Transaction",
+    "runtime.engine": "TrainingEngine",
+    "widgets.dashboard": "TrainingDashboard",
+    "inspector.inspector": "Inspector",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -99,6 +112,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(f"pnne_nb.{_HOMES[name]}"), name)
     globals()[name] = value
+    if name == "TrainingEngine" and "IPython" in sys.modules:
+        # A cell that uses the live model parks its training, and only widgets/ knows cells.
+        import_module("pnne_nb.widgets.cells").watch_cells()
     return value
 
 
@@ -110,4 +126,9 @@ def _torch_types() -> Iterable[NodeSpec]:
     return import_module("pnne_nb.catalog").specs()  # type: ignore[no-any-return]  # imported late on purpose
 
 
+def _draw_layer(view: LayerView) -> object:
+    return import_module("pnne_nb.widgets.layer_plot").draw_layer(view)
+
+
 registry.provide(_torch_types)
+install_drawer(_draw_layer)

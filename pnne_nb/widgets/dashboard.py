@@ -63,7 +63,7 @@ class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         if self._open.get(id(engine)) is self:
             return
         self._engine: TrainingEngine | None = engine
-        layers = list(dict.fromkeys(layer for layer, _, parameter in own_parameters(engine.model)))
+        layers = list(dict.fromkeys(layer for layer, _, parameter in own_parameters(engine.module)))
         self._probe = _probe(engine)
         self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
         watched = list(self._probe.watched)
@@ -202,15 +202,15 @@ class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         failure = engine.error
         if failure is not None:
             said = f"{type(failure).__name__}: {failure}"
-            self.take([StateFrame("failed", error=said, node=node_of(failure, engine.model))])
+            self.take([StateFrame("failed", error=said, node=node_of(failure, engine.module))])
 
 
 def _probe(engine: TrainingEngine) -> LiveProbe:
     """Gradient norms of all layers, and the histogram of one; only norms where hooks would see nothing."""
     try:
-        probe = LiveProbe(engine.model, statistics_of=())
+        probe = LiveProbe(engine.module, statistics_of=())
     except InspectionError:
-        return LiveProbe(engine.model, {}, statistics_of=())
+        return LiveProbe(engine.module, {}, statistics_of=())
     probe.histograms_of = tuple(probe.watched)[:1]
     return probe
 
