@@ -33,7 +33,7 @@ pn.TrainingDashboard(engine)
 """
 
 # One row of the drawing under the other: type, name, place in the canvas, properties to type in.
-DRAWING = (
+DRAWING: tuple[tuple[str, str, tuple[int, int], dict[str, str]], ...] = (
     ("Input", "x", (120, 90), {"shape": "N, 1, 8, 8"}),
     ("Conv2d", "conv", (370, 90), {"in_channels": "1", "out_channels": "8", "kernel_size": "3"}),
     ("ReLU", "relu", (620, 90), {}),
