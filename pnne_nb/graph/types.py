@@ -7,11 +7,12 @@ cases are replayed against both implementations (``tests/cases/values``).
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from numbers import Integral, Real
+from typing import TypeAlias, TypeGuard
 
 import msgspec
 
-from pnne_nb.graph.values import DTYPES, TorchConstant, Value, to_json
+from pnne_nb.graph.values import DTYPES, TorchConstant, Value, from_json, to_json
 
 
 class _Type(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
@@ -125,20 +126,27 @@ def check(kind: PropertyType, value: object) -> Value:
             if isinstance(value, bool):
                 return value
         case IntType(minimum, maximum):
-            if isinstance(value, int) and not isinstance(value, bool) and _within(value, minimum, maximum):
-                return value
+            if _is_whole(value) and _within(int(value), minimum, maximum):
+                return int(value)
         case FloatType(minimum, maximum):
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and _within(value, minimum, maximum):
-                return float(value)
+            if _is_number(value):
+                try:
+                    number = float(value)
+                except OverflowError:
+                    raise ValueError(describe(kind)) from None
+                if _within(number, minimum, maximum):
+                    return number
         case NumberType():
-            if isinstance(value, (bool, int, float)):
+            if isinstance(value, bool):
                 return value
+            if _is_number(value):
+                return int(value) if _is_whole(value) else float(value)
         case StringType() | NodeRefType():
             if isinstance(value, str):
-                return value
+                return _constant(kind, value)
         case EnumType(choices):
             if isinstance(value, str) and value in choices:
-                return value
+                return choices[choices.index(value)]
         case DtypeType():
             name = value.name if isinstance(value, TorchConstant) else str(value).removeprefix("torch.")
             if name in DTYPES:
@@ -148,7 +156,7 @@ def check(kind: PropertyType, value: object) -> Value:
                 return str(value)
         case ShapeType():
             if isinstance(value, (tuple, list)) and all(_is_size(size) for size in value):
-                return tuple(value)
+                return tuple(size if isinstance(size, str) else int(size) for size in value)
         case TupleType(item, length, scalar):
             if isinstance(value, (tuple, list)):
                 if length is None or len(value) == length:
@@ -175,11 +183,7 @@ def check(kind: PropertyType, value: object) -> Value:
                 except ValueError:
                     continue
         case ConstantType():
-            try:
-                to_json(value)
-            except TypeError as error:
-                raise ValueError(describe(kind)) from error
-            return value  # type: ignore[return-value]  # to_json has just accepted it
+            return _constant(kind, value)
     raise ValueError(describe(kind))
 
 
@@ -205,7 +209,8 @@ def describe(kind: PropertyType) -> str:
         case ShapeType():
             return "a tuple of sizes, each a whole number ≥ 0 or a name such as 'N'"
         case TupleType(item, length, scalar):
-            tuple_text = f"a tuple of {'' if length is None else f'{length} values, each '}{describe(item)}"
+            count = "a tuple, each item" if length is None else f"a tuple of {length} values, each"
+            tuple_text = f"{count} {describe(item)}"
             return f"{describe(item)}, or {tuple_text}" if scalar else tuple_text
         case ListType(item):
             return f"a list, each item {describe(item)}"
@@ -226,6 +231,14 @@ def _each(kind: PropertyType, item: PropertyType, values: tuple[object, ...] | l
         raise ValueError(describe(kind)) from error
 
 
+def _constant(kind: PropertyType, value: object) -> Value:
+    try:
+        # By way of the JSON form: a copy of its own, of plain types.
+        return from_json(to_json(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(describe(kind)) from error
+
+
 def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
     return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
 
@@ -233,7 +246,17 @@ def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
 def _is_size(size: object) -> bool:
     if isinstance(size, str):
         return bool(_SIZE_NAME.fullmatch(size))
-    return isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    return _is_whole(size) and size >= 0
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether `value` is a real number, NumPy's included, but not a bool."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    """Whether `value` is an integer, NumPy's included, but not a bool."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _range(minimum: float | None, maximum: float | None) -> str:
@@ -241,8 +264,13 @@ def _range(minimum: float | None, maximum: float | None) -> str:
         case None, None:
             return ""
         case _, None:
-            return f" ≥ {minimum}"
+            return f" ≥ {_plain(minimum)}"
         case None, _:
-            return f" ≤ {maximum}"
+            return f" ≤ {_plain(maximum)}"
         case _:
-            return f" from {minimum} to {maximum}"
+            return f" from {_plain(minimum)} to {_plain(maximum)}"
+
+
+def _plain(bound: float | None) -> str:
+    """Write a bound as the browser does: 0, not 0.0."""
+    return f"{bound:g}" if isinstance(bound, float) else str(bound)

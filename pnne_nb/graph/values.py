@@ -68,10 +68,16 @@ def to_json(value: object) -> object:
         TypeError: If `value`, or something inside it, is not one of the constants of this module.
     """
     match value:
-        case None | bool() | int() | str():
+        case None | bool():
             return value
+        case int():
+            return int(value)
+        case str():
+            if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+                raise TypeError("A text with half a surrogate pair cannot be stored in a graph.")
+            return value[:]  # of a subclass, the plain text
         case float():
-            return value if math.isfinite(value) else {"$float": str(value)}
+            return float(value) if math.isfinite(value) else {"$float": str(value)}
         case complex():
             return {"$complex": [to_json(value.real), to_json(value.imag)]}
         case tuple():

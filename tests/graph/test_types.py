@@ -1,0 +1,113 @@
+"""Property types: the cases that the browser's forms replay too, and what only Python can be given."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from pnne_nb.graph.types import (
+    BoolType,
+    ConstantType,
+    DtypeType,
+    EnumType,
+    FloatType,
+    IntType,
+    NumberType,
+    PropertyType,
+    ShapeType,
+    StringType,
+    check,
+)
+from pnne_nb.graph.values import from_json, to_json
+
+CASES = [
+    pytest.param(case, id=f"{path.stem}-{place}")
+    for path in sorted((Path(__file__).parents[1] / "cases" / "values").glob("*.json"))
+    for place, case in enumerate(json.loads(path.read_text(encoding="utf-8")))
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case: dict[str, Any]) -> None:
+    kind: PropertyType = msgspec.convert(case["type"], PropertyType)  # type: ignore[arg-type]  # a union is a type here
+    value = from_json(case["value"])
+    if "accepted" in case:
+        assert to_json(check(kind, value)) == case["accepted"]
+    else:
+        with pytest.raises(ValueError, match=r"\w") as caught:
+            check(kind, value)
+        assert str(caught.value) == case["refused"]
+
+
+class Mode(str, enum.Enum):
+    ZEROS = "zeros"
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "stored"),
+    [
+        (IntType(), np.int64(3), 3),
+        (FloatType(), np.float32(0.5), 0.5),
+        (FloatType(), np.float64(0.5), 0.5),
+        (NumberType(), np.float64(2.0), 2.0),
+        (NumberType(), np.int32(2), 2),
+        (EnumType(("zeros",)), Mode.ZEROS, "zeros"),
+        (StringType(), Mode.ZEROS, "zeros"),
+        (ConstantType(), Mode.ZEROS, "zeros"),
+        (ConstantType(), np.float64(2.0), 2.0),
+        (DtypeType(), torch.float16, "float16"),
+        (ShapeType(), torch.Size((2, 3)), (2, 3)),
+        (ShapeType(), (np.int64(2), "N"), (2, "N")),
+    ],
+)
+def test_values_are_stored_as_plain_python(kind: PropertyType, given: object, stored: object) -> None:
+    result = check(kind, given)
+    assert result == stored
+    assert type(result) is type(stored)
+    if isinstance(result, tuple) and isinstance(stored, tuple):
+        assert list(map(type, result)) == list(map(type, stored))
+
+
+def test_a_stored_list_is_a_copy() -> None:
+    given = [1, [2]]
+    stored = check(ConstantType(), given)
+    given.append(3)
+    assert stored == [1, [2]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        (FloatType(), 10**400, "a number"),
+        (IntType(), np.bool_(1), "a whole number"),
+        (IntType(), torch.tensor(3), "a whole number"),
+        (BoolType(), np.bool_(1), "True or False"),
+        (StringType(), "\ud800", "a text"),
+        (ConstantType(), object(), "a constant"),
+        (ConstantType(), {1, 2}, "a constant"),
+        (ConstantType(), ["\udfff"], "a constant"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(kind: PropertyType, value: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        check(kind, value)
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    knot: list[object] = []
+    knot.append(knot)
+    with pytest.raises(ValueError, match="a constant"):
+        check(ConstantType(), knot)
+
+
+def test_nan_is_no_number_of_a_range() -> None:
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        check(FloatType(0, 1), math.nan)
