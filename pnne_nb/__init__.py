@@ -92,8 +92,8 @@ _MODULES = {
     "catalog": "register_node",
     "errors": (
         "BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError GraphFileError "
-        "IllegalNameError InspectionError KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError ProtocolError "
-        "RegistrationError ShapeError StaleVersionError TrainingError UnknownNodeError UnknownPortError "
+        "IllegalNameError InspectionError KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError "
+        "ProtocolError RegistrationError ShapeError StaleVersionError TrainingError UnknownNodeError UnknownPortError "
         "UnknownPropertyError UnknownTypeError"
     ),
     "graph.document": "NodeGraph",

@@ -8,8 +8,7 @@ from torch import nn
 
 def uncompiled(model: nn.Module) -> nn.Module:
     """The module that ``torch.compile(module)`` wraps, or the module itself."""
-    original = model._modules.get("_orig_mod")
-    return original if original is not None else model
+    return dict(model.named_children()).get("_orig_mod", model)
 
 
 def is_compiled(model: nn.Module) -> bool:
@@ -37,4 +36,4 @@ def why_not_hookable(model: nn.Module) -> str | None:
 
 def _compiled(module: nn.Module) -> bool:
     # A wrapper made by torch.compile(module), or the mark of module.compile().
-    return "_orig_mod" in module._modules or module._compiled_call_impl is not None
+    return "_orig_mod" in dict(module.named_children()) or module._compiled_call_impl is not None

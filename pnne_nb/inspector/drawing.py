@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.frames import Quantity
-from pnne_nb.inspector.histogram import Histogram
-from pnne_nb.inspector.measure import Statistics
+
+if TYPE_CHECKING:
+    # Not at run time: a drawer is installed when the package is imported, and that must not import torch.
+    from pnne_nb.inspector.histogram import Histogram
+    from pnne_nb.inspector.measure import Statistics
 
 
 @final

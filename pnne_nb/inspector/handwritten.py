@@ -82,9 +82,9 @@ class HandwrittenLoop:
             self._open = False
             self.frames.extend(self._probe.close())
             if loss is not None:
-                self.frames.append(
-                    StepFrame(self._steps, 1, float(loss), float("nan"), 0, time.monotonic() - self._began)
-                )
+                value = float(loss.detach() if isinstance(loss, Tensor) else loss)
+                # The loop does not tell its learning rate and the size of its batches.
+                self.frames.append(StepFrame(self._steps, 1, value, float("nan"), 0, time.monotonic() - self._began))
             ended = time.monotonic()
             whole = ended - self._last
             # What hooks cost inside forward and backward shows only as a longer step.

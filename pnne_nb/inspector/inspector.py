@@ -259,7 +259,8 @@ class Inspector:
             InspectionError: If the layers' calls cannot be seen (``torch.compile``).
             ValueError: If `budget` is no share.
         """
-        remove = engine.add_probe(self.probe(), Cadence(hz, parse_share(budget)))
+        cadence = Cadence(hz, parse_share(budget))
+        remove = engine.add_probe(self.probe(), cadence)
         self._trainings.append(engine)
 
         def detach() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ class Inspection:
         captures: Every captured tensor with its statistics, in the model's order.
         calls: How often each layer ran.
         loss: The value of the loss, or None if none was asked for.
-        output: What the model returned, detached where it is a tensor.
+        output: What the model returned, its tensors detached; nested containers are plain tuples, lists
+            and dicts, and what is neither a tensor nor a constant is left out as None.
     """
 
     captures: tuple[Capture, ...]
@@ -63,6 +65,8 @@ def run_once(
     """
     if target is not None and loss_fn is None:
         raise InspectionError("A target needs a loss_fn: run_inspection(data, target, nn.CrossEntropyLoss()).")
+    if loss_fn is not None:
+        _refuse_updates_in_backward(model)
     recorder = Recorder(model, watched)
     frozen = not any(parameter.requires_grad for parameter in model.parameters())
     with ExitStack() as stack:
@@ -87,7 +91,7 @@ def run_once(
         captures=tuple(recorder.finish()),
         calls=dict(recorder.calls),
         loss=None if loss is None else float(loss.detach()),
-        output=output.detach() if isinstance(output, Tensor) else output,
+        output=_detached(output),
     )
 
 
@@ -115,6 +119,20 @@ def _copied(value: object, *, needs_grad: bool = False) -> object:
     return value
 
 
+def _detached(value: object) -> object:
+    """`value` without its graph, which would otherwise live as long as the inspection."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _detached(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _detached(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        items = [_detached(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value if isinstance(value, (bool, int, float, str)) else None
+
+
 @contextmanager
 def _placed(recorder: Recorder) -> Iterator[None]:
     """Add to an error of the model where it happened; its type and message stay as they are."""
@@ -125,6 +143,15 @@ def _placed(recorder: Recorder) -> Iterator[None]:
         if place:
             error.add_note(place)
         raise
+
+
+def _refuse_updates_in_backward(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise InspectionError(
+                f"The parameter {name!r} has a hook that runs after its gradient was accumulated (an optimizer"
+                " inside the backward pass?): inspecting would run it. Remove the hook for the inspection."
+            )
 
 
 def _check_loss(loss: object) -> None:

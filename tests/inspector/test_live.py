@@ -11,26 +11,14 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from pnne_nb.errors import InspectionError, LayerNotFoundError
 from pnne_nb.frames import Frame, HistogramFrame, NormsFrame, StatisticsFrame
 from pnne_nb.inspector.live import CALLS, LiveProbe
 from pnne_nb.probe import Probe
+from tests.inspector.models import Checkpointed, Twice, hooks_on, mlp
 
 ALL: tuple[Any, ...] = ("activations", "inputs", "gradients", "parameters", "parameter_gradients", "updates")
-
-
-def hooks_on(model: nn.Module) -> int:
-    return sum(
-        len(hooks)
-        for module in model.modules()
-        for hooks in (
-            module._forward_hooks,
-            module._forward_pre_hooks,
-            module._backward_hooks,
-        )
-    )
 
 
 def observe(probe: LiveProbe, x: Tensor, step: int = 1, optimizer: torch.optim.Optimizer | None = None) -> list[Frame]:
@@ -64,10 +52,6 @@ def histogram(frames: list[Frame], layer: str, quantity: str) -> HistogramFrame:
         if isinstance(frame, HistogramFrame) and frame.layer == layer and frame.quantity == quantity
     ]
     return found
-
-
-def mlp() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3))
 
 
 def assert_measures(values: dict[str, float], tensor: Tensor) -> None:
@@ -221,16 +205,6 @@ def test_in_place_modules_do_not_disturb_what_came_before() -> None:
     assert_measures(statistics(frames, "1", "gradients"), to_active)
 
 
-class Twice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(5, 5)
-        self.again = self.layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.again(self.layer(x))  # type: ignore[no-any-return]
-
-
 def test_the_calls_of_a_shared_layer_are_pooled() -> None:
     net, x = Twice(), torch.randn(4, 5)
     first = net.layer(x)
@@ -254,16 +228,6 @@ def test_of_many_calls_the_first_are_sampled_and_all_counted() -> None:
     frame = histogram(observe(LiveProbe(Repeated()), torch.randn(2, 3)), "cell", "activations")
     assert frame.total == 50 * 6
     assert frame.sampled == CALLS * 6
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, *, reentrant: bool) -> None:
-        super().__init__()
-        self.block = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 5))
-        self.reentrant = reentrant
-
-    def forward(self, x: Tensor) -> Tensor:
-        return checkpoint(self.block, x.requires_grad_(), use_reentrant=self.reentrant)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
