@@ -1,0 +1,1 @@
+"""What is shown in a notebook: editor, plots, dashboard. The only place that knows Jupyter."""
