@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     )
     from pnne_nb.graph.document import NodeGraph
     from pnne_nb.graph.node import Edge, Node, Transaction
+    from pnne_nb.inspector.inspector import Inspector
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.widgets.dashboard import TrainingDashboard
-    from pnne_nb.inspector.inspector import Inspector
 
 __version__ = "0.1.0"
 
