@@ -17,6 +17,7 @@ from pnne_nb.inspector.drawing import LayerView, install_drawer
 if TYPE_CHECKING:
     from pnne_nb import catalog
     from pnne_nb.catalog import register_node
+    from pnne_nb.compiler import Explanation, TensorSpec, TorchCompiler, compile, explain, infer_shapes, to_source
     from pnne_nb.errors import (
         BadValueError,
         CheckpointError,
@@ -59,6 +60,7 @@ __all__ = [
     "Diagnostic",
     "Edge",
     "ExecutionError",
+    "Explanation",
     "GraphError",
     "GraphFileError",
     "IllegalNameError",
@@ -76,6 +78,8 @@ __all__ = [
     "RegistrationError",
     "ShapeError",
     "StaleVersionError",
+    "TensorSpec",
+    "TorchCompiler",
     "TrainingDashboard",
     "TrainingEngine",
     "TrainingError",
@@ -85,10 +89,15 @@ __all__ = [
     "UnknownPropertyError",
     "UnknownTypeError",
     "catalog",
+    "compile",
+    "explain",
+    "infer_shapes",
     "register_node",
+    "to_source",
 ]
 
 _MODULES = {
+    "compiler": "Explanation TensorSpec TorchCompiler compile explain infer_shapes to_source",
     "catalog": "register_node",
     "errors": (
         "BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError GraphFileError "

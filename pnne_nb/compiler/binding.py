@@ -1,0 +1,197 @@
+"""Binds one node to its torch call: which properties and wires become which arguments.
+
+Generated source and shape inference both use this, so what is inferred is what will run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from pnne_nb.compiler.constants import constant
+from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Sequence
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.spec import NodeSpec, Port, Property, Returns
+from pnne_nb.graph.types import EnumType, OptionalType, PropertyType, UnionType
+from pnne_nb.graph.values import Value
+
+AUTO = "auto"
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A node's call, before it is known what the call is made on.
+
+    Attributes:
+        construction: How the node's module is made, for kind ``"module"``.
+        arguments: Of the call, by position.
+        keywords: Of the call, by name.
+        results: As `Call.results`.
+        single: As `Call.single`.
+    """
+
+    construction: Construction | None
+    arguments: tuple[Argument, ...]
+    keywords: tuple[tuple[str, Argument], ...]
+    results: Returns
+    single: bool
+
+
+def is_automatic(spec: NodeSpec, prop: Property, value: object) -> bool:
+    """Whether a property's value is to be inferred from the shapes of the node's inputs."""
+    return prop.role == "init" and value == AUTO and isinstance(value, str) and _admits_auto(prop.type)
+
+
+def automatic_properties(spec: NodeSpec, properties: Mapping[str, Value]) -> list[str]:
+    """Return the names of the properties of a node that are left ``"auto"``."""
+    return [p.name for p in spec.properties if is_automatic(spec, p, properties.get(p.name, p.default))]
+
+
+def missing_properties(spec: NodeSpec, properties: Mapping[str, Value], wired: Mapping[str, object]) -> list[Diagnostic]:
+    """Return a diagnostic, without a place, for each required property that has no value."""
+    return [
+        Diagnostic(
+            code="missing-property",
+            message=f"{prop.name} has no value, and {spec.type} has no default for it.",
+            hint=f"Set {prop.name}.",
+        )
+        for prop in spec.properties
+        if prop.required and prop.name not in properties and prop.name not in wired
+    ]
+
+
+def bind(
+    spec: NodeSpec,
+    properties: Mapping[str, Value],
+    wires: Mapping[str, Argument],
+    resolved: Mapping[str, Value],
+) -> Bound:
+    """Bind a node of kind module, function or method.
+
+    Args:
+        spec: Its type.
+        properties: The values that were set explicitly.
+        wires: What arrives at its input ports, variadic ports as ``tensors_0``, ``tensors_1`` …
+        resolved: Values of the properties that are ``"auto"``.
+    """
+    values = {**properties, **resolved}
+    construction = _construction(spec, values) if spec.kind == "module" else None
+    arguments, keywords = _call(spec, values, wires)
+    present = spec.present_outputs(properties)
+    results: Returns = spec.returns or tuple(port.name for port in present)
+    return Bound(construction, arguments, keywords, results, single=not spec.returns and len(present) == 1)
+
+
+def _construction(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:
+    owned = {name for part in spec.parts for _, name in part.properties} | {part.when for part in spec.parts}
+    arguments: list[Argument] = []
+    keywords: list[tuple[str, Argument]] = []
+    by_position = not spec.parts
+    for prop in spec.properties:
+        if prop.role != "init" or prop.name in owned:
+            continue
+        value = values.get(prop.name, prop.default)
+        by_position = by_position and (prop.required or prop.default == AUTO)
+        if by_position:
+            arguments.append(Constant(constant(prop.type, value)))
+        elif not _same(value, prop.default):
+            keywords.append((prop.name, Constant(constant(prop.type, value))))
+    parts: list[tuple[str, Argument]] = []
+    for part in spec.parts:
+        if not part.when or values.get(part.when):
+            made = []
+            for argument, name in part.properties:
+                owner = spec.property_named(name)
+                if owner is not None and (owner.required or not _same(values.get(name, owner.default), owner.default)):
+                    made.append((argument, Constant(constant(owner.type, values.get(name, owner.default)))))
+            parts.append((part.argument, Construction(part.target, (), tuple(made))))
+    return Construction(spec.target, tuple(arguments), (*parts, *keywords))
+
+
+def _call(
+    spec: NodeSpec, values: Mapping[str, Value], wires: Mapping[str, Argument]
+) -> tuple[tuple[Argument, ...], tuple[tuple[str, Argument], ...]]:
+    given = dict(_given(spec, values, wires))
+    arguments: list[Argument] = []
+    keywords: list[tuple[str, Argument]] = []
+    contiguous = True
+    shown = {port.name for port in spec.inputs}
+    order = spec.positional or tuple(port.name for port in spec.inputs)
+    for name in order:
+        plain = name.removeprefix("*")
+        argument = given.pop(plain, None)
+        if argument is None:
+            contiguous = False
+        elif plain != name and isinstance(argument, Sequence):
+            arguments.extend(argument.items)
+        elif contiguous and (plain in shown or _reads_well_by_position(spec, plain)):
+            arguments.append(argument)
+        else:
+            contiguous = False
+            keywords.append((plain, argument))
+    keywords.extend(given.items())
+    return tuple(arguments), tuple(keywords)
+
+
+def _given(
+    spec: NodeSpec, values: Mapping[str, Value], wires: Mapping[str, Argument]
+) -> Iterator[tuple[str, Argument]]:
+    """Yield the arguments that are wired, or typed in and different from their default."""
+    for port in spec.inputs:
+        if port.variadic:
+            items = variadic_items(port, wires)
+            if items:
+                yield port.name, Sequence(tuple(wires[name] for name in items))
+        elif port.name in wires:
+            yield port.name, wires[port.name]
+    shown = {port.name for port in spec.inputs}
+    for prop in spec.properties:
+        if prop.role != "call":
+            continue
+        if prop.name in wires:
+            if prop.name not in shown:
+                yield prop.name, wires[prop.name]
+            continue
+        value = values.get(prop.name, prop.default)
+        if value == AUTO and isinstance(value, str) and _admits_auto(prop.type):
+            yield prop.name, Mode()
+        elif prop.required or not _same(value, prop.default):
+            yield prop.name, Constant(constant(prop.type, value))
+
+
+def variadic_items(port: Port, wires: Mapping[str, object]) -> list[str]:
+    """Return the addressed names (``tensors_0`` …) of a variadic port that are wired, in the order of their indices."""
+    found = []
+    for name in wires:
+        stem, _, index = name.rpartition("_")
+        if stem == port.name and index.isdecimal():
+            found.append((int(index), name))
+    return [name for _, name in sorted(found)]
+
+
+def _reads_well_by_position(spec: NodeSpec, name: str) -> bool:
+    """Whether people write this typed-in argument without its name: ``flatten(x, 1)``, but ``softmax(x, dim=1)``."""
+    prop = spec.property_named(name)
+    if prop is None or name in ("start_dim", "end_dim"):
+        return True
+    return prop.required and not (name == "dim" and spec.target.startswith("torch.nn.functional."))
+
+
+def _admits_auto(kind: PropertyType) -> bool:
+    match kind:
+        case EnumType(choices):
+            return AUTO in choices
+        case OptionalType(item):
+            return _admits_auto(item)
+        case UnionType(options):
+            return any(_admits_auto(option) for option in options)
+    return False
+
+
+def _same(value: object, default: object) -> bool:
+    """Whether a value is its property's default; 1, 1.0 and True are different values."""
+    if type(value) is not type(default) or value != default:
+        return False
+    if isinstance(value, (tuple, list)) and isinstance(default, (tuple, list)):
+        return all(_same(one, other) for one, other in zip(value, default, strict=True))
+    return True

@@ -1,0 +1,227 @@
+"""Arguments, constructions and calls as text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import assert_never, final
+
+from pnne_nb.compiler.constants import emit, emit_index
+from pnne_nb.compiler.naming import RESERVED, check_target, is_identifier, unique
+from pnne_nb.compiler.operators import BINARY, GETATTR, GETITEM, UNARY, is_operator
+from pnne_nb.compiler.program import (
+    Argument,
+    Attribute,
+    Call,
+    Constant,
+    Construction,
+    Mode,
+    Ref,
+    Sequence,
+    Weight,
+)
+from pnne_nb.compiler.variables import Variables
+from pnne_nb.errors import CompileError
+
+_SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})
+"""Methods whose sizes people write one by one: ``x.view(-1, 400)``."""
+
+_BUILTINS = frozenset({"getattr", "list", "slice", "tuple"})
+"""Functions of Python itself that the catalogue has as nodes."""
+
+_DRAWN = {"zeros": "zeros", "ones": "ones", "normal": "randn", "uniform": "rand"}
+
+
+def is_known(target: str) -> bool:
+    """Whether generated source can name `target` without a registered object: it is torch's or Python's."""
+    return target.startswith(("torch.", "operator.")) or target in _BUILTINS
+
+
+@final
+class Expressions:
+    """Writes expressions, and remembers which modules and registered objects they need.
+
+    A call's text comes in pieces: what opens it, its arguments, and what closes it.
+
+    Attributes:
+        used: Which of ``torch`` and ``F`` occur.
+        imports: Names of registered objects that occur, with their targets.
+        reserved: Names that no variable and no class may take.
+        variables: Of the ``forward`` that is being written.
+    """
+
+    variables: Variables
+
+    def __init__(self, objects: Mapping[str, object]) -> None:
+        self._objects = objects
+        self._names: dict[str, str] = {}
+        taken: set[str] = set()
+        for target in objects:
+            name = unique(check_target(target).rpartition(".")[2], {*taken, *RESERVED})
+            taken.add(name)
+            self._names[target] = name
+        self.reserved = RESERVED | taken
+        self.used: set[str] = set()
+        self.imports: dict[str, str] = {}
+
+    def import_lines(self) -> list[str]:
+        """Return the imports of registered objects; what no module holds is named in a comment."""
+        lines = []
+        for name, target in sorted(self.imports.items()):
+            value = self._objects[target]
+            module = getattr(value, "__module__", None)
+            own = getattr(value, "__name__", "")
+            importable = (
+                isinstance(module, str)
+                and module != "__main__"
+                and all(is_identifier(part) for part in module.split("."))
+                and is_identifier(own)
+                and getattr(sys.modules.get(module), own, None) is value
+            )
+            alias = "" if own == name else f" as {name}"
+            lines.append(f"from {module} import {own}{alias}" if importable else f"# {name} is defined in the notebook")
+        return lines
+
+    def argument(self, argument: Argument) -> str:
+        """Return an argument as an expression that needs no parentheses as an argument."""
+        match argument:
+            case Ref():
+                return self.variables.name(argument)
+            case Constant(value):
+                return self._constant(value)
+            case Mode():
+                return "self.training"
+            case Attribute(name):
+                return self.attribute(name)
+            case Sequence(items):
+                return f"[{', '.join(self.argument(item) for item in items)}]"
+            case Construction():
+                first, *middle, last = self.construction(argument)
+                return f"{first}{', '.join(middle)}{last}"
+            case _:
+                assert_never(argument)
+
+    def construction(self, construction: Construction) -> list[str]:
+        """Return the making of an object, in pieces."""
+        return [f"{self._target(construction.target)}(", *self._arguments(construction.arguments, construction), ")"]
+
+    def call(self, call: Call) -> list[str]:
+        """Return a node's call, in pieces; an operator is one piece."""
+        match call.kind:
+            case "member":
+                return [f"{self.attribute(call.target)}(", *self._arguments(call.arguments, call), ")"]
+            case "function":
+                return self._operator(call) or [
+                    f"{self._target(call.target)}{self._entry(call.target)}(",
+                    *self._arguments(call.arguments, call),
+                    ")",
+                ]
+            case "method":
+                return self._method(call)
+            case _:
+                assert_never(call.kind)
+
+    @staticmethod
+    def attribute(name: str) -> str:
+        """Return ``self.name``, also for names that cannot stand after a dot."""
+        return f"self.{name}" if is_identifier(name) else f"getattr(self, {emit(name)})"
+
+    def tensor(self, weight: Weight) -> list[str]:
+        """Return the making of a weight's initial tensor, as one piece."""
+        self.used.add("torch")
+        shape = emit(weight.shape) if len(weight.shape) != 1 else emit(weight.shape[0])
+        dtype = "" if weight.dtype == "float32" and weight.init != "arange" else f", dtype=torch.{weight.dtype}"
+        check_target(weight.dtype)
+        if weight.init == "arange":
+            count = 1
+            for size in weight.shape:
+                count *= size
+            tail = "" if len(weight.shape) == 1 else f".reshape({emit(weight.shape)})"
+            return [f"torch.arange({count}{dtype}){tail}"]
+        if weight.init in _DRAWN:
+            return [f"torch.{_DRAWN[weight.init]}({shape}{dtype})"]
+        if weight.init in ("kaiming_uniform", "xavier_uniform"):
+            return [f"nn.init.{weight.init}_(torch.empty({shape}{dtype}))"]
+        raise CompileError(f"{weight.name}: there is no initialisation {weight.init!r}.")
+
+    def _constant(self, value: object) -> str:
+        text = emit(value)
+        if "torch." in text:
+            self.used.add("torch")
+        return text
+
+    def _arguments(self, arguments: tuple[Argument, ...], call: Call | Construction) -> list[str]:
+        keywords = []
+        for name, value in call.keywords:
+            if not is_identifier(name):
+                raise CompileError(f"{name!r} cannot be the name of an argument.")
+            keywords.append(f"{name}={self.argument(value)}")
+        return [*(self.argument(argument) for argument in arguments), *keywords]
+
+    def _method(self, call: Call) -> list[str]:
+        receiver, *rest = call.arguments
+        if len(rest) == 1 and call.target in _SPREAD and isinstance(rest[0], Constant):
+            sizes = rest[0].value
+            if isinstance(sizes, tuple) and sizes:
+                rest = [Constant(size) for size in sizes]
+        if not is_identifier(call.target):
+            raise CompileError(f"{call.target!r} cannot be the name of a method.")
+        return [f"{self._operand(receiver)}.{call.target}(", *self._arguments(tuple(rest), call), ")"]
+
+    def _operator(self, call: Call) -> list[str] | None:
+        """Return a call that is written without parentheses, as one piece."""
+        operands = call.arguments
+        if call.target in ("tuple", "list") and len(operands) == 1 and isinstance(operands[0], Sequence):
+            items = ", ".join(self.argument(item) for item in operands[0].items)
+            if call.target == "list":
+                return [f"[{items}]"]
+            return [f"({items},)" if len(operands[0].items) == 1 else f"({items})"]
+        if call.keywords or not any(isinstance(operand, (Ref, Attribute)) for operand in operands):
+            return None
+        if len(operands) == 2 and call.target == GETITEM:
+            index = operands[1]
+            inner = emit_index(index.value) if isinstance(index, Constant) else self.argument(index)
+            return [f"{self._operand(operands[0])}[{inner}]"]
+        if len(operands) == 2 and call.target == GETATTR and isinstance(operands[1], Constant):
+            name = operands[1].value
+            if not isinstance(name, str) or not is_identifier(name) or name.startswith("_"):
+                raise CompileError(f"{name!r} cannot be the name of an attribute.")
+            return [f"{self._operand(operands[0])}.{name}"]
+        if is_operator(call.target, len(operands)) and len(operands) == 2:
+            symbol = BINARY[call.target][0]
+            return [f"{self._operand(operands[0])} {symbol} {self._operand(operands[1])}"]
+        if is_operator(call.target, len(operands)):
+            return [f"{UNARY[call.target][0]}{self._operand(operands[0])}"]
+        return None
+
+    def _operand(self, argument: Argument) -> str:
+        text = self.argument(argument)
+        # "-1 ** x" and "2.view()" would mean something else.
+        return f"({text})" if isinstance(argument, Constant) and not isinstance(argument.value, tuple) and (
+            text[:1] == "-"
+        ) else text
+
+    def _entry(self, target: str) -> str:
+        # A registered autograd function is a class, and called through apply.
+        value = self._objects.get(target)
+        return ".apply" if isinstance(value, type) and hasattr(value, "apply") else ""
+
+    def _target(self, target: str) -> str:
+        check_target(target)
+        if target in self._objects:
+            self.imports[self._names[target]] = target
+            return self._names[target]
+        if target in _BUILTINS:
+            return target
+        if target.startswith("operator."):
+            self.used.add("operator")
+            return target
+        if target.startswith("torch.nn.functional."):
+            self.used.add("F")
+            return f"F.{target.removeprefix('torch.nn.functional.')}"
+        if target.startswith("torch.nn."):
+            return target.removeprefix("torch.")
+        if target.startswith("torch."):
+            self.used.add("torch")
+            return target
+        raise CompileError(f"{target!r} is not registered, so it cannot be written as source.")

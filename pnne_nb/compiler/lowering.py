@@ -1,0 +1,250 @@
+"""Document → program: every node bound to its call, every problem collected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pnne_nb.compiler.binding import automatic_properties, bind
+from pnne_nb.compiler.expressions import is_known
+from pnne_nb.compiler.program import (
+    Argument,
+    Attribute,
+    Call,
+    Constant,
+    Entry,
+    Layer,
+    Member,
+    Nested,
+    Opaque,
+    Program,
+    Ref,
+    Result,
+    Unit,
+    Weight,
+)
+from pnne_nb.compiler.reading import NO_WIRES, Drawing, read
+from pnne_nb.compiler.shapes import failure
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.graph.values import Value
+
+Resolved = Mapping[str, Mapping[str, Value]]
+"""Values of properties that are ``"auto"``, by node path and property."""
+
+IGNORED = ("training",)
+"""Kinds of nodes that belong to the training, not to the model."""
+
+
+def lower(graph: NodeGraph, resolved: Resolved | None = None) -> Unit:
+    """Lower a document.
+
+    Args:
+        graph: The document; it is not changed.
+        resolved: Values of the properties that are left ``"auto"``.
+
+    Raises:
+        CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
+    """
+    found = [diagnostic for diagnostic in graph.diagnostics() if diagnostic.severity == "error"]
+    if found:
+        raise failure(graph.name, found)
+    drawings = read(graph)
+    lowering = _Lowering(drawings, resolved or {})
+    programs = {id: lowering.program(drawing) for id, drawing in drawings.items()}
+    if lowering.diagnostics:
+        raise failure(graph.name, lowering.diagnostics)
+    return Unit(graph.name, programs, lowering.objects)
+
+
+def has_automatic(drawings: Mapping[str, Drawing]) -> bool:
+    """Whether any node leaves a property to shape inference."""
+    return any(
+        automatic_properties(spec, node.properties)
+        for drawing in drawings.values()
+        for node in drawing.nodes.values()
+        if (spec := registry.get(node.type)) is not None and spec.kind == "module"
+    )
+
+
+class _Lowering:
+    def __init__(self, drawings: Mapping[str, Drawing], resolved: Resolved) -> None:
+        self._drawings = drawings
+        self._paths = _paths(drawings)
+        self._resolved = resolved
+        self.diagnostics: list[Diagnostic] = []
+        self.objects: dict[str, object] = {}
+
+    def program(self, drawing: Drawing) -> Program:
+        members: list[Member] = []
+        calls: dict[str, Call] = {}
+        values: dict[Ref, Argument] = {}
+        for name, node in drawing.nodes.items():
+            if node.type == "Constant":
+                values[Ref(name, "output")] = Constant(node.properties["value"])
+            elif node.type in ("Parameter", "Buffer"):
+                values[Ref(name, "output")] = Attribute(name)
+        for name, node in drawing.nodes.items():
+            spec = registry.require(node.type)
+            if spec.kind in IGNORED or node.type in ("Input", "Output", "Constant"):
+                continue
+            wires = {
+                port: values.get(ref, ref)
+                for port, ref in drawing.wires.get(name, NO_WIRES).items()
+                if registry.require(drawing.nodes[ref.node].type).kind not in IGNORED
+            }
+            member, call = self._node(drawing, node, spec, wires)
+            if member is not None and node.shares is None:
+                members.append(member)
+            if call is not None:
+                calls[name] = call
+        return Program(
+            definition=drawing.id,
+            members=tuple(members),
+            entries=tuple(
+                Entry(name, tensor=drawing.nodes[name].properties.get("shape") is not None) for name in drawing.inputs
+            ),
+            calls=tuple(calls[name] for name in drawing.order if name in calls),
+            results=tuple(
+                Result(name, values.get(ref, ref))
+                for name in drawing.outputs
+                if (ref := drawing.wires.get(name, NO_WIRES).get("input")) is not None
+            ),
+        )
+
+    def _node(
+        self, drawing: Drawing, node: Node, spec: NodeSpec, wires: Mapping[str, Argument]
+    ) -> tuple[Member | None, Call | None]:
+        name = node.name
+        owner = node.shares or name
+        match node.type:
+            case "Subgraph":
+                assert node.definition is not None, "lint reports a Subgraph node without a definition"
+                inner = self._drawings[node.definition]
+                self._require(drawing, node, inner.inputs, wires)
+                outputs = inner.outputs
+                arguments, keywords = _in_order(inner.inputs, wires)
+                call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
+                return Nested(name, node.definition), call
+            case "Module":
+                inputs = _names(spec, node, "inputs")
+                outputs = _names(spec, node, "outputs")
+                arguments, keywords = _in_order(inputs, wires)
+                call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
+                return Opaque(name), call
+            case "Parameter" | "Buffer":
+                return _weight(spec, node), None
+        resolved = self._sizes(drawing, node, spec)
+        bound = bind(spec, node.properties, wires, resolved)
+        if spec.kind != "method" and not is_known(spec.target):
+            self.objects[spec.target] = spec.torch
+        if bound.construction is not None:
+            call = Call(name, "member", owner, bound.arguments, bound.keywords, bound.results, bound.single)
+            return Layer(name, bound.construction), call
+        kind = "method" if spec.kind == "method" else "function"
+        return None, Call(name, kind, spec.target, bound.arguments, bound.keywords, bound.results, bound.single)
+
+    def _sizes(self, drawing: Drawing, node: Node, spec: NodeSpec) -> Mapping[str, Value]:
+        """Return the inferred values of a node's ``"auto"`` properties: the same for every use of its definition."""
+        names = automatic_properties(spec, node.properties) if node.shares is None else []
+        if not names:
+            return {}
+        uses = [self._resolved.get(f"{prefix}{node.name}", {}) for prefix in self._paths[drawing.id]]
+        sizes: dict[str, Value] = {}
+        for name in names:
+            found = {str(use[name]): use[name] for use in uses if name in use}
+            path = f"{self._paths[drawing.id][0]}{node.name}"
+            if len(found) == 1:
+                sizes[name] = next(iter(found.values()))
+            elif found:
+                self.diagnostics.append(
+                    Diagnostic(
+                        code="auto-ambiguous",
+                        message=f"{name} is 'auto', and would be {' and '.join(found)} in different uses of "
+                        f"{drawing.id!r}, which have one class.",
+                        node=path,
+                        hint=f"Set {name}, or give each use a definition of its own.",
+                    )
+                )
+            else:
+                self.diagnostics.append(
+                    Diagnostic(
+                        code="auto-unresolved",
+                        message=f"{name} is 'auto', but the shape of the input is not known.",
+                        node=path,
+                        hint=f"Give the Input a shape, or set {name}.",
+                    )
+                )
+        return sizes
+
+    def _require(
+        self, drawing: Drawing, node: Node, inputs: tuple[str, ...], wires: Mapping[str, Argument]
+    ) -> None:
+        for port in inputs:
+            if port not in wires and not any(d.node == node.name and d.port == port for d in self.diagnostics):
+                self.diagnostics.append(
+                    Diagnostic(
+                        code="unconnected-input",
+                        message=f"Input {port!r} of the nested graph is not connected.",
+                        node=f"{self._paths[drawing.id][0]}{node.name}",
+                        port=port,
+                        hint="Connect something to it.",
+                    )
+                )
+
+
+def _paths(drawings: Mapping[str, Drawing]) -> dict[str, list[str]]:
+    """Return, for each definition, the paths of its uses with a dot after each; ``""`` for the root."""
+    paths: dict[str, list[str]] = {id: [] for id in drawings}
+    paths[""].append("")
+    # Users stand after what they use.
+    for drawing in reversed(drawings.values()):
+        for node in drawing.nodes.values():
+            if node.definition in drawings and node.definition is not None:
+                paths[node.definition] += [f"{prefix}{node.name}." for prefix in paths[drawing.id]]
+    return paths
+
+
+def _in_order(
+    names: tuple[str, ...], wires: Mapping[str, Argument]
+) -> tuple[tuple[Argument, ...], tuple[tuple[str, Argument], ...]]:
+    """Pass by position up to the first gap, and by keyword from there on."""
+    arguments: list[Argument] = []
+    keywords: list[tuple[str, Argument]] = []
+    gap = False
+    for name in names:
+        if name not in wires:
+            gap = True
+        elif gap:
+            keywords.append((name, wires[name]))
+        else:
+            arguments.append(wires[name])
+    return tuple(arguments), tuple(keywords)
+
+
+def _names(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
+    declared = spec.property_named(prop)
+    value = node.properties.get(prop, declared.default if declared is not None else ())
+    return tuple(_texts(value)) if isinstance(value, tuple) else ()
+
+
+def _texts(values: tuple[object, ...]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+
+
+def _weight(spec: NodeSpec, node: Node) -> Weight:
+    values = {prop.name: node.properties.get(prop.name, prop.default) for prop in spec.properties}
+    shape = values["shape"]
+    return Weight(
+        name=node.name,
+        shape=tuple(size for size in shape if isinstance(size, int)) if isinstance(shape, tuple) else (),
+        dtype=str(values["dtype"]),
+        init=str(values["init"]),
+        trained=node.type == "Parameter",
+        requires_grad=values.get("requires_grad") is not False,
+        persistent=values.get("persistent") is not False,
+    )

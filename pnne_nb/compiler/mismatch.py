@@ -1,0 +1,131 @@
+"""What does not fit at a node, in words: both sides, and the value that would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from pnne_nb.catalog.automatic import AUTOMATIC
+from pnne_nb.compiler.abstract import Abstract, Meta, known_shapes
+from pnne_nb.errors import Diagnostic, Fix, Severity
+from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.graph.values import Value, to_json
+
+_INTEGER = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
+# What torch says when a result depends on the data, which a trial does not have.
+_NEEDS_DATA = ("meta tensor", "data-dependent", "Cannot copy out", "aten::nonzero", "aten::_local_scalar_dense")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A diagnostic that does not know yet at which node it is.
+
+    Attributes:
+        code: As `Diagnostic.code`.
+        message: As `Diagnostic.message`.
+        port: As `Diagnostic.port`.
+        hint: As `Diagnostic.hint`.
+        severity: As `Diagnostic.severity`.
+        property: Property that would repair it.
+        value: What to set it to, in JSON form.
+    """
+
+    code: str
+    message: str
+    port: str | None = None
+    hint: str | None = None
+    severity: Severity = "error"
+    property: str | None = None
+    value: object = None
+
+    def at(self, node: str) -> Diagnostic:
+        """Return the diagnostic for the node of that path."""
+        fix = None
+        if self.property is not None:
+            fix = Fix(node, self.property, self.value, f"Set {self.property} to {_shown(self.value)}")
+        return Diagnostic(self.code, self.message, node, self.port, self.hint, self.severity, fix)
+
+
+def dtype_findings(spec: NodeSpec, inputs: Mapping[str, Abstract]) -> Iterator[Finding]:
+    """Find inputs whose element type the port does not take; trials do not notice an integer input of a layer."""
+    for port in spec.inputs:
+        value = inputs.get(port.name)
+        if value is None or port.dtypes == "any" or value.dtype is None:
+            continue
+        integer = value.dtype in _INTEGER
+        floating = value.dtype.startswith(("float", "bfloat", "complex"))
+        if port.dtypes == "floating" and not floating:
+            yield Finding(
+                "dtype-mismatch",
+                f"{spec.type} computes with floating point numbers, and {port.name} is {value} {value.dtype}.",
+                port.name,
+                "Convert it first, or set the dtype of the Input it comes from to 'float32'.",
+            )
+        elif port.dtypes == "integer" and not integer:
+            yield Finding(
+                "dtype-mismatch",
+                f"{spec.type} needs whole numbers at {port.name}, and gets {value} {value.dtype}.",
+                port.name,
+                "Convert it first, or set the dtype of the Input it comes from to 'int64'.",
+            )
+
+
+def size_findings(spec: NodeSpec, values: Mapping[str, Value], ports: Sequence[Abstract | None]) -> Iterator[Finding]:
+    """Find sizes that were typed in and differ from those of the inputs, with the value that would fit."""
+    for prop in spec.properties:
+        rule = AUTOMATIC.get((spec.type, prop.name))
+        value = values.get(prop.name, prop.default)
+        if rule is None or value is None or isinstance(value, str) or (spec.type == "PReLU" and value == 1):
+            continue
+        given = _last(value)
+        try:
+            wanted = rule(known_shapes(ports))
+        except ValueError:
+            continue
+        abstract = ports[rule.input]
+        if not isinstance(given, int) or given == wanted or abstract is None:
+            continue
+        fixed = len({seen.shape[rule.axis] for seen in abstract.trials if isinstance(seen, Meta)}) == 1
+        if not fixed:
+            size = abstract.sizes[rule.axis]
+            yield Finding(
+                "shape-mismatch",
+                f"{prop.name} is {given}, and the input {abstract} has {size} there, which is not a fixed number.",
+                spec.inputs[rule.input].name,
+                "Make that size a number, or bring it to one, for instance by adaptive pooling.",
+            )
+            continue
+        fitting = (*value[:-1], wanted) if isinstance(value, tuple) else wanted
+        yield Finding(
+            "shape-mismatch",
+            f"{prop.name} is {given}, and the input {abstract} has {wanted} there.",
+            spec.inputs[rule.input].name,
+            f"Set {prop.name} to {_shown(fitting)}, or change what comes in.",
+            property=prop.name,
+            value=to_json(fitting),
+        )
+
+
+def failure_finding(
+    spec: NodeSpec, inputs: Mapping[str, Abstract], error: Exception, *, building: bool = False
+) -> Finding:
+    """Return what an exception of a trial means for the person."""
+    text = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+    if any(sign in str(error) for sign in _NEEDS_DATA):
+        return Finding(
+            "shape-unknown", "The shape of the result depends on the data, so it is not known here.", severity="info"
+        )
+    own = not spec.target.startswith("torch.") and spec.kind == "module"
+    if building:
+        severity: Severity = "warning" if own else "error"
+        return Finding("bad-properties", f"{spec.type} cannot be built with these properties: {text}.", severity=severity)
+    shown = ", ".join(f"{name} {value}" for name, value in inputs.items())
+    return Finding("shape-mismatch", f"The inputs do not fit {spec.type}: {shown}. Torch says: {text}.")
+
+
+def _last(value: Value) -> Value:
+    return value[-1] if isinstance(value, tuple) and value else value
+
+
+def _shown(value: object) -> str:
+    return f"({', '.join(map(str, value))},)" if isinstance(value, (list, tuple)) and len(value) == 1 else str(value)

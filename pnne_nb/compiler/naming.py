@@ -1,0 +1,55 @@
+"""Names in generated source: which may be written as they are, and what stands for the others."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Container
+
+from pnne_nb.errors import CompileError
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+RESERVED = frozenset({"self", "torch", "nn", "F", "_", *keyword.kwlist, *dir(builtins)})
+"""Names that a local variable or a generated class never takes."""
+
+
+def is_identifier(name: str) -> bool:
+    """Whether `name` can be written after ``self.``."""
+    return bool(_IDENTIFIER.fullmatch(name)) and not keyword.iskeyword(name)
+
+
+def check_target(target: str) -> str:
+    """Return a dotted name if every part of it is a plain identifier.
+
+    Raises:
+        CompileError: If it is not; such a name never reaches the generated source.
+    """
+    if all(is_identifier(part) and not part.startswith("__") for part in target.split(".")):
+        return target
+    raise CompileError(f"{target!r} is not a name that can be written as source.")
+
+
+def camel(name: str) -> str:
+    """Return `name` as a class name: ``"my net"`` becomes ``"MyNet"``, ``"lenet"`` ``"Lenet"``."""
+    words = [word for word in re.split(r"[^A-Za-z0-9]+", name) if word]
+    text = "".join(word[0].upper() + word[1:] for word in words)
+    if not text:
+        return "Model"
+    return f"Net{text}" if text[0].isdigit() else text
+
+
+def parameter_name(name: str) -> str:
+    """Return the identifier nearest to a node's name: ``"0"`` becomes ``"x0"``, ``"lambda"`` ``"lambda_"``."""
+    text = name if _IDENTIFIER.fullmatch(name) else f"x{name}"
+    return f"{text}_" if keyword.iskeyword(text) or text in {"self", "torch", "nn", "F", "_"} else text
+
+
+def unique(name: str, taken: Container[str]) -> str:
+    """Return `name`, or with a number if it is taken or reserved."""
+    number, candidate = 2, name
+    while candidate in taken or (candidate in RESERVED and candidate[:1].isupper()):
+        candidate = f"{name}{number}"
+        number += 1
+    return candidate

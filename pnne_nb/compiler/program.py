@@ -1,0 +1,183 @@
+"""The lowered program: what a document says, bound to arguments and put in order, as frozen values.
+
+A `Program` is one definition: the members that its class constructs and the calls that its ``forward`` makes.
+`compiler.lowering` makes programs, `compiler.source` writes them, passes turn them into other programs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from pnne_nb.graph.spec import Returns
+
+
+class Ref(msgspec.Struct, frozen=True):
+    """The value at an output port of a node of the same definition."""
+
+    node: str
+    port: str
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """A constant of ``graph.values``."""
+
+    value: object
+
+
+class Mode(msgspec.Struct, frozen=True):
+    """Whether the module that makes the call is in training mode: ``self.training``."""
+
+
+class Sequence(msgspec.Struct, frozen=True):
+    """A list of arguments: the tensors of ``torch.cat``."""
+
+    items: tuple[Argument, ...]
+
+
+class Construction(msgspec.Struct, frozen=True):
+    """A new object of a class of the catalogue.
+
+    Attributes:
+        target: Dotted name of the class.
+        arguments: By position.
+        keywords: By name.
+    """
+
+    target: str
+    arguments: tuple[Argument, ...] = ()
+    keywords: tuple[tuple[str, Argument], ...] = ()
+
+
+class Attribute(msgspec.Struct, frozen=True):
+    """A parameter or buffer of the class: ``self.scale``."""
+
+    name: str
+
+
+Argument: TypeAlias = Ref | Constant | Mode | Attribute | Sequence | Construction
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A submodule of a class of the catalogue."""
+
+    name: str
+    construction: Construction
+
+
+class Nested(msgspec.Struct, frozen=True):
+    """A submodule of a generated class."""
+
+    name: str
+    definition: str
+
+
+class Opaque(msgspec.Struct, frozen=True):
+    """A submodule that is passed to the constructor, because no class of the catalogue makes it."""
+
+    name: str
+
+
+class Weight(msgspec.Struct, frozen=True):
+    """A parameter or buffer that belongs to the class itself.
+
+    Attributes:
+        name: Attribute that holds it.
+        shape: Its sizes.
+        dtype: Name of its element type.
+        init: How it is filled, as the structural types say: ``"zeros"``, ``"normal"`` …
+        trained: Whether it is an ``nn.Parameter``.
+        requires_grad: Of a parameter.
+        persistent: Whether a buffer is part of ``state_dict``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    init: str
+    trained: bool
+    requires_grad: bool = True
+    persistent: bool = True
+
+
+Member: TypeAlias = Layer | Nested | Opaque | Weight
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One line of ``forward``: one node.
+
+    Attributes:
+        node: Name of the node.
+        kind: ``"member"``: call of a submodule; ``"function"``: of a torch function; ``"method"``: of a
+            method of the first argument.
+        target: Name of the member, dotted name of the function, or name of the method.
+        arguments: By position; for a method, the first one is the object.
+        keywords: By name.
+        results: How the result is taken apart, by output port.
+        single: Whether the result is one value rather than a tuple.
+    """
+
+    node: str
+    kind: Literal["member", "function", "method"]
+    target: str
+    arguments: tuple[Argument, ...] = ()
+    keywords: tuple[tuple[str, Argument], ...] = ()
+    results: Returns = ("output",)
+    single: bool = True
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An argument of ``forward``.
+
+    Attributes:
+        node: Name of the Input node.
+        tensor: Whether it is known to be a tensor.
+    """
+
+    node: str
+    tensor: bool = True
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A result of ``forward``: what arrives at an Output node."""
+
+    node: str
+    value: Argument
+
+
+class Program(msgspec.Struct, frozen=True):
+    """One definition, lowered.
+
+    Attributes:
+        definition: Its id; ``""`` is the document's outermost graph.
+        members: In the order of the nodes, which is the order of ``state_dict``.
+        entries: Arguments of ``forward``, in the order of the Input nodes.
+        calls: In an order in which every value is made before it is used.
+        results: In the order of the Output nodes; several are returned as a tuple.
+    """
+
+    definition: str
+    members: tuple[Member, ...]
+    entries: tuple[Entry, ...]
+    calls: tuple[Call, ...]
+    results: tuple[Result, ...]
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A whole document, lowered.
+
+    Attributes:
+        name: The document's name; the root class is named after it.
+        programs: By definition, a definition before those that use it, the root (``""``) last.
+        objects: What the targets outside ``torch`` stand for: registered classes and functions.
+    """
+
+    name: str
+    programs: dict[str, Program]
+    objects: dict[str, object] = {}
+
+    @property
+    def root(self) -> Program:
+        """The outermost graph."""
+        return self.programs[""]

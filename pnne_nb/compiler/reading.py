@@ -1,0 +1,95 @@
+"""A consistent snapshot of what a document draws, with wires by node and nodes in order of execution."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import final
+
+import msgspec
+
+from pnne_nb.compiler.program import Ref
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import Node, split_port
+
+NO_WIRES: Mapping[str, Ref] = {}
+
+
+@final
+class Drawing(msgspec.Struct, frozen=True):
+    """One definition as it is drawn.
+
+    Attributes:
+        id: Its id, ``""`` for the outermost graph.
+        nodes: By name, in their order.
+        wires: By node and input port, where the value comes from.
+        followers: By node, the nodes that it feeds.
+        order: Names of the nodes, each after those that feed it, otherwise in the order of `nodes`; in-place
+            functions therefore run in the order in which they were drawn.
+    """
+
+    id: str
+    nodes: dict[str, Node]
+    wires: dict[str, dict[str, Ref]]
+    followers: dict[str, list[str]]
+    order: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the Input nodes."""
+        return tuple(name for name, node in self.nodes.items() if node.type == "Input")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the Output nodes."""
+        return tuple(name for name, node in self.nodes.items() if node.type == "Output")
+
+
+def read(graph: NodeGraph) -> dict[str, Drawing]:
+    """Return the outermost graph and every definition it uses, each before those that use it."""
+    drawings: dict[str, Drawing] = {}
+    # Nothing is changed; the block keeps other threads from changing one graph while the next is read.
+    with graph.transaction():
+        _read(graph, "", drawings)
+    return drawings
+
+
+def read_one(graph: NodeGraph, id: str) -> Drawing:
+    """Return one definition as it is drawn now."""
+    view = graph.graphs[id]
+    nodes = dict(view.nodes)
+    wires: dict[str, dict[str, Ref]] = {}
+    for source, target in view.edges:
+        node, port = split_port(target)
+        wires.setdefault(node, {})[port] = Ref(*split_port(source))
+    return Drawing(id, nodes, wires, *_order(nodes, wires))
+
+
+def _read(graph: NodeGraph, id: str, drawings: dict[str, Drawing]) -> None:
+    drawing = read_one(graph, id)
+    for node in drawing.nodes.values():
+        if node.definition is not None and node.definition not in drawings and node.definition in graph.graphs:
+            _read(graph, node.definition, drawings)
+    drawings[id] = drawing
+
+
+def _order(nodes: Mapping[str, Node], wires: Mapping[str, Mapping[str, Ref]]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    rank = {name: index for index, name in enumerate(nodes)}
+    names = list(nodes)
+    waiting: dict[str, int] = {}
+    followers: dict[str, list[str]] = {}
+    for name, incoming in wires.items():
+        sources = {ref.node for ref in incoming.values()}
+        waiting[name] = len(sources)
+        for source in sources:
+            followers.setdefault(source, []).append(name)
+    ready = [index for index, name in enumerate(names) if not waiting.get(name)]
+    order = []
+    while ready:
+        name = names[heapq.heappop(ready)]
+        order.append(name)
+        for follower in followers.get(name, ()):
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, rank[follower])
+    return followers, tuple(order)

@@ -1,0 +1,84 @@
+"""Carries the tensors of one model over to another, by name and shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+from torch import nn
+
+
+def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
+    """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
+
+    Device, element type and ``requires_grad`` come along, and so do ties: names that share one tensor in
+    `source` share one in `target`. What does not fit keeps its fresh values, on the device and in the floating
+    type that most of `source` has. Modules of the same name take over the training mode.
+
+    Returns:
+        The names of the tensors that were carried over.
+    """
+    carried: list[str] = []
+    copies: dict[int, torch.Tensor] = {}
+    parameters = dict(source.named_parameters(remove_duplicate=False))
+    buffers = dict(source.named_buffers(remove_duplicate=False))
+    device, dtype = _prevailing([*parameters.values(), *buffers.values()])
+    made: dict[int, torch.Tensor] = {}
+    for prefix, module in target.named_modules():
+        dot = f"{prefix}." if prefix else ""
+        for name, fresh in list(module._parameters.items()):
+            if fresh is None:
+                continue
+            old = parameters.get(dot + name)
+            if old is not None and old.shape == fresh.shape:
+                if id(old) not in copies:
+                    copies[id(old)] = nn.Parameter(_copy(old), requires_grad=old.requires_grad)
+                # setattr, not the dictionary: recurrent layers keep a second list of their weights.
+                setattr(module, name, copies[id(old)])
+                carried.append(dot + name)
+            elif _moves(fresh, device, dtype):
+                if id(fresh) not in made:
+                    moved = _adapted(fresh.detach(), device, dtype)
+                    made[id(fresh)] = nn.Parameter(moved, requires_grad=fresh.requires_grad)
+                setattr(module, name, made[id(fresh)])
+        for name, value in list(module._buffers.items()):
+            if value is None:
+                continue
+            old = buffers.get(dot + name)
+            if old is not None and old.shape == value.shape:
+                if id(old) not in copies:
+                    copies[id(old)] = _copy(old)
+                setattr(module, name, copies[id(old)])
+                carried.append(dot + name)
+            elif _moves(value, device, dtype):
+                setattr(module, name, _adapted(value, device, dtype))
+    _match_modes(source, target)
+    return carried
+
+
+def _match_modes(source: nn.Module, target: nn.Module) -> None:
+    modes = {name: module.training for name, module in source.named_modules(remove_duplicate=False)}
+    for name, module in target.named_modules(remove_duplicate=False):
+        module.training = modes.get(name, source.training)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone(memory_format=torch.preserve_format)
+
+
+def _prevailing(tensors: list[torch.Tensor]) -> tuple[torch.device | None, torch.dtype | None]:
+    devices = Counter(tensor.device for tensor in tensors)
+    dtypes = Counter(tensor.dtype for tensor in tensors if tensor.is_floating_point())
+    device = devices.most_common(1)[0][0] if devices else None
+    dtype = dtypes.most_common(1)[0][0] if dtypes else None
+    return device, dtype
+
+
+def _moves(tensor: torch.Tensor, device: torch.device | None, dtype: torch.dtype | None) -> bool:
+    return (device is not None and tensor.device != device) or (
+        dtype is not None and tensor.is_floating_point() and tensor.dtype != dtype
+    )
+
+
+def _adapted(tensor: torch.Tensor, device: torch.device | None, dtype: torch.dtype | None) -> torch.Tensor:
+    return tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)

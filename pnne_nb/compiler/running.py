@@ -1,0 +1,126 @@
+"""What a compiled model adds to ``nn.Module``: errors that name the node, and pickling through the document.
+
+The generated class itself stays plain: both are attached to the root class after it is made. Nothing here runs
+when nothing fails, but for one function call per forward pass.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any, final
+
+import torch
+from torch import nn
+
+from pnne_nb.compiler import loader
+from pnne_nb.compiler.source import Line
+from pnne_nb.errors import Diagnostic, ExecutionError, PnneError
+from pnne_nb.graph.document import NodeGraph
+
+
+@final
+class Failure:
+    """Where an exception came from.
+
+    Attributes:
+        node: Path of the node, as on screen.
+        inputs: Its inputs in words, by variable.
+    """
+
+    def __init__(self, node: str, inputs: dict[str, str]) -> None:
+        self.node = node
+        self.inputs = inputs
+
+
+def blame(error: BaseException) -> str | None:
+    """Return the path of the node at which a compiled model failed, or None if it was not in one.
+
+    Args:
+        error: Caught from a call of the model, or from anything that made one.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if isinstance(current, PnneError):
+            named = next((d.node for d in current.diagnostics if d.node is not None), None)
+            if named is not None:
+                return named
+        failure = find_failure(current)
+        if failure is not None:
+            return failure.node
+        current = current.__cause__ or current.__context__
+    return None
+
+
+def find_failure(error: BaseException) -> Failure | None:
+    """Return where in generated code `error` was raised, or None."""
+    path: list[str] = []
+    last: tuple[types.FrameType, Line] | None = None
+    for frame, number in _frames(error):
+        loaded = loader.find(frame.f_code.co_filename)
+        line = loaded.generated.lines.get(number) if loaded is not None else None
+        if line is not None and line.calls:
+            path.append(line.node)
+            last = frame, line
+    if last is None:
+        return None
+    frame, line = last
+    inputs = {name: describe(frame.f_locals[name]) for name in line.variables if name in frame.f_locals}
+    return Failure(".".join(path), inputs)
+
+
+def describe(value: object) -> str:
+    """Return a value of a forward pass in words: ``"[2, 256] float32"``."""
+    if isinstance(value, torch.Tensor):
+        device = "" if value.device.type in ("cpu", "meta") else f" on {value.device}"
+        return f"[{', '.join(map(str, value.shape))}] {str(value.dtype).removeprefix('torch.')}{device}"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(describe(item) for item in value)})"
+    if value is None or isinstance(value, (bool, int, float)):
+        return str(value)
+    return type(value).__name__
+
+
+def attach(loaded: loader.Loaded, graph: NodeGraph) -> None:
+    """Give a generated class its errors and its way through pickle, once."""
+    if loaded.document is not None:
+        return
+    loaded.document = graph.to_json
+    loaded.cls.__call__ = _call  # type: ignore[method-assign]
+
+
+def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return nn.Module.__call__(self, *args, **kwargs)
+    except Exception as error:
+        named = _named(error)
+        if named is None:
+            raise
+        raise named from error
+
+
+def _named(error: Exception) -> ExecutionError | None:
+    """Return the exception to raise instead of `error`, or None after a note has been added to it.
+
+    Only plain exceptions of Python are replaced. Others mean something to whoever catches them: running out of
+    memory, tracing that gives up, a hook that wants to leave.
+    """
+    failure = find_failure(error)
+    if failure is None:
+        return None
+    inputs = "".join(f"\n  {name}: {text}" for name, text in failure.inputs.items())
+    place = f"Node {failure.node!r} failed"
+    if type(error).__module__ != "builtins":
+        error.add_note(f"{place}. Its inputs:{inputs}" if inputs else f"{place}.")
+        return None
+    message = f"{place}: {error}{f'{chr(10)}Its inputs:{inputs}' if inputs else ''}"
+    return ExecutionError(message, [Diagnostic(code="execution", message=str(error), node=failure.node)])
+
+
+def _frames(error: BaseException) -> Iterator[tuple[types.FrameType, int]]:
+    traceback = error.__traceback__
+    while traceback is not None:
+        yield traceback.tb_frame, traceback.tb_lineno
+        traceback = traceback.tb_next

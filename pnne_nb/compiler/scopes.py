@@ -1,0 +1,202 @@
+"""Shapes of one graph at one place of use, kept up to date node by node.
+
+A `Scope` remembers what every node gave. After an edit only the nodes that were touched are tried again, and of
+what lies behind them only those whose inputs really changed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import final
+
+import torch
+
+from pnne_nb.compiler.abstract import Abstract, Meta
+from pnne_nb.compiler.program import Ref
+from pnne_nb.compiler.reading import NO_WIRES, Drawing
+from pnne_nb.compiler.sizes import Size, number, symbol
+from pnne_nb.compiler.trying import NOTHING, Outcome, attempt
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.values import Value
+
+Symbols = Mapping[str, tuple[int, ...]]
+"""Trial values of each symbolic size."""
+
+
+@final
+class Scope:
+    """One graph at one place of use.
+
+    Attributes:
+        prefix: Path of the Subgraph node around it with a dot, or ``""``.
+        drawing: What is drawn in it.
+        outcomes: What each node gave.
+        children: Scopes inside Subgraph nodes.
+        touched: Nodes whose outcome was renewed since it was last cleared.
+    """
+
+    def __init__(self, prefix: str, drawings: Mapping[str, Drawing], id: str) -> None:
+        self.prefix = prefix
+        self.drawing = drawings[id]
+        self.outcomes: dict[str, Outcome] = {}
+        self.children: dict[str, Scope] = {}
+        self.touched: set[str] = set()
+        self._inputs: Mapping[str, Abstract | None] = {}
+        self._symbols: Symbols = {}
+        self._rank: dict[str, int] = {name: index for index, name in enumerate(self.drawing.order)}
+
+    def redraw(self, drawing: Drawing) -> set[str]:
+        """Take over a new drawing of the same graph; return the nodes that are new or wired differently."""
+        old = self.drawing
+        self.drawing = drawing
+        if old.order is not drawing.order:
+            self._rank = {name: index for index, name in enumerate(drawing.order)}
+        for name in old.nodes.keys() - drawing.nodes.keys():
+            self.outcomes.pop(name, None)
+            self.children.pop(name, None)
+            self.touched.add(name)
+        dirty = {
+            name
+            for name, node in drawing.nodes.items()
+            if node is not old.nodes.get(name) or old.wires.get(name, NO_WIRES) != drawing.wires.get(name, NO_WIRES)
+        }
+        return dirty | {
+            name for name, node in drawing.nodes.items() if node.shares in dirty and node.shares is not None
+        }
+
+    def update(
+        self,
+        drawings: Mapping[str, Drawing],
+        inputs: Mapping[str, Abstract | None],
+        symbols: Symbols,
+        dirty: Iterable[str],
+    ) -> None:
+        """Try the dirty nodes again, and everything behind them that changes.
+
+        Args:
+            drawings: Every definition by id.
+            inputs: What arrives, by Input node; those of the root have shapes of their own.
+            symbols: Trial values of symbolic sizes.
+            dirty: Nodes that were edited.
+        """
+        self._inputs, self._symbols = inputs, symbols
+        pending = [self._rank[name] for name in dirty if name in self._rank]
+        heapq.heapify(pending)
+        done = -1
+        while pending:
+            rank = heapq.heappop(pending)
+            if rank == done:
+                continue
+            done = rank
+            name = self.drawing.order[rank]
+            old = self.outcomes.get(name)
+            new = self._outcome(self.drawing.nodes[name], drawings)
+            if old is new:
+                continue
+            self.outcomes[name] = new
+            self.touched.add(name)
+            if old is None or old.outputs != new.outputs:
+                for follower in self.drawing.followers.get(name, ()):
+                    heapq.heappush(pending, self._rank[follower])
+
+    def results(self) -> dict[str, Abstract]:
+        """Return what arrives at the Output nodes, as far as it is known."""
+        found: dict[str, Abstract] = {}
+        for name in self.drawing.outputs:
+            ref = self.drawing.wires.get(name, NO_WIRES).get("input")
+            value = self.value(ref) if ref is not None else None
+            if value is not None:
+                found[name] = value
+        return found
+
+    def value(self, ref: Ref) -> Abstract | None:
+        """Return what is known about the value at an output port."""
+        outcome = self.outcomes.get(ref.node)
+        return None if outcome is None else outcome.outputs.get(ref.port)
+
+    def _outcome(self, node: Node, drawings: Mapping[str, Drawing]) -> Outcome:
+        spec = registry.get(node.type)
+        if spec is None or spec.kind == "training":
+            return NOTHING
+        wires = {port: self.value(ref) for port, ref in self.drawing.wires.get(node.name, NO_WIRES).items()}
+        if spec.kind != "structural":
+            properties: Mapping[str, Value] = node.properties
+            if node.shares is not None and node.shares in self.drawing.nodes:
+                owner = self.outcomes.get(node.shares, NOTHING)
+                properties = {**self.drawing.nodes[node.shares].properties, **owner.resolved}
+            outcome = attempt(spec, properties, wires)
+            if node.shares is not None:
+                # Its parameters are the owner's, and are counted there.
+                return Outcome(outcome.outputs, None, outcome.findings)
+            return outcome
+        match node.type:
+            case "Input":
+                return self._input(node)
+            case "Constant":
+                return Outcome({"output": Abstract((node.properties.get("value"),))})
+            case "Parameter" | "Buffer":
+                return _weight(node)
+            case "Subgraph":
+                return self._nested(node, wires, drawings)
+        return NOTHING
+
+    def _input(self, node: Node) -> Outcome:
+        if self.prefix:
+            value = self._inputs.get(node.name)
+            return Outcome({"output": value}) if value is not None else NOTHING
+        shape = node.properties.get("shape")
+        if not isinstance(shape, tuple):
+            return NOTHING
+        dtype = getattr(torch, str(node.properties.get("dtype", "float32")))
+        sizes: list[Size] = []
+        rows: list[tuple[int, ...]] = []
+        count = max((len(values) for values in self._symbols.values()), default=1)
+        for size in shape:
+            if isinstance(size, str):
+                sizes.append(symbol(size))
+                rows.append(self._symbols[size])
+            elif isinstance(size, int):
+                sizes.append(number(size))
+                rows.append((size,) * count)
+        trials = tuple(Meta(tuple(row[trial] for row in rows), dtype) for trial in range(count))
+        return Outcome({"output": Abstract(trials, tuple(sizes))})
+
+    def _nested(self, node: Node, wires: Mapping[str, Abstract | None], drawings: Mapping[str, Drawing]) -> Outcome:
+        if node.definition is None or node.definition not in drawings:
+            return NOTHING
+        drawing = drawings[node.definition]
+        child = self.children.get(node.name)
+        if child is None or child.drawing.id != drawing.id:
+            child = self.children[node.name] = Scope(f"{self.prefix}{node.name}.", drawings, drawing.id)
+            dirty = set(drawing.nodes)
+        else:
+            dirty = child.redraw(drawing) if child.drawing is not drawing else set()
+            dirty |= {name for name in drawing.inputs if child._inputs.get(name) != wires.get(name)}
+            dirty |= {name for name, inner in drawing.nodes.items() if inner.type == "Subgraph"}
+        child.update(drawings, wires, self._symbols, dirty)
+        counted = [outcome.parameters for outcome in child.outcomes.values() if outcome.parameters is not None]
+        outcome = Outcome(child.results(), parameters=sum(counted) if node.shares is None else None)
+        old = self.outcomes.get(node.name)
+        unchanged = old is not None and old.outputs == outcome.outputs and old.parameters == outcome.parameters
+        return old if unchanged and old is not None else outcome
+
+    def diagnostics(self, name: str) -> list[Diagnostic]:
+        """Return what was found at a node."""
+        outcome = self.outcomes.get(name)
+        return [] if outcome is None else [finding.at(f"{self.prefix}{name}") for finding in outcome.findings]
+
+
+def _weight(node: Node) -> Outcome:
+    shape = node.properties.get("shape")
+    if not isinstance(shape, tuple):
+        return NOTHING
+    sizes = tuple(size for size in shape if isinstance(size, int))
+    dtype = getattr(torch, str(node.properties.get("dtype", "float32")))
+    count = 1
+    for size in sizes:
+        count *= size
+    outputs = {"output": Abstract((Meta(sizes, dtype),), tuple(map(number, sizes)))}
+    return Outcome(outputs, parameters=count if node.type == "Parameter" else None)

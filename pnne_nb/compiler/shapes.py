@@ -1,0 +1,120 @@
+"""Shapes of a whole document: `infer_shapes`, and the symbols that it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import final
+
+import msgspec
+
+from pnne_nb.compiler.fitting import probe_values
+from pnne_nb.compiler.reading import Drawing, read
+from pnne_nb.compiler.scopes import Scope, Symbols
+from pnne_nb.compiler.trying import Outcome, trials
+from pnne_nb.errors import CompileError, Diagnostic, ShapeError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.values import Value
+
+
+@final
+class TensorSpec(msgspec.Struct, frozen=True):
+    """What an edge carries.
+
+    Attributes:
+        shape: Sizes: numbers, or expressions in the names that Inputs use, such as ``"N"`` and ``"H//2"``;
+            ``"?"`` where none was found.
+        dtype: Name of the element type, e.g. ``"float32"``.
+    """
+
+    shape: tuple[int | str, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        comma = "," if len(self.shape) == 1 else ""
+        return f"({', '.join(map(str, self.shape))}{comma}){'' if self.dtype == 'float32' else f' {self.dtype}'}"
+
+
+@final
+class Shapes(msgspec.Struct, frozen=True):
+    """Everything that a pass over a document found.
+
+    Attributes:
+        tensors: By output port path, ``"block.conv1.output"``.
+        resolved: Inferred values of ``"auto"`` properties, by node path.
+        diagnostics: What does not fit, in order of execution.
+    """
+
+    tensors: dict[str, TensorSpec]
+    resolved: dict[str, Mapping[str, Value]]
+    diagnostics: list[Diagnostic]
+
+
+def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
+    """Return what every output port gives, by path (``"block.conv1.output"``).
+
+    Each node's real torch code is tried on the meta device, without data. Sizes that Inputs give as names are
+    carried through as expressions. Ports whose value is no tensor, or cannot be known without data, are left out.
+
+    Raises:
+        ShapeError: If shapes or element types do not fit; ``diagnostics`` lists every place.
+    """
+    shapes = infer(graph)
+    wrong = [diagnostic for diagnostic in shapes.diagnostics if diagnostic.severity == "error"]
+    if wrong:
+        raise failure(graph.name, wrong, ShapeError)
+    return shapes.tensors
+
+
+def infer(graph: NodeGraph) -> Shapes:
+    """Return shapes as far as they can be known, and what does not fit."""
+    drawings = read(graph)
+    root = Scope("", drawings, "")
+    with trials():
+        root.update(drawings, {}, symbols_of(drawings[""]), drawings[""].nodes)
+    tensors: dict[str, TensorSpec] = {}
+    resolved: dict[str, Mapping[str, Value]] = {}
+    diagnostics: list[Diagnostic] = []
+    for scope, name, outcome in walk(root):
+        tensors.update(tensor_specs(scope, name, outcome))
+        if outcome.resolved:
+            resolved[f"{scope.prefix}{name}"] = outcome.resolved
+        diagnostics += scope.diagnostics(name)
+    return Shapes(tensors, resolved, diagnostics)
+
+
+def walk(scope: Scope) -> Iterator[tuple[Scope, str, Outcome]]:
+    """Yield every node's outcome, nested ones after the node that shows them."""
+    for name in scope.drawing.order:
+        outcome = scope.outcomes.get(name)
+        if outcome is not None:
+            yield scope, name, outcome
+        if name in scope.children:
+            yield from walk(scope.children[name])
+
+
+def tensor_specs(scope: Scope, name: str, outcome: Outcome) -> Iterator[tuple[str, TensorSpec]]:
+    """Yield the tensors that a node gives, by path."""
+    for port, value in outcome.outputs.items():
+        shape, dtype = value.shape, value.dtype
+        if shape is not None and dtype is not None:
+            yield f"{scope.prefix}{name}.{port}", TensorSpec(shape, dtype)
+
+
+def symbols_of(drawing: Drawing) -> Symbols:
+    """Return trial values for every symbolic size of the outermost Inputs."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in drawing.inputs:
+        shape = drawing.nodes[name].properties.get("shape")
+        for axis, size in enumerate(shape if isinstance(shape, tuple) else ()):
+            if isinstance(size, str) and size not in found:
+                found[size] = probe_values(axis, len(shape) if isinstance(shape, tuple) else 0, len(found))
+    # One unknown is told by two trials; several need a third, to tell them from each other.
+    return found if len(found) > 1 else {name: values[:2] for name, values in found.items()}
+
+
+def failure(name: str, diagnostics: list[Diagnostic], error: type[CompileError] = CompileError) -> CompileError:
+    """Return the exception that lists `diagnostics`."""
+    if len(diagnostics) == 1:
+        return error(str(diagnostics[0]), diagnostics)
+    listed = "\n".join(f"  - {diagnostic}" for diagnostic in diagnostics)
+    return error(f"{name!r} has {len(diagnostics)} problems:\n{listed}", diagnostics)

@@ -1,0 +1,215 @@
+"""Writes a lowered document as the PyTorch source that a person would write.
+
+``compile`` runs this text and ``to_source`` shows it: there is no other generator. The text contains nothing
+but validated identifiers, names of the catalogue and constants of `compiler.constants`.
+
+Nodes of module types, activations and pooling included, are submodules, so that hooks, profilers and the
+inspector see them under the names on screen. Nodes of function types stay plain function calls: that is what
+the person chose by drawing ``relu`` rather than ``ReLU``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never, final
+
+import msgspec
+
+from pnne_nb.compiler.constants import emit
+from pnne_nb.compiler.expressions import Expressions
+from pnne_nb.compiler.naming import camel, is_identifier, parameter_name, unique
+from pnne_nb.compiler.program import Layer, Member, Nested, Opaque, Program, Unit, Weight
+from pnne_nb.compiler.variables import Variables
+
+WIDTH = 100
+"""Longer lines are broken, one argument per line."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Where one node stands in the text.
+
+    Attributes:
+        definition: The graph that holds the node.
+        node: Its name there.
+        variables: The local variables that hold the inputs of its call; empty in a constructor.
+        calls: Whether the line is the node's call, rather than its construction.
+    """
+
+    definition: str
+    node: str
+    variables: tuple[str, ...] = ()
+    calls: bool = True
+
+
+@final
+class Generated(msgspec.Struct, frozen=True):
+    """Source and what is known about it.
+
+    Attributes:
+        text: The whole module.
+        name: Name of the root class.
+        lines: By line number, from 1.
+        opaque: Paths of the opaque modules, in the order in which the root class's constructor takes them.
+        classes: Name of the class of each definition.
+        imports: Names in the text that stand for registered objects, with their targets.
+    """
+
+    text: str
+    name: str
+    lines: dict[int, Line]
+    opaque: tuple[str, ...]
+    classes: dict[str, str]
+    imports: dict[str, str]
+
+
+def generate(unit: Unit, comments: Mapping[tuple[str, str], str] | None = None) -> Generated:
+    """Write a document.
+
+    Args:
+        unit: The lowered document.
+        comments: What to say at the end of a node's line, by (definition, node).
+
+    Raises:
+        CompileError: If a constant or a name cannot be written.
+    """
+    return _Writer(unit, comments or {}).write()
+
+
+class _Writer:
+    def __init__(self, unit: Unit, comments: Mapping[tuple[str, str], str]) -> None:
+        self._unit = unit
+        self._comments = comments
+        self._expressions = Expressions(unit.objects)
+        self._lines: list[str] = []
+        self._map: dict[int, Line] = {}
+        self._opaque: dict[str, tuple[tuple[str, ...], ...]] = {}  # definition -> paths inside it
+        taken = {*self._expressions.reserved}
+        self._classes: dict[str, str] = {}
+        for definition in ["", *(id for id in unit.programs if id)]:
+            name = unique(camel(definition or unit.name), taken)
+            taken.add(name)
+            self._classes[definition] = name
+
+    def write(self) -> Generated:
+        for program in self._unit.programs.values():
+            self._class(program)
+        header = self._header()
+        offset = len(header)
+        text = "\n".join([*header, *self._lines]) + "\n"
+        return Generated(
+            text=text,
+            name=self._classes[""],
+            lines={number + offset: line for number, line in self._map.items()},
+            opaque=tuple(".".join(path) for path in self._opaque[""]),
+            classes=self._classes,
+            imports=self._expressions.imports,
+        )
+
+    def _header(self) -> list[str]:
+        lines = ["import operator", ""] if "operator" in self._expressions.used else []
+        if "torch" in self._expressions.used:
+            lines.append("import torch")
+        if "F" in self._expressions.used:
+            lines.append("import torch.nn.functional as F")
+        lines.append("from torch import nn")
+        return [*lines, *self._expressions.import_lines()]
+
+    def _class(self, program: Program) -> None:
+        self._lines += ["", "", f"class {self._classes[program.definition]}(nn.Module):"]
+        if program.members:
+            self._constructor(program)
+            self._lines.append("")
+        self._forward(program)
+
+    def _constructor(self, program: Program) -> None:
+        paths: list[tuple[str, ...]] = []
+        for member in program.members:
+            match member:
+                case Opaque(name):
+                    paths.append((name,))
+                case Nested(name, definition):
+                    paths += [(name, *path) for path in self._opaque[definition]]
+                case Layer() | Weight():
+                    pass
+                case _:
+                    assert_never(member)
+        self._opaque[program.definition] = tuple(paths)
+        taken = {*self._expressions.reserved, *self._classes.values()}
+        names: dict[tuple[str, ...], str] = {}
+        for path in paths:
+            names[path] = unique(parameter_name("_".join(path)), taken)
+            taken.add(names[path])
+        parameters = "".join(f", {name}: nn.Module" for name in names.values())
+        self._lines += [f"    def __init__(self{parameters}) -> None:", "        super().__init__()"]
+        for member in program.members:
+            self._member(program, member, names)
+
+    def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str]) -> None:
+        match member:
+            case Layer(name, construction):
+                text = self._expressions.construction(construction)
+            case Nested(name, definition):
+                inner = self._opaque[definition]
+                text = [f"{self._classes[definition]}(", *(opaque[name, *path] for path in inner), ")"]
+            case Opaque(name):
+                text = ["", opaque[name,], ""]
+            case Weight(name):
+                text = self._expressions.tensor(member)
+            case _:
+                assert_never(member)
+        if isinstance(member, Weight) and not member.trained:
+            tail = [] if member.persistent else ["persistent=False"]
+            text = ["self.register_buffer(", emit(name), "".join(text), *tail, ")"]
+        elif isinstance(member, Weight):
+            text = ["nn.Parameter(", "".join(text), *([] if member.requires_grad else ["requires_grad=False"]), ")"]
+            text = self._assigned(name, text, "register_parameter")
+        else:
+            text = self._assigned(name, text, "add_module")
+        self._statement("", text, Line(program.definition, name, calls=False))
+
+    @staticmethod
+    def _assigned(name: str, text: list[str], register: str) -> list[str]:
+        if is_identifier(name):
+            return [f"self.{name} = {text[0]}", *text[1:]]
+        # A name such as "0" cannot be written after a dot; the key in state_dict is the same.
+        inner = text[0] + ", ".join(text[1:-1]) + text[-1]
+        return [f"self.{register}(", emit(name), inner, ")"]
+
+    def _forward(self, program: Program) -> None:
+        self._opaque.setdefault(program.definition, ())
+        variables = Variables(program, self._expressions.reserved)
+        self._expressions.variables = variables
+        parameters = "".join(
+            f", {variables.entries[entry.node]}{self._annotation(tensor=entry.tensor)}" for entry in program.entries
+        )
+        self._lines.append(f"    def forward(self{parameters}):")
+        for index, call in enumerate(program.calls):
+            text = self._expressions.call(call)
+            inputs = variables.inputs(call)
+            targets, dead = variables.step(index)
+            line = Line(program.definition, call.node, inputs)
+            self._statement(f"{targets} = " if targets else "", text, line)
+            if dead and index + 1 < len(program.calls):
+                self._lines.append(f"        del {', '.join(dead)}")
+        values = ", ".join(self._expressions.argument(result.value) for result in program.results)
+        self._lines.append(f"        return {values}")
+
+    def _annotation(self, *, tensor: bool) -> str:
+        if tensor:
+            self._expressions.used.add("torch")
+        return ": torch.Tensor" if tensor else ""
+
+    def _statement(self, head: str, text: list[str], line: Line) -> None:
+        """Append a statement; `text` is what opens a call, its arguments, and what closes it."""
+        first, *arguments, last = text if len(text) > 1 else (*text, "")
+        whole = f"        {head}{first}{', '.join(arguments)}{last}"
+        comment = self._comments.get((line.definition, line.node)) if line.calls else None
+        tail = f"  # {comment}" if comment else ""
+        if len(whole) <= WIDTH or not arguments or not last:
+            self._map[len(self._lines) + 1] = line
+            self._lines.append(whole + tail)
+            return
+        broken = [f"        {head}{first}", *(f"            {argument}," for argument in arguments), f"        {last}{tail}"]
+        for text_line in broken:
+            self._map[len(self._lines) + 1] = line
+            self._lines.append(text_line)

@@ -1,0 +1,316 @@
+"""Runs one node on the meta device: real torch code, no data, no memory.
+
+Nothing here knows a shape formula. Results are cached by type, properties and inputs, so that equal nodes are
+tried once.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, final
+
+import torch
+from torch import nn
+
+from pnne_nb.catalog.automatic import AUTOMATIC
+from pnne_nb.compiler.abstract import Abstract, Meta, Seen, describe, explain, known_shapes, materialize
+from pnne_nb.compiler.binding import Bound, automatic_properties, bind, variadic_items
+from pnne_nb.compiler.fitting import Trials
+from pnne_nb.compiler.mismatch import Finding, dtype_findings, failure_finding, size_findings
+from pnne_nb.compiler.operators import function_of
+from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Ref, Sequence
+from pnne_nb.graph.spec import NodeSpec, Returns
+from pnne_nb.graph.values import TorchConstant, Value
+
+CACHED = 20_000
+"""Outcomes that are kept, least recently used first to go."""
+
+
+@final
+class Outcome:
+    """What a trial of a node found.
+
+    Attributes:
+        outputs: By port; a port that is missing here is unknown.
+        resolved: Values of the properties that were ``"auto"``.
+        findings: What does not fit.
+        parameters: Number of elements of its parameters, or None if it has no module.
+    """
+
+    __slots__ = ("findings", "outputs", "parameters", "resolved")
+
+    def __init__(
+        self,
+        outputs: Mapping[str, Abstract],
+        resolved: Mapping[str, Value] | None = None,
+        findings: tuple[Finding, ...] = (),
+        parameters: int | None = None,
+    ) -> None:
+        self.outputs = outputs
+        self.resolved = resolved or {}
+        self.findings = findings
+        self.parameters = parameters
+
+
+NOTHING = Outcome({})
+
+# One trial at a time: warnings are silenced meanwhile, and their filters belong to the whole process.
+_lock = threading.RLock()
+_outcomes: OrderedDict[object, Outcome] = OrderedDict()
+
+
+@contextmanager
+def trials() -> Iterator[None]:
+    """Have torch's warnings silenced while nodes are tried; to be entered once for many nodes."""
+    with _lock, warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def attempt(spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None]) -> Outcome:
+    """Return what a node gives for these inputs.
+
+    Args:
+        spec: Its type; of kind module, function or method.
+        properties: The values that were set explicitly.
+        inputs: What arrives at each wired port; None where it is unknown.
+    """
+    key = (id(spec), tuple((name, _key(value)) for name, value in properties.items()), tuple(inputs.items()))
+    found = _outcomes.get(key)
+    if found is not None:
+        _outcomes.move_to_end(key)
+        return found
+    outcome = _Trial(spec, properties, inputs).run()
+    _outcomes[key] = outcome
+    if len(_outcomes) > CACHED:
+        _outcomes.popitem(last=False)
+    return outcome
+
+
+def forget() -> None:
+    """Drop every cached outcome: a type was registered anew."""
+    with _lock:
+        _outcomes.clear()
+
+
+def warm_up() -> threading.Thread:
+    """Pay in the background for the first operation on the meta device (about a second); return the thread."""
+
+    def run() -> None:
+        with trials():
+            layer = nn.Conv2d(1, 1, 1, device="meta")
+            nn.functional.linear(layer(torch.empty(1, 1, 1, 1, device="meta")), torch.empty(1, 1, device="meta"))
+
+    thread = threading.Thread(target=run, name="pnne-warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+class _Trial:
+    def __init__(
+        self, spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None]
+    ) -> None:
+        self._spec = spec
+        self._properties = properties
+        self._inputs = {name: value for name, value in inputs.items() if value is not None}
+        self._complete = len(self._inputs) == len(inputs)
+        self._module: Any = None
+
+    def run(self) -> Outcome:
+        ports = [self._inputs.get(port.name) for port in self._spec.inputs]
+        resolved = self._resolve(ports)
+        findings = [*dtype_findings(self._spec, self._inputs), *self._unresolved(resolved)]
+        missing = [
+            prop.name
+            for prop in self._spec.properties
+            if prop.required and prop.name not in self._properties and prop.name not in self._inputs
+        ]
+        if missing or self._unresolved(resolved):
+            return Outcome({}, resolved, tuple(findings))
+        wires: dict[str, Argument] = {name: Ref(name, "") for name in self._inputs}
+        bound = bind(self._spec, self._properties, wires, resolved)
+        parameters = None
+        if bound.construction is not None:
+            try:
+                self._module = build(bound.construction, self._spec)
+            except Exception as error:  # noqa: BLE001  # whatever a constructor raises is news for the person
+                return Outcome({}, resolved, (*findings, failure_finding(self._spec, self._inputs, error, building=True)))
+            parameters = sum(parameter.numel() for parameter in self._module.parameters())
+        findings += size_findings(self._spec, {**self._properties, **resolved}, ports)
+        if findings or not self._complete or not self._connected():
+            return Outcome({}, resolved, tuple(findings), parameters)
+        try:
+            results = [self._call(bound, trial) for trial in range(self._count())]
+        except Exception as error:  # noqa: BLE001  # the same for a call
+            return Outcome({}, resolved, (failure_finding(self._spec, self._inputs, error),), parameters)
+        outputs: dict[str, Abstract] = {}
+        for port, path in _places(bound.results, single=bound.single):
+            seen = tuple(_item(result, path) for result in results)
+            outputs[port] = self._explain(bound, path, seen)
+        return Outcome(outputs, resolved, (), parameters)
+
+    def _count(self) -> int:
+        return max((len(value.trials) for value in self._inputs.values()), default=1)
+
+    def _connected(self) -> bool:
+        for port in self._spec.inputs:
+            if port.optional or port.name in self._properties:
+                continue
+            if port.variadic and variadic_items(port, self._inputs):
+                continue
+            if port.name not in self._inputs:
+                return False
+        return True
+
+    def _resolve(self, ports: list[Abstract | None]) -> dict[str, Value]:
+        resolved: dict[str, Value] = {}
+        for name in automatic_properties(self._spec, self._properties):
+            rule = AUTOMATIC.get((self._spec.type, name))
+            if rule is None:
+                continue
+            try:
+                sizes = {rule(known_shapes(ports, trial)) for trial in range(self._count())}
+            except ValueError:
+                continue
+            if len(sizes) == 1:
+                resolved[name] = sizes.pop()
+        return resolved
+
+    def _unresolved(self, resolved: Mapping[str, Value]) -> list[Finding]:
+        """Return why properties left ``"auto"`` cannot be inferred, where their input is known."""
+        findings = []
+        ports = [self._inputs.get(port.name) for port in self._spec.inputs]
+        for name in automatic_properties(self._spec, self._properties):
+            if name in resolved:
+                continue
+            rule = AUTOMATIC.get((self._spec.type, name))
+            reason = "its size is not the same for every input"
+            if rule is None:
+                reason = "there is no rule for it"
+            else:
+                try:
+                    rule(known_shapes(ports))
+                except ValueError as error:
+                    reason = str(error)
+            known = bool(ports) and ports[0] is not None
+            findings.append(
+                Finding(
+                    "auto-unresolved",
+                    f"{name} is 'auto' and cannot be inferred: {reason}.",
+                    hint=f"Set {name}." if known else f"Give the Input a shape, or set {name}.",
+                    severity="error" if known else "warning",
+                )
+            )
+        return findings
+
+    def _call(self, bound: Bound, trial: int, changed: tuple[Trials, int] | None = None) -> object:
+        def value(argument: Argument) -> object:
+            match argument:
+                case Ref(name):
+                    return materialize(_enlarged(self._inputs[name], trial, changed))
+                case Sequence(items):
+                    return [value(item) for item in items]
+                case Mode():
+                    return True
+            return _constant(argument)
+
+        arguments = [value(argument) for argument in bound.arguments]
+        keywords = {name: value(argument) for name, argument in bound.keywords}
+        if self._module is not None:
+            return describe(self._module(*arguments, **keywords))
+        if self._spec.kind == "method":
+            return describe(getattr(arguments[0], self._spec.target)(*arguments[1:], **keywords))
+        function = function_of(self._spec, len(arguments), plain=not keywords)
+        if any(isinstance(item, torch.Tensor) for item in _flat(arguments)):
+            return describe(function(*arguments, **keywords))
+        with torch.device("meta"):
+            return describe(function(*arguments, **keywords))
+
+    def _explain(self, bound: Bound, path: tuple[int, ...], seen: tuple[Seen, ...]) -> Abstract:
+        memo: dict[tuple[Trials, int], Seen] = {}
+
+        def rerun(trials: Trials, step: int) -> Seen:
+            if (trials, step) not in memo:
+                try:
+                    memo[trials, step] = _item(self._call(bound, 0, (trials, step)), path)
+                except Exception:  # noqa: BLE001  # an odd size may not fit; the expression is then less exact
+                    memo[trials, step] = None
+            return memo[trials, step]
+
+        return explain(seen, self._inputs, rerun)
+
+
+def build(construction: Construction, spec: NodeSpec) -> nn.Module:
+    """Return the module of a node on the meta device."""
+    cls: Any = spec.torch
+    with torch.device("meta"):
+        arguments = [_constant(argument) for argument in construction.arguments]
+        keywords = {name: _constant(argument) for name, argument in construction.keywords}
+        module: nn.Module = cls(*arguments, **keywords)
+    return module
+
+
+def _constant(argument: Argument) -> object:
+    match argument:
+        case Constant(value):
+            return _live(value)
+        case Construction(target, arguments, keywords):
+            cls: Any = getattr(nn, target.removeprefix("torch.nn."))
+            return cls(*map(_constant, arguments), **{name: _constant(value) for name, value in keywords})
+        case _:
+            raise TypeError(f"{argument} is no constant")
+
+
+def _live(value: object) -> object:
+    if isinstance(value, TorchConstant):
+        return getattr(torch, value.name)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_live(item) for item in value)
+    return value
+
+
+def _enlarged(value: Abstract, trial: int, changed: tuple[Trials, int] | None) -> Seen:
+    """Return an input in one trial, with `step` added to every size that has the given trials."""
+    seen = value.trials[min(trial, len(value.trials) - 1)]
+    if changed is None:
+        return seen
+    trials, step = changed
+    if isinstance(seen, Meta):
+        shapes = zip(*(each.shape for each in value.trials if isinstance(each, Meta)), strict=True)
+        return Meta(tuple(sizes[trial] + step if sizes == trials else sizes[trial] for sizes in shapes), seen.dtype)
+    return seen + step if isinstance(seen, int) and value.trials == trials else seen
+
+
+def _places(results: Returns, *, single: bool, path: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each output port with where it stands in the result."""
+    if single and isinstance(results[0], str):
+        yield results[0], path
+        return
+    for index, item in enumerate(results):
+        if isinstance(item, str):
+            yield item, (*path, index)
+        else:
+            yield from _places(item, single=False, path=(*path, index))
+
+
+def _item(result: object, path: tuple[int, ...]) -> Seen:
+    for index in path:
+        assert isinstance(result, (tuple, list)), "the spec says how the result is taken apart"
+        result = result[index]
+    return result
+
+
+def _flat(values: list[object]) -> Iterator[object]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(list(value))
+        else:
+            yield value
+
+
+def _key(value: Value) -> str:
+    return repr(value)
