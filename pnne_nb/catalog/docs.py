@@ -17,6 +17,7 @@ _ENTRY = re.compile(r"[-*]?\s*\**`{0,2}(\w+)`{0,2}((?:\s*,\s*\w+)*)\s*(\(.*?\))?
 _SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?:?$")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _ROLE = re.compile(r":[\w:.+-]+:`~?\.?([^`<]*?)(?:\s*<[^`>]*>)?`")
+_REFERENCE = re.compile(r":(?:class|func|meth):`~?\.?(?:torch\.)?((?:nn\.functional\.|nn\.|Tensor\.)?\w+)(?:\(\))?`")
 _LINK = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{1,2}")
 _CODE = re.compile(r"`{1,2}([^`]*)`{1,2}_?")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")
@@ -53,6 +54,11 @@ def arguments(doc: str | None, wanted: Container[str]) -> dict[str, str]:
     for heading in _HEADING.finditer(doc or ""):
         _read_section(doc or "", heading.end(), len(heading[1]), wanted, found)
     return {name: _tooltip(" ".join(lines)) for name, lines in found.items()}
+
+
+def references(doc: str | None) -> list[str]:
+    """Return the dotted names under ``torch`` that a docstring refers to, in their order."""
+    return _REFERENCE.findall(doc or "")
 
 
 def _read_section(doc: str, start: int, outer: int, wanted: Container[str], found: dict[str, list[str]]) -> None:

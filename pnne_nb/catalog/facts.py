@@ -32,7 +32,7 @@ Table: TypeAlias = tuple[tuple[str, str, Fact], ...]
 
 SKIPPED = frozenset(
     ("device", "dtype", "size_average", "reduce", "out", "generator", "layout", "pin_memory", "names",
-     "params", "optimizer", "process_group", "requires_grad", "cudnn_enable")
+     "params", "optimizer", "process_group", "requires_grad", "cudnn_enable", "min_value", "max_value")
 )  # fmt: skip
 """Arguments that no form shows: placement and precision belong to the whole model, the others are deprecated,
 hold live objects, or are wired by the training graph."""
@@ -214,6 +214,70 @@ class _Names:
 
     def __contains__(self, name: str) -> bool:
         return self._all or name in self._exact or (self._globs != "" and re.match(self._globs, name) is not None)
+
+
+DOCS = {
+    "CrossMapLRN2d": "Normalizes each value by its neighbours across channels, as LocalResponseNorm does.",
+    "rsub": "Subtracts input, scaled by alpha, from other.",
+    "clamp_min": "Replaces values below min by min.",
+    "clamp_max": "Replaces values above max by max.",
+    "scalar_tensor": "A tensor without axes that holds one number.",
+    "relu_": "In-place version of relu.",
+}
+"""Summaries of what torch leaves undocumented."""
+
+ARGUMENT_DOCS: Table[str] = (
+    ("*", "inplace", "Whether the input is overwritten instead of copied."),
+    ("*", "training", "Whether it behaves as in training; 'auto' follows the mode of the compiled module."),
+    ("*", "dim dim0 dim1 axis0 axis1 dims source destination", "Which axes, counted from 0; from the end if negative."),
+    ("*", "dtype", "Element type of the result."),
+    ("*", "device", "Device of the result."),
+    ("*", "eps", "Small number that keeps a division or logarithm finite."),
+    ("*", "momentum", "Weight of the new value in the running mean and variance."),
+    ("*", "keepdim", "Whether reduced axes stay, with size 1."),
+    ("*", "kernel_size", "Size of the window."),
+    ("*", "stride", "Step of the window; None: its size."),
+    ("*", "padding", "How much is added at both ends of each axis."),
+    ("*", "padding_mode", "What is added: only 'zeros' for transposed convolutions."),
+    ("*", "output_size", "Sizes of the result; None: computed from the input."),
+    ("*", "dilation", "Distance between the elements of the window."),
+    ("*", "ceil_mode", "Whether output sizes are rounded up instead of down."),
+    ("*", "norm_type p", "Which norm: 2 is the Euclidean one; for dropout, the probability of a zero."),
+    ("*", "value fill_value s", "The number that is filled in."),
+    ("*", "other exponent min max", "The second operand: a number, or a tensor of a fitting shape."),
+    ("*", "alpha", "Factor of the second operand."),
+    ("*", "unbiased", "Whether to divide by N - 1 instead of N."),
+    ("*", "normalized_shape", "Sizes of the last axes, over which is normalized."),
+    ("*", "num_groups", "Into how many groups the channels are divided."),
+    ("*", "use_input_stats", "Whether mean and variance come from the input instead of the running ones."),
+    ("*", "size shape repeats", "Sizes of the result, or repetitions, by axis."),
+    ("*", "reduction", "'none': one loss per element; 'mean' or 'sum': over all of them."),
+    ("*", "reduce", "How values that meet at one place are combined."),
+    ("*", "include_self", "Whether the values of the input count."),
+    ("*", "accumulate", "Whether values are added instead of replaced."),
+    ("*", "sections", "Into how many equal parts, where they are not given by indices."),
+    ("*", "indices", "Where to cut."),
+    ("*", "chunks", "Into how many parts."),
+    ("*", "threshold", "Where the function changes."),
+    ("*", "margin", "How far apart they should at least be."),
+    ("*", "swap", "Whether the harder of the two negative distances counts."),
+    ("*", "rounding_mode", "None: true division; 'trunc' or 'floor': rounded towards zero or down."),
+    ("*", "norm", "Whether a LayerNorm follows the last layer."),
+    ("*", "mask_check", "Whether the mask is checked before the fast path is taken."),
+    ("*", "non_blocking", "Whether a copy between devices may run in the background."),
+    ("*", "copy", "Whether a new tensor is made even if nothing changes."),
+    ("*", "lambd", "Values between -lambd and lambd become zero."),
+    ("*", "beta k", "Further parameter of the formula."),
+    ("*", "input", "The first operand: a number, or a tensor."),
+    ("*", "var", "Variance: a number, or a tensor."),
+    ("*", "path", "Order in which the operands are multiplied; None: chosen by torch."),
+    ("*", "n", "Order of the derivative."),
+    ("*", "negative_slope lower upper min_val max_val", "Bound or slope of the function."),
+    ("*", "approximate", "'tanh' for a faster approximation."),
+    ("*", "mean std", "Of the normal distribution."),
+    ("*", "a b", "An operand: a number, or what is wired."),
+)
+"""What arguments mean where torch does not say."""
 
 
 @functools.cache

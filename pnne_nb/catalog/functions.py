@@ -85,7 +85,7 @@ def _spec(
     outputs: tuple[Port, ...],
 ) -> NodeSpec:
     calls = [_adapted(name, argument) for argument in calls if not _is_hidden(argument)]
-    about = docs.arguments(function.__doc__, {argument.name for argument in calls})
+    about = _argument_docs(name, function, {argument.name for argument in calls})
     return NodeSpec(
         type=name,
         category=category,
@@ -95,10 +95,38 @@ def _spec(
         outputs=outputs,
         properties=call_properties(name, calls, about),
         positional=positional(calls),
-        doc=docs.summary(function.__doc__),
+        doc=facts.DOCS.get(name) or _summary(name, function),
         url=URL.format(target),
         torch=function,
     )
+
+
+def _docstrings(name: str, function: Callable[..., Any]) -> Iterator[str]:
+    """Yield the docstrings that may describe a function: its own, its methods', and those they refer to."""
+    own = [getattr(home, "__doc__", None) or "" for home in (
+        function, getattr(Tensor, name, None), getattr(Tensor, f"{name}_", None))]  # fmt: skip
+    yield from own
+    for doc in own:
+        for reference in docs.references(doc):
+            value: object = torch
+            for part in reference.split("."):
+                value = getattr(value, part, None)
+            yield getattr(value, "__doc__", None) or ""
+
+
+def _argument_docs(name: str, function: Callable[..., Any], wanted: set[str]) -> dict[str, str]:
+    about: dict[str, str] = {}
+    for doc in _docstrings(name, function):
+        if len(about) == len(wanted):
+            break
+        about = {**docs.arguments(doc, wanted), **about}
+    for argument in wanted.difference(about):
+        about[argument] = facts.lookup(facts.ARGUMENT_DOCS, name, argument) or ""
+    return about
+
+
+def _summary(name: str, function: Callable[..., Any]) -> str:
+    return next((text for doc in _docstrings(name, function) if (text := docs.summary(doc))), "")
 
 
 def _is_hidden(argument: Argument) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 from torch import nn
@@ -46,10 +46,10 @@ def module_spec(
     for part, owner in zip(parts, owners, strict=True):
         shared = [a for a in _constructor(owner) if (a.name, a.name) in part.properties]
         built = {**{a.name: a for a in shared}, **built}
-    about = _argument_docs([cls, *owners], {*built, *(argument.name for argument in calls)})
+    about = _argument_docs([cls, *owners], {*built, *(argument.name for argument in calls), *(part.when for part in parts)})
     passed = {part.argument for part in parts}
     properties = [_init_property(name, a, about) for a in built.values() if a.name not in passed]
-    properties += [Property(part.when, BoolType(), False, doc=about.get(part.argument, "")) for part in parts if part.when]
+    properties += [Property(part.when, BoolType(), False, doc=about[part.when]) for part in parts if part.when]
     returns = outputs or facts.OUTPUTS.get(name, ())
     return NodeSpec(
         type=name,
@@ -62,7 +62,7 @@ def module_spec(
         positional=positional(calls),
         returns=returns if any(isinstance(item, tuple) for item in returns) else (),
         parts=parts,
-        doc=docs.summary(cls.__doc__),
+        doc=facts.DOCS.get(name) or docs.summary(cls.__doc__),
         url=url,
         torch=cls,
     )
@@ -140,9 +140,10 @@ def _init_property(name: str, argument: Argument, about: dict[str, str]) -> Prop
     return Property(prop.name, kind, default, "init", prop.doc)
 
 
-def _argument_docs(classes: Iterable[type[nn.Module]], wanted: Collection[str]) -> dict[str, str]:
+def _argument_docs(classes: Sequence[type[nn.Module]], wanted: Collection[str]) -> dict[str, str]:
     about: dict[str, str] = {}
     for cls in classes:
         for doc in (cls.__doc__, cls.forward.__doc__):
             about = {**docs.arguments(doc, wanted), **about}
-    return about
+    missing = set(wanted).difference(about)
+    return {**about, **{name: facts.lookup(facts.ARGUMENT_DOCS, classes[0].__name__, name) or "" for name in missing}}

@@ -82,7 +82,7 @@ METHODS = {
     "Creation": "new_zeros new_ones new_full new_empty",
     "In-place": """
         add_ sub_ mul_ div_ pow_ clamp_ relu_ sigmoid_ tanh_ exp_ neg_ sqrt_ zero_ fill_ copy_ masked_fill_
-        unsqueeze_ squeeze_ transpose_ index_add_ index_copy_ scatter_ scatter_add_ normal_ uniform_ bernoulli_""",
+        unsqueeze_ squeeze_ transpose_ index_add_ index_copy_ scatter_ scatter_add_ normal_""",
     "Indexing": "item",
 }
 """Methods of ``Tensor`` that ``torch`` has no function for."""

@@ -23,6 +23,15 @@ ATTRIBUTES = (
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "eq", "ne", "lt", "le", "gt", "ge",
            "and_", "or_", "xor", "is_", "is_not")  # fmt: skip
 _UNARY = ("neg", "pos", "invert", "not_", "truth")
+_DOCS = {
+    "index": "A number, a slice, or a tuple of them.",
+    "name": "Which attribute.",
+    "start": "First index; None: from the beginning.",
+    "stop": "Index after the last; None: to the end.",
+    "step": "Distance between indices; None: 1.",
+    "a": "The first operand.",
+    "b": "The second operand.",
+}
 _VALUE = Port("output", kind="value")
 
 
@@ -83,7 +92,9 @@ def _spec(
         target=target,
         inputs=tuple(Port(argument, kind="value") for argument, _ in arguments if argument in (*wired_only, *both)),
         outputs=(_VALUE,),
-        properties=tuple(Property(argument, kind, role="call") for argument, kind in arguments if kind is not None),
+        properties=tuple(
+            Property(argument, kind, role="call", doc=_DOCS[argument]) for argument, kind in arguments if kind is not None
+        ),
         positional=tuple(argument for argument, _ in arguments),
         doc=doc,
         torch=function,
