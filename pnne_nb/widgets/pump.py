@@ -69,7 +69,6 @@ class Pump:
         self._clock = clock
         self._condition = threading.Condition(threading.RLock())
         self._thread: threading.Thread | None = None
-        self._wanted = False
         self._closed = False
 
     @property
@@ -79,9 +78,11 @@ class Pump:
             return self._thread is not None
 
     def start(self) -> None:
-        """Run until the training ends; does nothing while the pump runs, and nothing once closed."""
+        """Run until the training ends; does nothing while the pump runs, and nothing once closed.
+
+        The frame that tells of the new training must be in the channel before.
+        """
         with self._condition:
-            self._wanted = True
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="pnne-pump", daemon=True)
                 self._thread.start()
@@ -105,19 +106,21 @@ class Pump:
 
     def _run(self) -> None:
         try:
-            while self._wants_more():
+            self._pump_until_ended()
+            while self._has_more():
                 self._pump_until_ended()
         except Exception:
             # A thread has nobody to raise to, and the training must go on without its pictures.
             logger.exception("The dashboard stopped drawing.")
             self._leave()
 
-    def _wants_more(self) -> bool:
+    def _has_more(self) -> bool:
+        """Whether frames of a next training are there already; if not, the next `start` makes a new thread."""
         with self._condition:
-            wanted, self._wanted = self._wanted and not self._closed, False
-            if not wanted:
+            more = not self._closed and self._source.wait(0.0)
+            if not more:
                 self._leave()
-            return wanted
+            return more
 
     def _leave(self) -> None:
         with self._condition:
