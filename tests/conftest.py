@@ -10,6 +10,9 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 import torch
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.browser.jupyter import CHROMIUM_FLAGS, chromium_path
 
 hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
@@ -49,3 +52,13 @@ def _no_thread_leaks() -> Iterator[None]:
         thread.join(max(0.0, deadline - time.monotonic()))
     leaked = [thread.name for thread in _leaked(before)]
     assert not leaked, f"The test left threads running: {leaked}. Close what it opened."
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium of the machine."""
+    path = chromium_path()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
+        yield browser
+        browser.close()

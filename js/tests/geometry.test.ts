@@ -8,7 +8,7 @@ test.each(cases)("a node with $inputs and $outputs has the size that Python arra
   const ports = { inputs: wanted.inputs.map(view), outputs: wanted.outputs.map(view) };
   const geometry = geometryOf(ports, wanted.summary);
   expect([geometry.width, geometry.height]).toEqual([wanted.width, wanted.height]);
-  const heights = (side: string) => geometry.handles.filter((place) => place.side === side).map((place) => place.y);
-  expect(heights("input")).toEqual(wanted.inputHeights);
-  expect(heights("output")).toEqual(wanted.outputHeights);
+  const places = (side: string) => geometry.handles.filter((place) => place.side === side).map((place) => place.x);
+  expect(places("input")).toEqual(wanted.inputPlaces);
+  expect(places("output")).toEqual(wanted.outputPlaces);
 });

@@ -14,7 +14,7 @@ from pnne_nb.graph.state import Content, GraphIndex
 
 
 def arrangement(
-    content: Content, graph: str, types: Mapping[str, NodeSpec], direction: Direction = "right"
+    content: Content, graph: str, types: Mapping[str, NodeSpec], direction: Direction = "down"
 ) -> tuple[MoveNode, ...]:
     """Return the moves that arrange a graph; none for a node that already stands where it should.
 
@@ -26,9 +26,9 @@ def arrangement(
     links = []
     for edge in index.edges.values():
         (source, out), (target, into) = split_port(edge.source), split_port(edge.target)
-        if direction == "right":
-            leaves = shapes[source].outputs[out] - shapes[source].height / 2
-            arrives = shapes[target].inputs[into] - shapes[target].height / 2
+        if direction == "down":
+            leaves = shapes[source].outputs[out] - shapes[source].width / 2
+            arrives = shapes[target].inputs[into] - shapes[target].width / 2
             links.append(Link(source, target, leaves, arrives))
         else:
             links.append(Link(source, target))

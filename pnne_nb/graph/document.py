@@ -317,13 +317,13 @@ class NodeGraph:
             return [self._at(path, graph) for path in plan.paths]
 
     def arrange(
-        self, graph: str = "", *, direction: Direction = "right", client: str | None = None, request: int | None = None
+        self, graph: str = "", *, direction: Direction = "down", client: str | None = None, request: int | None = None
     ) -> Transaction:
         """Place every node of one graph automatically, as one undoable change; nothing if all stand well already.
 
         Args:
             graph: ``""`` for the root, or the id of a definition.
-            direction: Where edges run: ``"right"``, or ``"down"``.
+            direction: Where edges run: ``"down"``, or ``"right"``.
             client: Who asks, handed on to observers.
             request: The number under which `client` asks, handed on to observers.
 

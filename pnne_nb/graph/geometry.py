@@ -15,15 +15,18 @@ from pnne_nb.graph.spec import NodeSpec, Port
 WIDTH = 176.0
 HEADER_HEIGHT = 46.0
 SUMMARY_HEIGHT = 24.0
-ROW_HEIGHT = 20.0
-ROWS_PADDING = 6.0
+LABELS_HEIGHT = 18.0
+PORT_WIDTH = 58.0
 
 SIZES_IN = ("in_channels", "in_features", "input_size")
 SIZES_OUT = ("out_channels", "out_features", "hidden_size")
 
 
 class Geometry(NamedTuple):
-    """A node's size, and the height of each of its ports, measured from the node's top."""
+    """A node's size, and the place of each of its ports, measured from the node's left edge.
+
+    Inputs stand on the upper edge and outputs on the lower one: edges run down.
+    """
 
     width: float
     height: float
@@ -39,22 +42,17 @@ def geometry(inputs: Sequence[str], outputs: Sequence[str], *, summary: bool) ->
         outputs: Names of the output ports.
         summary: Whether the node shows a line with its main properties.
     """
-    input_rows = len(inputs) if _needs_rows(inputs, "input") else 0
-    output_rows = len(outputs) if _needs_rows(outputs, "output") else 0
-    rows = max(input_rows, output_rows)
-    top = HEADER_HEIGHT + (SUMMARY_HEIGHT if summary else 0.0)
-    height = top + (rows * ROW_HEIGHT + ROWS_PADDING if rows else 0.0)
+    labelled = [len(names) for names, plain in ((inputs, "input"), (outputs, "output")) if _needs_labels(names, plain)]
+    width = max(WIDTH, max(labelled, default=0) * PORT_WIDTH)
+    height = HEADER_HEIGHT + (SUMMARY_HEIGHT if summary else 0.0) + len(labelled) * LABELS_HEIGHT
 
-    def places(names: Sequence[str], labelled: int) -> dict[str, float]:
-        return {
-            name: top + index * ROW_HEIGHT + ROW_HEIGHT / 2 if labelled else height / 2
-            for index, name in enumerate(names)
-        }
+    def places(names: Sequence[str]) -> dict[str, float]:
+        return {name: (index + 0.5) * width / len(names) for index, name in enumerate(names)}
 
-    return Geometry(WIDTH, height, places(inputs, input_rows), places(outputs, output_rows))
+    return Geometry(width, height, places(inputs), places(outputs))
 
 
-def _needs_rows(names: Sequence[str], plain: str) -> bool:
+def _needs_labels(names: Sequence[str], plain: str) -> bool:
     # A single port whose name says nothing new has no label.
     return len(names) > 1 or (len(names) == 1 and names[0] != plain)
 

@@ -1,4 +1,4 @@
-"""Arranging a document: one undoable change, ports level, nested graphs, unregistered types."""
+"""Arranging a document: one undoable change, straight paths, nested graphs, unregistered types."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from pnne_nb.errors import GraphError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.geometry import WIDTH
+from pnne_nb.graph.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT
 from pnne_nb.graph.layout.arrange import RANK_GAP
 from pnne_nb.graph.ops import MoveNode
 from pnne_nb.graph.registry import Registry
@@ -47,15 +47,15 @@ def test_arranging_is_one_undoable_change(graph: NodeGraph) -> None:
     assert graph.to_json() == before
 
 
-def test_edges_run_to_the_right_and_the_main_path_is_level_at_its_ports(graph: NodeGraph) -> None:
+def test_edges_run_down_and_the_main_path_is_straight(graph: NodeGraph) -> None:
     graph.arrange()
     places = {name: graph[name].position for name in graph}
-    xs = [place[0] for place in places.values() if place is not None]
-    assert xs == sorted(xs)
-    assert xs[1] - xs[0] == WIDTH + RANK_GAP
+    ys = [place[1] for place in places.values() if place is not None]
+    assert ys == sorted(ys)
+    assert ys[1] - ys[0] == HEADER_HEIGHT + SUMMARY_HEIGHT / 2 + RANK_GAP
     assert places["x"] is not None
     assert places["relu"] is not None
-    assert places["x"][1] == places["relu"][1]
+    assert places["x"][0] == places["relu"][0]
 
 
 def test_what_stands_well_is_not_changed(graph: NodeGraph) -> None:
@@ -69,7 +69,7 @@ def test_a_nested_graph_is_arranged_by_itself(graph: NodeGraph) -> None:
     graph.group(["relu"], name="block")
     definition = graph["block"].definition
     assert definition is not None
-    transaction = graph.arrange(definition, direction="down")
+    transaction = graph.arrange(definition, direction="right")
     assert {op.graph for op in transaction.ops if isinstance(op, MoveNode)} == {definition}
     assert graph["block.relu"].position is not None
     assert graph["y"].position is None

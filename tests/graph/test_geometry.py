@@ -20,8 +20,8 @@ CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "cases" / 
 def test_geometry_is_the_browsers(case: dict[str, Any]) -> None:
     shape = geometry(case["inputs"], case["outputs"], summary=case["summary"])
     assert (shape.width, shape.height) == (case["width"], case["height"])
-    assert list(shape.inputs.items()) == list(zip(case["inputs"], case["inputHeights"], strict=True))
-    assert list(shape.outputs.items()) == list(zip(case["outputs"], case["outputHeights"], strict=True))
+    assert list(shape.inputs.items()) == list(zip(case["inputs"], case["inputPlaces"], strict=True))
+    assert list(shape.outputs.items()) == list(zip(case["outputs"], case["outputPlaces"], strict=True))
 
 
 def test_a_variadic_port_shows_its_slots_their_gaps_and_one_to_spare() -> None:

@@ -1,5 +1,5 @@
 import type { Fix, Op } from "../protocol";
-import { freePlace, type Point, STEP_X } from "./canvas/placement";
+import { freePlace, type Point, STEP_Y } from "./canvas/placement";
 import { centreOf, SceneMaker, type ShownScene } from "./canvas/scene";
 import { matchPorts, whyNotConnect } from "./document/connection";
 import { edgeId, graphAt, nodeOf, toState } from "./document/document";
@@ -262,7 +262,7 @@ export class Editor {
   private placeFor(scene: ShownScene, feeder: string | null): Point {
     if (feeder !== null) {
       const [x, y] = centreOf(scene, feeder, STILL);
-      return [x + STEP_X, y];
+      return [x, y + STEP_Y];
     }
     return this.viewport?.centre() ?? [0, 0];
   }

@@ -12,8 +12,8 @@ from pnne_nb.graph.layout.ranks import Arc, layer
 
 Direction: TypeAlias = Literal["right", "down"]
 
-RANK_GAP = 60.0
-"""Pixels between the ranks: room for a shape label on an edge."""
+RANK_GAP = 44.0
+"""Pixels between the ranks: room for a shape label beside an edge."""
 
 NODE_GAP = 24.0
 """Pixels between neighbours of a rank."""

@@ -5,7 +5,7 @@ import { useEditor, useView } from "../context";
 import type { Card } from "./card";
 import { lookOf } from "./categories";
 import type { CardNode } from "./flow";
-import { HEADER_HEIGHT, type HandlePlace, SUMMARY_HEIGHT } from "./geometry";
+import { HEADER_HEIGHT, type HandlePlace, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
@@ -28,6 +28,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
       aria-roledescription="node"
       aria-label={card.label}
     >
+      {hasLabels(card, "input") && <div style={{ height: LABELS_HEIGHT }} />}
       <div className="pnne-card-header" style={{ height: HEADER_HEIGHT }}>
         <span className="pnne-card-icon">
           <svg viewBox="0 0 16 16" aria-hidden="true">
@@ -58,6 +59,10 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     </div>
   );
 });
+
+function hasLabels(card: Card, side: HandlePlace["side"]): boolean {
+  return card.geometry.handles.some((handle) => handle.side === side && handle.labelled);
+}
 
 function worstSeverity(card: Card): "error" | "warning" | null {
   if (card.diagnostics.some((diagnostic) => (diagnostic.severity ?? "error") === "error")) return "error";
@@ -110,15 +115,15 @@ function Port({ card, handle, state, reason }: PortProps) {
       <Handle
         id={handle.port}
         type={isInput ? "target" : "source"}
-        position={isInput ? Position.Left : Position.Right}
+        position={isInput ? Position.Top : Position.Bottom}
         className={`pnne-port ${state}${spare ? " pnne-spare" : ""}${kind}`}
-        style={{ top: handle.y }}
+        style={{ left: handle.x }}
         data-port={`${card.path}.${handle.port}`}
         title={reason ?? `${label}${port?.doc ? `\n${port.doc}` : ""}`}
         aria-label={label}
       />
       {handle.labelled && (
-        <span className={`pnne-port-label pnne-port-${handle.side} ${state}`} style={{ top: handle.y }}>
+        <span className={`pnne-port-label pnne-port-${handle.side} ${state}`} style={{ left: handle.x, maxWidth: card.geometry.width / ports.length - 4 }}>
           {handle.port}
         </span>
       )}

@@ -2,14 +2,14 @@ import { BaseEdge, type EdgeProps, getBezierPath } from "@xyflow/react";
 import { memo } from "react";
 import type { WireEdge } from "./flow";
 
-/** An edge, with the shape of what it carries in its middle. */
+/** An edge, with the shape of what it carries beside its middle. */
 export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   const [path, x, y] = getBezierPath(props);
   return (
     <g data-edge={props.data?.address} className="pnne-wire">
       <BaseEdge path={path} interactionWidth={18} />
       {props.data?.label && (
-        <text className="pnne-wire-label" x={x} y={y} dy={-6} textAnchor="middle">
+        <text className="pnne-wire-label" x={x} y={y} dx={7} dy={3.5}>
           {props.data.label}
         </text>
       )}

@@ -100,7 +100,7 @@ function handlesOf(card: Card): NodeHandle[] {
   return card.geometry.handles.map((handle) => ({
     id: handle.port,
     type: handle.side === "input" ? "target" : "source",
-    position: handle.side === "input" ? Position.Left : Position.Right,
+    position: handle.side === "input" ? Position.Top : Position.Bottom,
     x: handle.x - HANDLE_SIZE / 2,
     y: handle.y - HANDLE_SIZE / 2,
     width: HANDLE_SIZE,

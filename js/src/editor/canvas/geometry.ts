@@ -9,8 +9,8 @@ import type { PortView, Ports } from "../document/ports";
 export const NODE_WIDTH = 176;
 export const HEADER_HEIGHT = 46;
 export const SUMMARY_HEIGHT = 24;
-export const ROW_HEIGHT = 20;
-export const ROWS_PADDING = 6;
+export const LABELS_HEIGHT = 18;
+export const PORT_WIDTH = 58;
 export const HANDLE_SIZE = 10;
 
 export interface HandlePlace {
@@ -29,28 +29,30 @@ export interface Geometry {
   readonly handles: readonly HandlePlace[];
 }
 
-/** Ports whose name says nothing new: a single input or output needs no label. */
-export function needsRows(ports: readonly PortView[], plain: string): boolean {
+/** Whether port names are shown: a single port called input or output needs no label. */
+function needsLabels(ports: readonly PortView[], plain: string): boolean {
   return ports.length > 1 || (ports.length === 1 && ports[0]?.name !== plain);
 }
 
+/** Inputs stand on the upper edge and outputs on the lower one: edges run down. */
 export function geometryOf(ports: Ports, hasSummary: boolean): Geometry {
-  const inputRows = needsRows(ports.inputs, "input") ? ports.inputs.length : 0;
-  const outputRows = needsRows(ports.outputs, "output") ? ports.outputs.length : 0;
-  const rows = Math.max(inputRows, outputRows);
-  const top = HEADER_HEIGHT + (hasSummary ? SUMMARY_HEIGHT : 0);
-  const height = top + (rows > 0 ? rows * ROW_HEIGHT + ROWS_PADDING : 0);
+  const inputLabels = needsLabels(ports.inputs, "input");
+  const outputLabels = needsLabels(ports.outputs, "output");
+  const most = Math.max(inputLabels ? ports.inputs.length : 0, outputLabels ? ports.outputs.length : 0);
+  const width = Math.max(NODE_WIDTH, most * PORT_WIDTH);
+  const labels = (inputLabels ? LABELS_HEIGHT : 0) + (outputLabels ? LABELS_HEIGHT : 0);
+  const height = HEADER_HEIGHT + (hasSummary ? SUMMARY_HEIGHT : 0) + labels;
   const place = (side: "input" | "output", list: readonly PortView[], labelled: boolean): HandlePlace[] =>
     list.map((port, index) => ({
       port: port.name,
       side,
-      x: side === "input" ? 0 : NODE_WIDTH,
-      y: labelled ? top + index * ROW_HEIGHT + ROW_HEIGHT / 2 : height / 2,
+      x: ((index + 0.5) * width) / list.length,
+      y: side === "input" ? 0 : height,
       labelled,
     }));
   return {
-    width: NODE_WIDTH,
+    width,
     height,
-    handles: [...place("input", ports.inputs, inputRows > 0), ...place("output", ports.outputs, outputRows > 0)],
+    handles: [...place("input", ports.inputs, inputLabels), ...place("output", ports.outputs, outputLabels)],
   };
 }

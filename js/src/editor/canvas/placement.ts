@@ -2,15 +2,15 @@ import type { NodeState } from "../../protocol";
 import type { Graph } from "../document/document";
 import { nodeOf } from "../document/document";
 import { wiringOf } from "../document/wiring";
-import { NODE_WIDTH } from "./geometry";
+import { HEADER_HEIGHT, NODE_WIDTH, SUMMARY_HEIGHT } from "./geometry";
 
 export type Point = readonly [x: number, y: number];
 
 /** Distance between the centres of neighbours. */
-export const STEP_X = NODE_WIDTH + 96;
-export const STEP_Y = 112;
+export const STEP_X = NODE_WIDTH + 32;
+export const STEP_Y = HEADER_HEIGHT + SUMMARY_HEIGHT + 44;
 
-/** Where nodes without a position are shown until Python has arranged them: right of what feeds them. */
+/** Where nodes without a position are shown until Python has arranged them: below what feeds them. */
 export function provisionalPositions(graph: Graph): ReadonlyMap<string, Point> {
   const placed = new Map<string, Point>();
   const missing: NodeState[] = [];
@@ -22,12 +22,12 @@ export function provisionalPositions(graph: Graph): ReadonlyMap<string, Point> {
   if (missing.length === 0) return provisional;
   const { into } = wiringOf(graph);
   const crowd = new Crowd(placed.values());
-  let row = Math.max(0, ...[...placed.values()].map(([, y]) => y + STEP_Y));
+  let column = Math.max(0, ...[...placed.values()].map(([x]) => x + STEP_X));
   for (const node of missing) {
     const feeding = [...(into.get(node.name)?.values() ?? [])].map((edge) => placed.get(nodeOf(edge.source)));
     const source = feeding.find((position) => position !== undefined);
-    const wanted: Point = source ? [source[0] + STEP_X, source[1]] : [0, row];
-    if (!source) row += STEP_Y;
+    const wanted: Point = source ? [source[0], source[1] + STEP_Y] : [column, 0];
+    if (!source) column += STEP_X;
     const position = crowd.nearestFree(wanted);
     crowd.add(position);
     placed.set(node.name, position);
@@ -72,7 +72,7 @@ class Crowd {
     for (const dx of [-CELL, 0, CELL]) {
       for (const dy of [-CELL, 0, CELL]) {
         for (const other of this.cells.get(this.key(x + dx, y + dy)) ?? []) {
-          if (Math.abs(other[0] - x) < NODE_WIDTH + 24 && Math.abs(other[1] - y) < STEP_Y - 16) return false;
+          if (Math.abs(other[0] - x) < NODE_WIDTH + 20 && Math.abs(other[1] - y) < STEP_Y - 36) return false;
         }
       }
     }
@@ -84,13 +84,13 @@ class Crowd {
   }
 }
 
-/** Steps at Chebyshev distance `ring`, downwards first: a new node below hides nothing that flows to the right. */
+/** Steps at Chebyshev distance `ring`, nearest first. */
 function ringOf(ring: number): readonly Point[] {
   if (ring === 0) return [[0, 0]];
   const steps: Point[] = [];
   for (let offset = -ring; offset <= ring; offset += 1) {
-    steps.push([offset, ring], [offset, -ring]);
-    if (Math.abs(offset) !== ring) steps.push([ring, offset], [-ring, offset]);
+    steps.push([ring, offset], [-ring, offset]);
+    if (Math.abs(offset) !== ring) steps.push([offset, ring], [offset, -ring]);
   }
   return steps.sort((a, b) => Math.hypot(...a) - Math.hypot(...b));
 }

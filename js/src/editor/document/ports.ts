@@ -31,7 +31,7 @@ export function portsOf(
   into: ReadonlyMap<string, EdgeState> = UNWIRED,
   outOf: readonly EdgeState[] = [],
 ): Ports {
-  const declared = node.type === "Subgraph" ? definitionPorts(document, node) : type;
+  const declared = declaredPorts(document, node, type);
   const inputs: PortView[] = [];
   const shown = new Set<string>();
   const add = (name: string, port: Port) => {
@@ -47,7 +47,9 @@ export function portsOf(
     const property = type?.properties?.find((candidate) => candidate.name === name);
     add(name, { name, kind: property ? "value" : "tensor", optional: true, doc: property?.doc ?? "" });
   }
-  const outputs = (declared?.outputs ?? []).map((port) => view(port.name, port, false));
+  const outputs = (declared?.outputs ?? [])
+    .filter((port) => !port.when || differs(node, type, port.when))
+    .map((port) => view(port.name, port, false));
   const offered = new Set(outputs.map((port) => port.name));
   for (const edge of outOf) {
     const name = splitPort(edge.source)[1];
@@ -75,17 +77,38 @@ function slots(name: string, into: ReadonlyMap<string, EdgeState>): number {
   return next;
 }
 
-function definitionPorts(document: GraphDocument, node: NodeState): { inputs: Port[]; outputs: Port[] } {
-  const definition = document.graphs.get(String(node.properties?.definition ?? ""));
-  const inputs: Port[] = [];
-  const outputs: Port[] = [];
-  if (definition && node.properties?.definition) {
-    for (const inner of definition.nodes.values()) {
-      if (inner.type === "Input") inputs.push({ name: inner.name });
-      else if (inner.type === "Output") outputs.push({ name: inner.name });
-    }
+interface Declared {
+  readonly inputs?: readonly Port[];
+  readonly outputs?: readonly Port[];
+}
+
+function declaredPorts(document: GraphDocument, node: NodeState, type: NodeTypeState | undefined): Declared | undefined {
+  if (node.type === "Subgraph") {
+    const definition = document.graphs.get(String(node.properties?.definition ?? ""));
+    const inner = node.properties?.definition && definition ? [...definition.nodes.values()] : [];
+    const named = (kind: string) => inner.filter(({ type }) => type === kind).map(({ name }) => valuePort(name));
+    return { inputs: named("Input"), outputs: named("Output") };
   }
-  return { inputs, outputs };
+  if (node.type === "Module") {
+    const listed = (property: string) => {
+      const declared = type?.properties?.find(({ name }) => name === property);
+      const names = node.properties?.[property] ?? declared?.default;
+      return (Array.isArray(names) ? names : []).filter((name) => typeof name === "string").map(valuePort);
+    };
+    return { inputs: listed("inputs"), outputs: listed("outputs") };
+  }
+  return type;
+}
+
+function valuePort(name: string): Port {
+  return { name, kind: "value" };
+}
+
+/** Whether a property was set to something else than its default; mirrors `present_outputs` in Python. */
+function differs(node: NodeState, type: NodeTypeState | undefined, name: string): boolean {
+  const given = node.properties?.[name];
+  const declared = type?.properties?.find((property) => property.name === name);
+  return given !== undefined && JSON.stringify(given) !== JSON.stringify(declared?.default ?? null);
 }
 
 function view(name: string, port: Port, wired: boolean): PortView {

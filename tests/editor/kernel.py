@@ -1,0 +1,133 @@
+"""A kernel without Jupyter: a real document behind the editor's protocol, for fast tests in a plain page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, assert_never, final
+
+import msgspec
+
+from pnne_nb.errors import Diagnostic, GraphError, PnneError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import Transaction
+from pnne_nb.graph.registry import registry
+from pnne_nb.protocol.catalog import catalog_event
+from pnne_nb.protocol.codec import decode_request, encode_event
+from pnne_nb.protocol.messages import (
+    Arrange,
+    Committed,
+    Derived,
+    DerivedChanged,
+    Edit,
+    Event,
+    GetCatalog,
+    GetSource,
+    Group,
+    HistoryState,
+    Redo,
+    Rejected,
+    Snapshot,
+    Source,
+    Sync,
+    TensorShape,
+    Undo,
+    Ungroup,
+)
+
+SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")
+"""What every output of the tests' documents is said to carry: the tests are about the browser, not about shapes."""
+
+
+@final
+class Kernel:
+    """Answers the editor's messages for one document.
+
+    Args:
+        graph: The document.
+        busy: While true, nothing is answered, as when a cell is running.
+    """
+
+    def __init__(self, graph: NodeGraph, *, busy: bool = False) -> None:
+        self.graph = graph
+        self.busy = busy
+        self.received: list[Mapping[str, Any]] = []
+        self.extra: list[Diagnostic] = []
+        self._outbox: list[Event] = []
+        self._request: tuple[int | None, str | None] = (None, None)
+        self._diagnosed: set[str] = set()
+        graph.observe(self._committed)
+
+    def snapshot(self, id: int | None = None, client: str | None = None) -> Snapshot:
+        """Everything, as an opening view gets it."""
+        return Snapshot(self.graph.version, self.graph.state(), self._derived(), self._history(), id, client)
+
+    def receive(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Carry out a message; return the messages that answer it."""
+        self.received.append(content)
+        if self.busy:
+            return []
+        self._request = (content["id"], content["client"])
+        try:
+            self._carry_out(content)
+        except PnneError as error:
+            self._outbox.append(Rejected(*self._request, self.graph.version, str(error), error.diagnostics))
+        self._request = (None, None)
+        return self.pending()
+
+    def pending(self) -> list[dict[str, Any]]:
+        """Return the messages that have not been sent yet, such as what Python's own edits made."""
+        events, self._outbox = self._outbox, []
+        return [encode_event(event) for event in events]
+
+    def _carry_out(self, content: Mapping[str, Any]) -> None:
+        request = decode_request(content)
+        asked = {"client": request.client, "request": request.id}
+        version = self.graph.version
+        match request:
+            case Edit(ops=ops, label=label, base=base):
+                self.graph.apply(ops, label=label, base=base, **asked)  # type: ignore[arg-type]  # both keys fit
+            case Undo():
+                self.graph.undo(**asked)  # type: ignore[arg-type]
+            case Redo():
+                self.graph.redo(**asked)  # type: ignore[arg-type]
+            case Arrange(graph=graph):
+                self.graph.arrange(graph, **asked)  # type: ignore[arg-type]
+            case Group(nodes=nodes, name=name):
+                self.graph.group(nodes, name)
+            case Ungroup(node=node):
+                self.graph.ungroup(node)
+            case Sync():
+                self._outbox.append(self.snapshot(request.id, request.client))
+            case GetCatalog():
+                self._outbox.append(catalog_event(registry.values(), request.id, request.client))
+            case GetSource():
+                if any(diagnostic.severity == "error" for diagnostic in self.graph.diagnostics()):
+                    raise GraphError("The graph has errors; its source can be shown once they are gone.")
+                self._outbox.append(Source(request.id, request.client, "class Net(nn.Module):\n    ...\n"))
+            case _:
+                assert_never(request)
+        if isinstance(request, Arrange) and version == self.graph.version:
+            self._outbox.append(Committed(version, (), "Arrange", self._history(), request.client, request.id))
+
+    def _committed(self, transaction: Transaction) -> None:
+        id, client = self._request
+        self._outbox.append(
+            Committed(transaction.version, transaction.ops, transaction.label, self._history(), client, id)
+        )
+        self._outbox.append(DerivedChanged(transaction.version, self._derived()))
+
+    def _history(self) -> HistoryState:
+        return HistoryState(self.graph.undo_label, self.graph.redo_label)
+
+    def _derived(self) -> Derived:
+        found: dict[str, list[Diagnostic]] = {path: [] for path in self._diagnosed}
+        for diagnostic in [*self.graph.diagnostics(), *self.extra]:
+            found.setdefault(diagnostic.node or "", []).append(diagnostic)
+        self._diagnosed = set(found)
+        shapes: dict[str, TensorShape | None] = {edge.source: SHAPE for edge in self.graph.edges}
+        return Derived(shapes=shapes, diagnostics={path: tuple(items) for path, items in found.items()})
+
+
+def to_json(event: Event) -> str:
+    """The text of a message, to hand to a page."""
+    return msgspec.json.encode(encode_event(event)).decode()

@@ -1,0 +1,132 @@
+"""The built editor in a plain page, and the gestures of a person in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
+
+from pnne_nb.graph.document import NodeGraph
+from tests.editor.kernel import Kernel, to_json
+
+STATIC = Path(__file__).resolve().parents[2] / "pnne_nb" / "widgets" / "static"
+ARTIFACTS = Path(__file__).resolve().parents[1] / "artifacts"
+ORIGIN = "http://editor.test"
+HOST = (Path(__file__).parent / "host.html").read_text(encoding="utf-8")
+
+
+@final
+class EditorPage:
+    """A page with one model of the editor in one or more views."""
+
+    def __init__(
+        self, browser: Browser, graph: NodeGraph, *, theme: str, size: tuple[int, int], views: int, busy: bool
+    ) -> None:
+        self.graph = graph
+        self.kernel = Kernel(graph, busy=busy)
+        self.errors: list[str] = []
+        self._context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+        self._context.grant_permissions(["clipboard-read", "clipboard-write"], origin="https://editor.test")
+        self.page: Page = self._context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._note)
+        self.page.route(f"{ORIGIN}/**", self._serve)
+        self.page.expose_function("askKernel", self.kernel.receive)
+        self.page.expose_function("readSnapshot", lambda: json.loads(to_json(self.kernel.snapshot())))
+        self.page.goto(f"{ORIGIN}/?theme={theme}&views={views}")
+        expect(self.root.first).to_have_attribute("data-version", str(graph.version))
+
+    def close(self) -> None:
+        """Close the page and all that belongs to it."""
+        self._context.close()
+
+    # What is there
+
+    @property
+    def root(self) -> Locator:
+        return self.page.get_by_test_id("pnne-editor")
+
+    def node(self, name: str) -> Locator:
+        return self.root.first.locator(f'[data-node="{name}"]')
+
+    def port(self, address: str) -> Locator:
+        return self.root.first.locator(f'[data-port="{address}"]')
+
+    def edge(self, source: str, target: str) -> Locator:
+        return self.root.first.locator(f'[data-edge="{source}->{target}"]')
+
+    def field(self, node: str, name: str) -> Locator:
+        return self.root.first.locator(f'[data-property="{node}.{name}"]')
+
+    def button(self, name: str) -> Locator:
+        return self.root.first.get_by_role("button", name=name, exact=True)
+
+    @property
+    def toast(self) -> Locator:
+        return self.root.first.locator(".pnne-toast")
+
+    # What a person does
+
+    def search(self, text: str) -> Locator:
+        """Type into the palette; return the options that it shows."""
+        self.root.first.get_by_role("searchbox").fill(text)
+        return self.root.first.get_by_role("option")
+
+    def add(self, type: str) -> None:
+        self.search(type)
+        self.root.first.locator(f'[role="option"][data-type="{type}"]').click()
+
+    def drag(self, start: Locator, end: Locator, *, drop: bool = True) -> None:
+        """Drag from the middle of one element to the middle of another."""
+        self.drag_by(start, *self._middle(end), drop=drop)
+
+    def drag_by(self, start: Locator, x: float, y: float, *, drop: bool = True) -> None:
+        """Drag from the middle of an element to a point of the page."""
+        mouse = self.page.mouse
+        mouse.move(*self._middle(start))
+        mouse.down()
+        mouse.move(x - 12, y - 6, steps=4)
+        mouse.move(x, y, steps=3)
+        if drop:
+            mouse.up()
+
+    def settle(self) -> None:
+        """Wait until every view shows the document's version."""
+        for view in self.root.all():
+            expect(view).to_have_attribute("data-version", str(self.graph.version))
+
+    def deliver(self) -> None:
+        """Hand the page what Python's own edits have made."""
+        for message in self.kernel.pending():
+            self.page.evaluate("message => window.model.receive(message)", message)
+
+    def screenshot(self, name: str) -> None:
+        ARTIFACTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=ARTIFACTS / f"{name}.png")
+
+    def _middle(self, element: Locator) -> tuple[float, float]:
+        box = element.bounding_box()
+        assert box is not None, f"{element} is not shown."
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+    def _serve(self, route: Route) -> None:
+        name = route.request.url.removeprefix(ORIGIN).partition("?")[0].strip("/")
+        if name == "":
+            route.fulfill(content_type="text/html", body=HOST)
+        elif (STATIC / name).is_file():
+            route.fulfill(path=STATIC / name)
+        else:
+            route.fulfill(status=204)
+
+
+def sent(kernel: Kernel, kind: str) -> list[Mapping[str, Any]]:
+    """The messages of one kind that the browser has sent."""
+    return [message for message in kernel.received if message["message"] == kind]
