@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any, Protocol, TypeAlias, final
 
 import msgspec
@@ -24,11 +23,14 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.randomness import key_of, swapped_globals
+from pnne_nb.errors import Diagnostic, TrainingError
+from pnne_nb.runtime.randomness import key_of, seeded_globals
 
 Array: TypeAlias = Tensor | NDArray[Any]
 Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Array, ...] | list[Array]
+
+InputShapes: TypeAlias = tuple[tuple[str, tuple[int | str, ...] | None], ...]
+"""Name and shape of each Input node; None stands for any shape, a name in a shape for any size."""
 
 TARGET_KEYS = ("target", "targets", "label", "labels", "y")
 """Under which of these a mapping holds what the loss compares with."""
@@ -57,9 +59,11 @@ class Source(Protocol):
 
     Attributes:
         size: Batches in an epoch, or None where the data does not tell.
+        draws: Whether making a batch may draw from the global random generators.
     """
 
     size: int | None
+    draws: bool
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
@@ -83,7 +87,6 @@ def open_source(data: Data, *, batch_size: int, shuffle: bool, seed: int, num_wo
     Raises:
         TrainingError: The data is of another kind, is empty, or its parts have different lengths.
     """
-    require_count("batch_size", batch_size)
     match data:
         case DataLoader():
             return _from_loader(data, seed, name)
@@ -121,18 +124,17 @@ def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> Source:
     if type(sampler) is SequentialSampler:
         return DatasetSource(loader, shuffle=False, seed=seed)
     plain = type(sampler) is RandomSampler and not sampler.replacement and sampler.generator is None
-    if plain and len(sampler) == _length(loader.dataset, name):
+    if plain and isinstance(sampler, Sized) and len(sampler) == _length(loader.dataset, name):
         return DatasetSource(loader, shuffle=True, seed=seed)
     return StreamSource(loader)
 
 
-def _length(dataset: Any, name: str) -> int:
-    try:
-        return len(dataset)
-    except TypeError as error:
+def _length(dataset: object, name: str) -> int:
+    if not isinstance(dataset, Sized):
         raise TrainingError(
             f"{name} has no length: define __len__ on {type(dataset).__name__}, or derive it from IterableDataset."
-        ) from error
+        )
+    return len(dataset)
 
 
 def _require_examples(count: int, name: str) -> None:
@@ -188,6 +190,11 @@ class TensorSource:
         self._shuffle = shuffle
         self._seed = seed
         self.size: int | None = -(-self._count // batch_size)
+        self.draws = False
+
+    def first(self) -> tuple[Tensor, ...]:
+        """A batch of the first example alone, to look at its shapes."""
+        return tuple(tensor[:1] for tensor in self.tensors)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
@@ -227,6 +234,7 @@ class DatasetSource:
         )
         self._loader: DataLoader[Any] | None = None
         self.size: int | None = self._order.size
+        self.draws = False
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
@@ -263,6 +271,7 @@ class StreamSource:
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._loader = loader
+        self.draws = True
         self.size: int | None = None
         if not isinstance(loader.dataset, IterableDataset):
             self.size = len(loader)
@@ -318,10 +327,7 @@ class _KeyedDataset(Dataset[Any]):
 
     def __getitems__(self, keyed: tuple[int, list[int]]) -> Any:
         key, indices = keyed
-        with swapped_globals():
-            torch.manual_seed(key)
-            random.seed(key)
-            np.random.seed(key % 2**32)
+        with seeded_globals(key):
             fetch = getattr(self._dataset, "__getitems__", None)
             return [self._dataset[index] for index in indices] if fetch is None else fetch(indices)
 
@@ -411,33 +417,39 @@ def to_device(value: Any, device: torch.device) -> Any:
             return value
 
 
-def expect_shapes(batch: Batch, expected: Iterable[tuple[str, tuple[int | str, ...]]]) -> None:
+def expect_shapes(batch: Batch, expected: InputShapes) -> None:
     """Compare a batch with what the graph's Input nodes say.
 
     Args:
         batch: The batch before the model sees it.
-        expected: Name and shape of each Input node, in the model's order; names stand for any size.
+        expected: In the model's order.
 
     Raises:
         TrainingError: Another number of inputs, or a shape that does not fit; names the node and both shapes.
     """
-    wanted = list(expected)
     given = len(batch.inputs) + len(batch.named)
-    if given != len(wanted):
-        names = ", ".join(name for name, _ in wanted)
+    if given != len(expected):
+        names = ", ".join(name for name, _ in expected)
         raise TrainingError(
-            f"The graph has {len(wanted)} Input node{'s' * (len(wanted) != 1)} ({names}), but a batch of the data "
+            f"The graph has {len(expected)} Input node{'s' * (len(expected) != 1)} ({names}), but a batch of the data "
             f"has {given} part{'s' * (given != 1)} besides the target."
         )
-    for index, (name, shape) in enumerate(wanted):
+    for index, (name, shape) in enumerate(expected):
         value = batch.named.get(name) if batch.named else batch.inputs[index]
         if value is None:
-            raise TrainingError(f"The data has no part called {name!r}, which Input node {name!r} waits for.")
-        if isinstance(value, Tensor) and not _fits(tuple(value.shape), shape):
-            raise TrainingError(
+            raise _unfit(name, f"The data has no part called {name!r}, which Input node {name!r} waits for.", "")
+        if isinstance(value, Tensor) and shape is not None and not _fits(tuple(value.shape), shape):
+            raise _unfit(
+                name,
                 f"The data does not fit Input node {name!r}: the node expects shape {_said(shape)}, the data has "
-                f"{tuple(value.shape)}. Change the node's shape or reshape the data."
+                f"{tuple(value.shape)}.",
+                "Change the node's shape or reshape the data.",
             )
+
+
+def _unfit(node: str, message: str, hint: str) -> TrainingError:
+    found = Diagnostic(code="data-shape", message=message, node=node, hint=hint or None)
+    return TrainingError(f"{message} {hint}".rstrip(), [found])
 
 
 def _fits(actual: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:

@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Self, final
 
 import torch
 from torch import nn
 
 from pnne_nb.channel import Channel
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, ProgressFrame, StateFrame, StepFrame, TrainingState
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.probe import Cadence, Probe
+from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.blame import node_of
+from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.control import ENDED, Control
-from pnne_nb.runtime.data import Data, open_source, require_count
+from pnne_nb.runtime.data import Data, Source, open_source, require_count
 from pnne_nb.runtime.events import Listeners
 from pnne_nb.runtime.history import History
-from pnne_nb.runtime.loop import EpochEnded, NotFiniteError, Recipe, Stepped, TrainingLoop, Validated
-from pnne_nb.runtime.metrics import MetricChoice, make_metrics
-from pnne_nb.runtime.objectives import (
-    Loss,
-    OptimizerChoice,
-    Options,
-    SchedulerChoice,
-    make_loss,
-    make_optimizer,
-    make_schedule,
-)
+from pnne_nb.runtime.loop import EpochEnded, Event, NotFiniteError, Stepped, TrainingLoop, Validated
+from pnne_nb.runtime.metrics import MetricChoice
+from pnne_nb.runtime.models import as_module, document_of, input_shapes
+from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice
 from pnne_nb.runtime.observers import Observers
-from pnne_nb.runtime.precision import Precision, choose_device
 from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.sharing import SharedModel
-from pnne_nb.runtime.thread import start_training_thread
+from pnne_nb.runtime.thread import start_training_thread, threads_for_training
+
+_SLICE = 0.2
+"""Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
 
 
 @final
 class TrainingEngine:
     """Trains a model in a background thread, under control at every step.
 
-    Commands may be given from any thread. A training stops, halts and lets others have the model between
-    two steps only.
+    Commands may be given from any thread. Training halts, ends and lets others have the model between two
+    steps only. In a notebook, it waits for a cell that uses the live model until that cell ends; elsewhere,
+    use ``with engine.paused():``.
 
     Args:
         model: A graph, which is compiled, or any ``nn.Module``, which is trained in place.
@@ -66,17 +66,26 @@ class TrainingEngine:
         grad_clip: Largest norm of all gradients together, or None.
         accumulate: Batches that make up one optimizer step.
         seed: Decides about order, initial weights of a graph, and every random number of the training.
+        checkpoint_dir: Where to keep a checkpoint of each epoch and of the end, or None.
         num_workers: Processes that load a ``Dataset``.
         parameter_groups: Optimizer options by pattern of parameter names, e.g. ``{"*.bias": {"weight_decay": 0}}``.
         step_function: Replaces forward pass and loss: a function of model and batch that returns the loss.
+        early_stopping: End after so many epochs without a lower validation (or else training) loss.
+
+    Attributes:
+        channel: Every frame that watchers want, bounded.
+        history: What was measured.
+        error: What made the training fail, or None.
+        device: Where the training runs.
 
     Raises:
+        CompileError: The graph is unfinished or wrong.
         TrainingError: Something of the above cannot be; the message says what and why.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  the order is part of the contract
         self,
-        model: nn.Module,
+        model: nn.Module | NodeGraph,
         train_data: Data,
         val_data: Data | None = None,
         loss: Loss = "CrossEntropyLoss",
@@ -96,53 +105,59 @@ class TrainingEngine:
         num_workers: int = 0,
         parameter_groups: Mapping[str, Options] | None = None,
         step_function: Callable[[nn.Module, Any], torch.Tensor] | None = None,
+        early_stopping: int | None = None,
     ) -> None:
-        require_count("epochs", epochs)
-        require_count("accumulate", accumulate)
-        if grad_clip is not None and not grad_clip > 0:
-            raise TrainingError(f"grad_clip must be a positive norm or None, not {grad_clip!r}.")
-        chosen = choose_device(device)
-        self._model = model.to(chosen)
-        train = open_source(
-            train_data, batch_size=batch_size, shuffle=shuffle, seed=seed, num_workers=num_workers, name="train_data"
-        )
-        val = None
-        if val_data is not None:
-            val = open_source(
-                val_data, batch_size=batch_size, shuffle=False, seed=seed, num_workers=num_workers, name="val_data"
-            )
-        made = make_optimizer(optimizer, self._model, parameter_groups)
-        batches = train.size
-        total = None if batches is None else epochs * -(-batches // accumulate)
-        recipe = Recipe(
-            model=self._model,
-            train=train,
-            val=val,
-            loss=make_loss(loss),
-            optimizer=made,
-            schedule=make_schedule(scheduler, made, total_steps=total),
-            metrics=make_metrics(metrics, chosen),
-            val_metrics=make_metrics(metrics, chosen),
-            expected=(),
-            device=chosen,
-            precision=Precision(precision, chosen),
+        config = Config(
+            loss=loss,
+            optimizer=optimizer,
+            scheduler=scheduler,
+            metrics=metrics,
+            epochs=epochs,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            device=str(device),
+            precision=precision,
             grad_clip=grad_clip,
             accumulate=accumulate,
-            step=step_function,
+            seed=seed,
+            num_workers=num_workers,
+            parameter_groups=parameter_groups,
+            step_function=step_function,
+            early_stopping=early_stopping,
         )
-        self.device = chosen
-        self.epochs = epochs
+        config.check()
+        train = self._open(train_data, config, "train_data", shuffle=shuffle)
+        val = None if val_data is None else self._open(val_data, config, "val_data", shuffle=False)
+        self._model = as_module(model, seed)
+        self._document = document_of(model)
+        recipe = config.recipe(self._model, train, val, input_shapes(model))
+        self._config = config
+        self.device = recipe.device
         self.channel = Channel()
         self.history = History()
         self.error: BaseException | None = None
+        self._threads = threads_for_training()
         self._last_epoch = epochs
         self._observers = Observers(lambda frames: self.channel.put(*frames))
-        python = not isinstance(train_data, tuple | list)
-        self._loop = TrainingLoop(recipe, PrivateRandomness(seed, chosen, python=python), self._observers)
-        self._progress = Progress(batches, accumulate)
+        randomness = PrivateRandomness(seed, recipe.device, python=train.draws or (val is not None and val.draws))
+        self._loop = TrainingLoop(recipe, randomness, self._observers)
+        self._loop.check_data()
+        self._progress = Progress(train.size, accumulate)
         self._listeners = Listeners()
         self._control = Control(self._state_changed)
         self._shared = SharedModel(self._model, self._control)
+        self._checkpoints = None if checkpoint_dir is None else checkpoint.CheckpointDirectory(checkpoint_dir)
+
+    @staticmethod
+    def _open(data: Data, config: Config, name: str, *, shuffle: bool) -> Source:
+        return open_source(
+            data,
+            batch_size=config.batch_size,
+            shuffle=shuffle,
+            seed=config.seed,
+            num_workers=config.num_workers,
+            name=name,
+        )
 
     def __repr__(self) -> str:
         return f"TrainingEngine({type(self._model).__name__}, state={self.state!r})"
@@ -161,9 +176,14 @@ class TrainingEngine:
         return self._model
 
     @property
-    def module(self) -> nn.Module:
-        """The live model without a turn at it: for the names of its layers, and for probes; do not run it."""
-        return self._model
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The live optimizer; `set_optimizer` changes its settings safely."""
+        return self._loop.recipe.optimizer
+
+    @property
+    def epochs(self) -> int:
+        """The last epoch that the training under way will make."""
+        return self._last_epoch
 
     @property
     def exclusive(self) -> bool:
@@ -173,11 +193,6 @@ class TrainingEngine:
     @exclusive.setter
     def exclusive(self, exclusive: bool) -> None:
         self._shared.exclusive = exclusive
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """The live optimizer."""
-        return self._loop.recipe.optimizer
 
     @property
     def waiting_for(self) -> str | None:
@@ -290,7 +305,7 @@ class TrainingEngine:
 
         remove = self.on("state", tell)
         try:
-            if self._control.alive:
+            if self.state not in {"idle", *ENDED}:
                 await ended.wait()
         finally:
             remove()
@@ -306,11 +321,7 @@ class TrainingEngine:
             yield self._model
             self._shared.edited()
 
-    def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of every parameter group, from the next step on."""
-        self.set_optimizer(lr=rate)
-
-    def set_optimizer(self, **options: float) -> None:
+    def set_optimizer(self, **options: Any) -> None:
         """Set options such as ``lr`` or ``weight_decay`` in every parameter group, from the next step on.
 
         Raises:
@@ -326,6 +337,83 @@ class TrainingEngine:
         with self.paused():
             for group in groups:
                 group.update(options)
+
+    # Checkpoints
+
+    def save_checkpoint(self, path: str | Path) -> None:
+        """Write everything that the rest of the training depends on, as between two steps.
+
+        The file is replaced as a whole; one that was there before is kept as ``<path>.previous``.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        with self._control.visit("a checkpoint"):
+            checkpoint.write(Path(path), self._state_dict())
+
+    @classmethod
+    def resume_from(
+        cls,
+        path: str | Path,
+        model: nn.Module | NodeGraph | None = None,
+        train_data: Data | None = None,
+        val_data: Data | None = None,
+        **options: Any,
+    ) -> Self:
+        """Continue a training; on the CPU, with the same data and versions, bit for bit.
+
+        Args:
+            path: A checkpoint, or a ``checkpoint_dir``, whose newest is meant. If it is damaged, the one before
+                is used, with a warning.
+            model: The same model; not needed if it was a graph.
+            train_data: The same data.
+            val_data: The same validation data.
+            options: Arguments of `TrainingEngine` that are different now, or that no file can hold: functions
+                and objects given as loss, optimizer and so on.
+
+        Returns:
+            An engine in state ``"idle"``; `start` makes the rest of the epochs.
+
+        Raises:
+            CheckpointError: No checkpoint is whole, it does not fit, or an argument is missing.
+        """
+        state, found, faults = checkpoint.read_newest_good(Path(path))
+        if train_data is None:
+            raise CheckpointError("A checkpoint holds no data: give train_data, and val_data if there was any.")
+        missing = [name for name in state["missing"] if name not in options]
+        if missing:
+            raise CheckpointError(f"The checkpoint cannot hold {', '.join(missing)}: give them to resume_from again.")
+        if model is None:
+            if state["graph"] is None:
+                raise CheckpointError("The checkpoint is of a plain nn.Module: give the model to resume_from.")
+            model = NodeGraph.from_json(state["graph"])
+        engine = cls(model, train_data, val_data, **{**state["config"], **options})
+        engine._load(state, epochs_changed="epochs" in options)
+        for fault in faults:
+            message = f"{fault} Resumed from {found} instead."
+            warnings.warn(message, stacklevel=2)
+            engine._announce(AnomalyFrame(step=engine._loop.steps, kind="checkpoint-damaged", message=message))
+        return engine
+
+    def _state_dict(self) -> dict[str, Any]:
+        return {
+            "loop": self._loop.state_dict(),
+            "history": self.history.state_dict(),
+            "config": self._config.plain(),
+            "missing": self._config.missing(),
+            "graph": self._document,
+            "last_epoch": self._last_epoch,
+            "threads": self._threads,
+            "torch": str(torch.__version__),
+        }
+
+    def _load(self, state: dict[str, Any], *, epochs_changed: bool) -> None:
+        self._loop.load_state_dict(state["loop"])
+        self.history.load_state_dict(state["history"])
+        # The number of threads changes the last bits of a sum.
+        self._threads = state["threads"]
+        if not epochs_changed:
+            self._last_epoch = state["last_epoch"]
 
     # Who watches
 
@@ -352,18 +440,17 @@ class TrainingEngine:
     # The training thread
 
     def _settle(self, wait: bool) -> None:
-        if wait:
-            while not self._control.settled(_SLICE):
-                if self._control.in_training_thread():
-                    return
+        while wait and not self._control.settled(_SLICE):
+            if self._control.in_training_thread():
+                return
 
     def _launch(self, steps: int | None) -> None:
         if not self._control.launch(steps):
             return
         self.error = None
         if self._loop.epoch > self._last_epoch:
-            self._last_epoch = self._loop.epoch - 1 + self.epochs
-        start_training_thread(self._train, self._control.stop, self._control.ended)
+            self._last_epoch = self._loop.epoch - 1 + self._config.epochs
+        start_training_thread(self._train, self._control.stop, self._control.ended, self._threads)
 
     def _train(self) -> None:
         self._control.enter()
@@ -371,11 +458,13 @@ class TrainingEngine:
         try:
             self._shared.open()
             state = self._run()
-        except BaseException as error:
+            self._save_latest()
+        except BaseException as error:  # noqa: BLE001  it is kept, shown, and raised again by wait()
+            state = "failed"
             error.add_note(f"While {self._loop.doing}.")
             self.error = error
             if isinstance(error, NotFiniteError):
-                self._announce(AnomalyFrame(step=self._loop.steps + 1, kind=error.kind, message=str(error)))
+                self._announce(_anomaly(error, self._loop.steps + 1))
         finally:
             self._shared.close()
             self.channel.put(self.progress)
@@ -393,17 +482,28 @@ class TrainingEngine:
         finally:
             events.close()
 
-    def _tell(self, event: Stepped | Validated | EpochEnded) -> None:
+    def _tell(self, event: Event) -> None:
         match event:
             case Stepped(frame=frame):
                 self._control.stepped()
                 self._announce(frame)
             case EpochEnded(frame=epoch):
                 self._announce(epoch)
+                self._save_epoch(epoch)
             case Validated():
                 pass
         if self._progress.due(time.monotonic(), self._loop.steps):
             self.channel.put(self.progress)
+
+    def _save_epoch(self, frame: EpochFrame) -> None:
+        if self._checkpoints is not None:
+            state = self._state_dict()
+            self._checkpoints.save(frame.step, state)
+            self._checkpoints.save_if_best(frame.metrics.get("val_loss", frame.metrics["train_loss"]), state)
+
+    def _save_latest(self) -> None:
+        if self._checkpoints is not None and self._loop.position > 0:
+            self._checkpoints.save(self._loop.steps, self._state_dict())
 
     def _announce(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
         self.history.record(frame)
@@ -411,23 +511,20 @@ class TrainingEngine:
         self._listeners.tell(frame)
 
     def _state_changed(self, state: TrainingState) -> None:
-        failed = state == "failed"
+        error = self.error if state == "failed" else None
         frame = StateFrame(
             state=state,
-            error=_said(self.error) if failed else None,
-            node=node_of(self.error, self._model) if failed else None,
+            error=None if error is None else f"{type(error).__name__}: {error}",
+            node=None if error is None else node_of(error, self._model),
         )
         self.channel.put(frame)
         self._listeners.tell(frame)
-
-
-_SLICE = 0.2
-"""Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
 
 
 def _slice(until: float | None) -> float:
     return _SLICE if until is None else max(0.0, min(_SLICE, until - time.monotonic()))
 
 
-def _said(error: BaseException | None) -> str | None:
-    return None if error is None else f"{type(error).__name__}: {error}"
+def _anomaly(error: NotFiniteError, step: int) -> AnomalyFrame:
+    found = error.diagnostics[0]
+    return AnomalyFrame(step=step, kind=found.code, message=found.message, node=found.node, hint=found.hint)

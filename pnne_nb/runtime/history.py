@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import msgspec
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pnne_nb.errors import near
@@ -95,8 +96,8 @@ class Series:
     def state_dict(self) -> dict[str, Any]:
         """Everything, in plain types."""
         return {
-            "steps": self._steps.tobytes(),
-            "values": self._values.tobytes(),
+            "steps": torch.tensor(self._steps, dtype=torch.int64),
+            "values": torch.tensor(self._values, dtype=torch.float64),
             "stretch": self._stretch,
             "seen": self._seen,
             "pending": [self._low, self._high, self._last],
@@ -104,7 +105,8 @@ class Series:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what `state_dict` was taken from."""
-        self._steps, self._values = array("q", state["steps"]), array("d", state["values"])
+        self._steps = array("q", state["steps"].numpy().tobytes())
+        self._values = array("d", state["values"].numpy().tobytes())
         self._stretch, self._seen = state["stretch"], state["seen"]
         self._low, self._high, self._last = (None if point is None else tuple(point) for point in state["pending"])
 
@@ -237,7 +239,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             ValueError: Another `over`.
         """
         # Imported late: pandas takes half a second, and most trainings never make a table.
-        import pandas as pd
+        import pandas as pd  # noqa: PLC0415
 
         if over == "epochs":
             columns: dict[str, Any] = {"step": self.steps("train_loss")} if "train_loss" in self else {}
@@ -257,9 +259,9 @@ class History(Mapping[str, NDArray[np.float64]]):
         with self._lock:
             return {
                 "series": {name: series.state_dict() for name, series in self._series.items()},
-                "epochs": {name: values.tobytes() for name, values in self._epochs.items()},
-                "epoch_numbers": self._epoch_numbers.tobytes(),
-                "epoch_steps": self._epoch_steps.tobytes(),
+                "epochs": {name: values.tolist() for name, values in self._epochs.items()},
+                "epoch_numbers": self._epoch_numbers.tolist(),
+                "epoch_steps": self._epoch_steps.tolist(),
                 "anomalies": msgspec.json.encode(self._anomalies).decode(),
                 "total_steps": self._total_steps,
                 "seconds": self._seconds,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeAlias, final
 
@@ -13,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import CheckpointError, Diagnostic, TrainingError
 from pnne_nb.frames import EpochFrame, StepFrame
-from pnne_nb.runtime.data import Batch, Source, as_batch, expect_shapes, to_device
-from pnne_nb.runtime.metrics import Metric
+from pnne_nb.runtime import blame
+from pnne_nb.runtime.data import Batch, InputShapes, Source, TensorSource, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.metrics import Metric, load_metric, saved_metric
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.precision import Precision
@@ -47,10 +49,6 @@ Event: TypeAlias = Stepped | Validated | EpochEnded
 class NotFiniteError(TrainingError):
     """The loss or a gradient is NaN or infinite; the model is as it was before the step."""
 
-    def __init__(self, message: str, kind: str = "nan-loss") -> None:
-        super().__init__(message)
-        self.kind = kind
-
 
 class Recipe(msgspec.Struct, frozen=True):
     """What a loop works with.
@@ -63,6 +61,7 @@ class Recipe(msgspec.Struct, frozen=True):
         accumulate: Batches whose gradients make up one optimizer step.
         grad_clip: Largest gradient norm, or None.
         step: Replaces forward pass and loss: a function of model and raw batch that returns the loss.
+        patience: End after so many epochs without a lower validation (or else training) loss, or None.
     """
 
     model: nn.Module
@@ -73,12 +72,13 @@ class Recipe(msgspec.Struct, frozen=True):
     schedule: Schedule | None
     metrics: dict[str, Metric]
     val_metrics: dict[str, Metric]
-    expected: tuple[tuple[str, tuple[int | str, ...]], ...]
+    expected: InputShapes
     device: torch.device
     precision: Precision
     grad_clip: float | None
     accumulate: int
     step: Callable[[nn.Module, Any], Tensor] | None = None
+    patience: int | None = None
 
 
 @final
@@ -102,11 +102,24 @@ class TrainingLoop:
         self.position = 0
         self.seconds = 0.0
         self.doing = "starting"
-        self.loss_sum = 0.0
-        self.examples = 0
-        self.epoch_randomness = randomness.state_dict()
+        self._loss_sum = 0.0
+        self._examples = 0
+        self._best = math.inf
+        self._epochs_since_best = 0
+        self._epoch_randomness = randomness.state_dict()
+        self._validation_randomness: dict[str, Any] | None = None
         self._modes: list[tuple[nn.Module, bool]] = []
         self._shapes_seen: set[tuple[Any, ...]] = set()
+
+    def check_data(self) -> None:
+        """Compare data in memory with the graph's Input nodes before anything is done.
+
+        Raises:
+            TrainingError: It does not fit; other data is compared when it comes.
+        """
+        for source in (self.recipe.train, self.recipe.val):
+            if isinstance(source, TensorSource):
+                self._prepare(source.first())
 
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
         """Train to the end of `last_epoch`, one event a batch or less.
@@ -119,90 +132,120 @@ class TrainingLoop:
             TrainingError: The data does not fit the model, or there is none.
         """
         try:
-            while self.epoch <= last_epoch:
+            while self.epoch <= last_epoch and not self._has_settled():
                 yield from self._train_epoch()
                 metrics = self._train_metrics()
                 if self.recipe.val is not None:
-                    yield from self._validate(metrics)
+                    yield from self._validate(self.recipe.val, metrics)
                 yield self._end_epoch(metrics)
         finally:
             self.recipe.train.close()
             if self.recipe.val is not None:
                 self.recipe.val.close()
 
-    def validate(self) -> Iterator[Event]:
-        """Look at the validation data now, between two steps; ends with an `EpochEnded`."""
-        metrics: dict[str, float] = {}
-        yield from self._validate(metrics)
-        yield EpochEnded(EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics))
-
     # Training
 
     def _train_epoch(self) -> Iterator[Event]:
-        recipe = self.recipe
-        self.doing = f"opening the data of epoch {self.epoch}"
-        with self.randomness:
-            if self.position == 0:
-                self.epoch_randomness = self.randomness.state_dict()
-            batches = recipe.train.batches(self.epoch, self.position)
+        batches = self._open_epoch()
         self._set_mode(training=True)
         while True:
             began = time.perf_counter()
             with self.randomness:
                 self.doing = f"fetching batch {self.position + 1} of epoch {self.epoch}"
-                group = list(islice(batches, recipe.accumulate))
+                group = list(islice(batches, self.recipe.accumulate))
                 if not group:
                     break
                 self.doing = f"training on batch {self.position + 1} of epoch {self.epoch}"
                 self._restore_modes()
-                loss, examples, rate = self._step(group)
+                with kept_unless_done(self.recipe.model, self.randomness):
+                    loss, examples, rate = self._step(group)
             self.steps += 1
             self.position += len(group)
-            self.examples += examples
-            self.loss_sum += loss * examples
+            self._examples += examples
+            self._loss_sum += loss * examples
             self.seconds += time.perf_counter() - began
             yield Stepped(StepFrame(self.steps, self.epoch, loss, rate, examples, self.seconds))
         if self.position == 0:
             raise TrainingError("The training data gave no batch at all.")
+
+    def _open_epoch(self) -> Iterator[Any]:
+        self.doing = f"opening the data of epoch {self.epoch}"
+        now = self.randomness.state_dict()
+        if self.position == 0:
+            self._epoch_randomness = now
+        # A loader that draws its order from the global generator draws the same one again.
+        self.randomness.load_state_dict(self._epoch_randomness)
+        with self.randomness:
+            batches = self.recipe.train.batches(self.epoch, self.position)
+        if self.position > 0:
+            self.randomness.load_state_dict(now)
+        return batches
 
     def _step(self, group: Sequence[Any]) -> tuple[float, int, float]:
         recipe, optimizer, precision = self.recipe, self.recipe.optimizer, self.recipe.precision
         batches = [self._prepare(raw) for raw in group]
         examples = sum(batch.examples for batch in batches)
         rate = float(optimizer.param_groups[0]["lr"])
+        value = 0.0
+        outputs = []
         with self.observers.watching(self.steps + 1) as watched:
             optimizer.zero_grad(set_to_none=True)
-            value = 0.0
             for raw, batch in zip(group, batches, strict=True):
                 share = batch.examples / examples if examples else 1 / len(batches)
                 output, loss = self._forward(raw, batch)
                 value += loss.item() * share
                 if not math.isfinite(value):
-                    raise NotFiniteError(
-                        f"The loss became {value} at step {self.steps + 1} (epoch {self.epoch}, learning rate {rate:g}). "
-                        f"The model is as it was before that step. Try a smaller learning rate, grad_clip=1.0, "
-                        f"or look for NaN in the data."
-                    )
+                    raise self._not_finite(f"The loss became {value}", "nan-loss", batch)
                 precision.backward(loss if len(batches) == 1 else loss * share)
-                self._count(recipe.metrics, output, batch)
+                outputs.append(output.detach() if isinstance(output, Tensor) else output)
             precision.unscale(optimizer)
             if watched is not None:
                 watched.gradients_ready()
-            if recipe.grad_clip is not None:
-                nn.utils.clip_grad_norm_(self._parameters(), recipe.grad_clip)
+            self._check_gradients()
             precision.step(optimizer)
             if watched is not None:
                 watched.updated()
+        for output, batch in zip(outputs, batches, strict=True):
+            self._count(recipe.metrics, output, batch)
         if recipe.schedule is not None and recipe.schedule.every == "step":
             self._advance(recipe.schedule, value)
         return value, examples, rate
 
-    def _parameters(self) -> list[Tensor]:
-        return [parameter for group in self.recipe.optimizer.param_groups for parameter in group["params"]]
+    def _check_gradients(self) -> None:
+        recipe = self.recipe
+        parameters = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
+        if recipe.grad_clip is not None:
+            norm = nn.utils.clip_grad_norm_(parameters, recipe.grad_clip)
+        else:
+            # Backpropagation reaches the first parameters last: what is not finite anywhere on the way arrives there.
+            first = next((parameter.grad for parameter in parameters if parameter.grad is not None), None)
+            if first is None:
+                raise TrainingError(
+                    "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
+                    "the forward pass under torch.no_grad() or detached?"
+                )
+            norm = first.sum()
+        if recipe.precision.scaler is None and not math.isfinite(norm.item()):
+            raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", None)
+
+    def _not_finite(self, what: str, kind: str, batch: Batch | None) -> NotFiniteError:
+        recipe = self.recipe
+        if batch is None:
+            node = blame.gradient_not_finite(recipe.model)
+        else:
+            node = blame.output_not_finite(recipe.model, batch.inputs, batch.named)
+        rate = recipe.optimizer.param_groups[0]["lr"]
+        where = "" if node is None else f", first at node {node!r}"
+        hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
+        message = f"{what} at step {self.steps + 1} (epoch {self.epoch}, learning rate {float(rate):g}){where}."
+        return NotFiniteError(
+            f"{message} The model is as it was before that step. {hint}",
+            [Diagnostic(code=kind, message=message, node=node, hint=hint)],
+        )
 
     def _prepare(self, raw: Any) -> Batch:
         recipe = self.recipe
-        batch = as_batch(raw, wants_target=recipe.loss is not None and recipe.step is None)
+        batch = as_batch(raw, wants_target=self._compares())
         if recipe.expected:
             shapes = tuple(value.shape if isinstance(value, Tensor) else None for value in batch.inputs)
             if batch.named or shapes not in self._shapes_seen:
@@ -225,23 +268,29 @@ class TrainingLoop:
                 return None, _scalar(output, "Without a loss, the model must return its own: it")
             return output, _scalar(recipe.loss(output, batch.target), "The loss function")
 
-    @staticmethod
-    def _count(metrics: dict[str, Metric], output: Any, batch: Batch) -> None:
-        if output is not None:
-            detached = output.detach() if isinstance(output, Tensor) else output
-            for metric in metrics.values():
-                metric.update(detached, batch.target)
+    def _compares(self) -> bool:
+        """Whether there is an output to compare with a target, for the loss and for metrics."""
+        return self.recipe.loss is not None and self.recipe.step is None
+
+    def _count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> None:
+        if self._compares():
+            with torch.no_grad():
+                for metric in metrics.values():
+                    metric.update(output, batch.target)
 
     # Validation and the end of an epoch
 
-    def _validate(self, metrics: dict[str, float]) -> Iterator[Event]:
+    def _validate(self, source: Source, metrics: dict[str, float]) -> Iterator[Event]:
+        """Begins anew after an interruption, with the random numbers that it began with."""
         recipe = self.recipe
-        assert recipe.val is not None
+        if self._validation_randomness is not None:
+            self.randomness.load_state_dict(self._validation_randomness)
+        self._validation_randomness = self.randomness.state_dict()
         for metric in recipe.val_metrics.values():
             metric.reset()
-        total, seen, batches, index = 0.0, 0, iter(()), 0
+        total, seen, index = 0.0, 0, 0
         with self.randomness:
-            batches = recipe.val.batches(1)
+            batches = source.batches(1)
         self._set_mode(training=False)
         try:
             while True:
@@ -262,37 +311,83 @@ class TrainingLoop:
                 yield Validated(index)
         finally:
             self._set_mode(training=True)
+        self._validation_randomness = None
         metrics["val_loss"] = total / seen if seen else math.nan
-        if self._counts():
+        if self._compares():
             metrics.update({f"val_{name}": float(metric.compute()) for name, metric in recipe.val_metrics.items()})
 
     def _train_metrics(self) -> dict[str, float]:
-        metrics = {"train_loss": self.loss_sum / self.examples if self.examples else math.nan}
-        if self._counts():
+        metrics = {"train_loss": self._loss_sum / self._examples if self._examples else math.nan}
+        if self._compares():
             metrics.update({f"train_{name}": float(metric.compute()) for name, metric in self.recipe.metrics.items()})
         return metrics
 
-    def _counts(self) -> bool:
-        return self.recipe.loss is not None and self.recipe.step is None
-
     def _end_epoch(self, metrics: dict[str, float]) -> EpochEnded:
         schedule = self.recipe.schedule
+        loss = metrics.get("val_loss", metrics["train_loss"])
         if schedule is not None and schedule.every == "epoch":
-            self._advance(schedule, metrics.get("val_loss", metrics["train_loss"]))
+            self._advance(schedule, loss)
+        self._epochs_since_best = 0 if loss < self._best else self._epochs_since_best + 1
+        self._best = min(self._best, loss)
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
         self.epoch += 1
         self.position = 0
-        self.loss_sum, self.examples = 0.0, 0
+        self._loss_sum, self._examples = 0.0, 0
         for metric in self.recipe.metrics.values():
             metric.reset()
         return EpochEnded(frame)
 
+    def _has_settled(self) -> bool:
+        return self.recipe.patience is not None and self._epochs_since_best >= self.recipe.patience
+
     @staticmethod
     def _advance(schedule: Schedule, loss: float) -> None:
-        if isinstance(schedule.scheduler, ReduceLROnPlateau):
-            schedule.scheduler.step(loss)
-        else:
-            schedule.scheduler.step()
+        match schedule.scheduler:
+            case ReduceLROnPlateau() as plateau:
+                plateau.step(loss)
+            case scheduler:
+                scheduler.step()
+
+    # Checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the training depends on, between two events, in plain types and tensors."""
+        recipe = self.recipe
+        scaler = recipe.precision.scaler
+        return {
+            "model": recipe.model.state_dict(),
+            "optimizer": recipe.optimizer.state_dict(),
+            "scheduler": None if recipe.schedule is None else recipe.schedule.scheduler.state_dict(),
+            "scaler": None if scaler is None else scaler.state_dict(),
+            "metrics": {name: saved_metric(metric) for name, metric in recipe.metrics.items()},
+            "randomness": self._validation_randomness or self.randomness.state_dict(),
+            "epoch_randomness": self._epoch_randomness,
+            "place": {name: getattr(self, name) for name in _PLACE},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned.
+
+        Raises:
+            CheckpointError: It belongs to another model, optimizer or scheduler.
+        """
+        recipe = self.recipe
+        scaler = recipe.precision.scaler
+        try:
+            recipe.model.load_state_dict(state["model"])
+            recipe.optimizer.load_state_dict(state["optimizer"])
+            if recipe.schedule is not None and state["scheduler"] is not None:
+                recipe.schedule.scheduler.load_state_dict(state["scheduler"])
+            if scaler is not None and state["scaler"] is not None:
+                scaler.load_state_dict(state["scaler"])
+            for name, metric in recipe.metrics.items():
+                load_metric(metric, state["metrics"].get(name))
+            self.randomness.load_state_dict(state["randomness"])
+            self._epoch_randomness = state["epoch_randomness"]
+            for name in _PLACE:
+                setattr(self, name, state["place"][name])
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            raise CheckpointError(f"The checkpoint does not fit this training: {error}") from error
 
     # Train and eval mode
 
@@ -305,6 +400,24 @@ class TrainingLoop:
         for module, training in self._modes:
             if module.training is not training:
                 module.training = training
+
+
+_PLACE = ("steps", "epoch", "position", "seconds", "_loss_sum", "_examples", "_best", "_epochs_since_best")
+
+
+@contextmanager
+def kept_unless_done(model: nn.Module, randomness: PrivateRandomness) -> Iterator[None]:
+    """Put buffers and random state back if the block raises, so that the step can be made again or inspected."""
+    buffers = list(model.buffers())
+    kept = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    except BaseException:
+        with torch.no_grad():
+            for buffer, before in zip(buffers, kept, strict=True):
+                buffer.copy_(before)
+        randomness.rewind()
+        raise
 
 
 def _scalar(loss: Any, who: str) -> Tensor:

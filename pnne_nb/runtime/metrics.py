@@ -25,6 +25,17 @@ class Metric(Protocol):
         """Forget every batch."""
 
 
+@runtime_checkable
+class Saved(Protocol):
+    """A metric that can continue in the middle of an epoch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has counted."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Any:
+        """Continue from there."""
+
+
 PerBatch: TypeAlias = Callable[[Any, Any], Tensor]
 MetricChoice: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Metric | PerBatch"
 
@@ -91,6 +102,25 @@ class Averaged:
         """Forget every batch."""
         self._sum, self._examples = 0.0, 0
 
+    def state_dict(self) -> dict[str, Any]:
+        """The sums so far."""
+        return {"sum": self._sum, "examples": self._examples}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict`."""
+        self._sum, self._examples = state["sum"], state["examples"]
+
+
+def saved_metric(metric: Metric) -> dict[str, Any] | None:
+    """What `metric` has counted in this epoch, or None if it cannot tell."""
+    return metric.state_dict() if isinstance(metric, Saved) else None
+
+
+def load_metric(metric: Metric, state: dict[str, Any] | None) -> None:
+    """Let `metric` continue from what `saved_metric` gave."""
+    if state is not None and isinstance(metric, Saved):
+        metric.load_state_dict(state)
+
 
 def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[str, Metric]:
     """Metrics by the name they have in the history.
@@ -133,7 +163,7 @@ def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
 
 def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.device) -> Metric:
     # Imported late on purpose: it takes two seconds, and most trainings do without.
-    import torchmetrics
+    import torchmetrics  # noqa: PLC0415
 
     known = {*PER_BATCH, *(entry for entry in torchmetrics.__all__ if entry[0].isupper())}
     if name not in known or name in PER_BATCH:
@@ -145,5 +175,6 @@ def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.devi
             f"The metric {name} refuses its arguments {dict(options)!r}: {error} "
             f'Give them as in ("F1Score", {{"task": "multiclass", "num_classes": 10}}).'
         ) from error
+    metric.persistent(True)
     moved: Metric = metric.to(device)
     return moved

@@ -63,20 +63,18 @@ def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
             return None
         case str() as name:
             made: Callable[[Any, Any], Tensor] = _build("loss", LOSSES, name, {})
-            return made
         case (str() as name, Mapping() as options):
             made = _build("loss", LOSSES, name, options)
-            return made
         case type():
             made = _call("loss", loss.__name__, loss, (), {})
-            return made
         case _ if callable(loss):
-            return loss
+            made = loss
         case _:
             raise TrainingError(
                 f'loss cannot be {loss!r}. Give a name such as "CrossEntropyLoss", a pair such as '
                 f'("CrossEntropyLoss", {{"label_smoothing": 0.1}}), or a function of output and target.'
             )
+    return made
 
 
 def make_optimizer(

@@ -120,7 +120,7 @@ class Watched:
         while self._open:
             try:
                 frames.extend(self._open.pop(0).close())
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001  raised below, when every probe is detached
                 failed = failed or error
         self.seconds += time.monotonic() - began
         if failed is not None:

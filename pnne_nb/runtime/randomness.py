@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -19,21 +19,42 @@ def key_of(*parts: int) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
+class _Captured(NamedTuple):
+    """States of Python's and numpy's global generators."""
+
+    python: Any
+    numpy: Any
+
+    @classmethod
+    def now(cls) -> _Captured:
+        # Datasets use the global generators, so these are what must be kept.
+        return cls(random.getstate(), np.random.get_state())  # noqa: NPY002
+
+    @classmethod
+    def seeded(cls, seed: int) -> _Captured:
+        return cls(random.Random(seed).getstate(), np.random.RandomState(seed % 2**32).get_state())  # noqa: S311
+
+    def restore(self) -> None:
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)  # noqa: NPY002
+
+
 @contextmanager
-def swapped_globals() -> Iterator[None]:
-    """Give the caller's block the process's random generators, and put their states back afterwards."""
-    torch_state, python_state, numpy_state = torch.get_rng_state(), random.getstate(), np.random.get_state()
+def seeded_globals(seed: int) -> Iterator[None]:
+    """A block in which every global generator begins at `seed`; their states are put back afterwards."""
+    torch_state, others = torch.get_rng_state(), _Captured.now()
     try:
+        torch.default_generator.manual_seed(seed)
+        _Captured.seeded(seed).restore()
         yield
     finally:
         torch.set_rng_state(torch_state)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
+        others.restore()
 
 
 @final
 class PrivateRandomness:
-    """A state of torch's generators that belongs to one training.
+    """A state of the random generators that belongs to one training; entered around each step.
 
     Args:
         seed: Where the numbers begin.
@@ -44,50 +65,53 @@ class PrivateRandomness:
 
     def __init__(self, seed: int, device: torch.device, *, python: bool) -> None:
         self._generators = [torch.default_generator, *_device_generators(device)]
-        self._mine = [torch.Generator(g.device).manual_seed(key_of(seed, 0)).get_state() for g in self._generators]
+        self._mine = [torch.Generator(g.device).manual_seed(key_of(seed)).get_state() for g in self._generators]
         self._python = python
-        self._mine_python = random.Random(key_of(seed, 1)).getstate()
-        self._mine_numpy: Any = np.random.RandomState(key_of(seed, 2) % 2**32).get_state()
+        self._mine_others = _Captured.seeded(key_of(seed))
         self._theirs: list[Tensor] = []
-        self._theirs_python: Any = None
-        self._theirs_numpy: Any = None
+        self._theirs_others = self._mine_others
 
     def __enter__(self) -> None:
-        self._theirs = [g.get_state() for g in self._generators]
-        for generator, state in zip(self._generators, self._mine, strict=True):
-            generator.set_state(state)
+        self._theirs = [generator.get_state() for generator in self._generators]
+        self._set(self._mine)
         if self._python:
-            self._theirs_python, self._theirs_numpy = random.getstate(), np.random.get_state()
-            random.setstate(self._mine_python)
-            np.random.set_state(self._mine_numpy)
+            self._theirs_others = _Captured.now()
+            self._mine_others.restore()
 
     def __exit__(self, *_: object) -> None:
-        self._mine = [g.get_state() for g in self._generators]
-        for generator, state in zip(self._generators, self._theirs, strict=True):
-            generator.set_state(state)
+        self._mine = [generator.get_state() for generator in self._generators]
+        self._set(self._theirs)
         if self._python:
-            self._mine_python, self._mine_numpy = random.getstate(), np.random.get_state()
-            random.setstate(self._theirs_python)
-            np.random.set_state(self._theirs_numpy)
+            self._mine_others = _Captured.now()
+            self._theirs_others.restore()
+
+    def rewind(self) -> None:
+        """Inside a block: be again where torch's generators were at its beginning."""
+        self._set(self._mine)
+
+    def _set(self, states: Sequence[Tensor]) -> None:
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.set_state(state)
 
     def state_dict(self) -> dict[str, Any]:
         """The states between two steps, in types that a safe load accepts."""
-        version, internal, gauss = self._mine_python
-        kind, keys, position, has_gauss, cached = self._mine_numpy
+        version, internal, gauss = self._mine_others.python
+        kind, keys, position, has_gauss, cached = self._mine_others.numpy
         return {
             "torch": list(self._mine),
             "python": [version, list(internal), gauss],
-            "numpy": [kind, [int(key) for key in keys], int(position), int(has_gauss), float(cached)],
+            "numpy": [str(kind), torch.tensor(keys.astype(np.int64)), int(position), int(has_gauss), float(cached)],
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state_dict` returned; generators of other devices than then start afresh."""
         for index, saved in enumerate(state["torch"][: len(self._mine)]):
             self._mine[index] = saved.cpu()
         version, internal, gauss = state["python"]
-        self._mine_python = (version, tuple(internal), gauss)
         kind, keys, position, has_gauss, cached = state["numpy"]
-        self._mine_numpy = (kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached)
+        self._mine_others = _Captured(
+            (version, tuple(internal), gauss), (kind, keys.numpy().astype(np.uint32), position, has_gauss, cached)
+        )
 
 
 def _device_generators(device: torch.device) -> list[torch.Generator]:

@@ -62,8 +62,8 @@ class SharedModel:
             lambda: model.__dict__.pop("train", None),
             model.register_forward_pre_hook(arrive, prepend=True).remove,
             model.register_forward_hook(leave, always_call=True).remove,
-            model.register_state_dict_pre_hook(arrive).remove,
-            model.register_state_dict_post_hook(leave).remove,
+            model.register_state_dict_pre_hook(arrive).remove,  # type: ignore[no-untyped-call]
+            model.register_state_dict_post_hook(leave).remove,  # type: ignore[no-untyped-call]
             cells.at_begin(self._cell_began),
         ]
 
@@ -136,7 +136,7 @@ class SharedModel:
             return
         # After a forward pass the last argument is its output.
         if len(received) == 3 and isinstance(received[-1], Tensor) and received[-1].requires_grad:
-            received[-1].register_hook(self._backward_began)
+            received[-1].register_hook(self._backward_began)  # type: ignore[no-untyped-call]
         self._control.leave(threading.get_ident())
 
     def _backward_began(self, gradient: Tensor) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import final
 
 import torch
 
@@ -14,22 +15,24 @@ _SECONDS_AT_EXIT = 5.0
 _SWITCH_INTERVAL = 2e-4
 """Seconds: while a cell runs pure Python, a small model trains some ten times faster than with Python's 5 ms."""
 
-_lock = threading.Lock()
-_at_work: dict[object, tuple[Callable[[], None], Callable[[float], bool]]] = {}
-_usual_interval = sys.getswitchinterval()
+
+def threads_for_training() -> int:
+    """How many threads torch may use for training: all that the caller's thread may, but one core for the kernel."""
+    return max(1, min(torch.get_num_threads(), (os.cpu_count() or 2) - 1))
 
 
-def start_training_thread(work: Callable[[], None], stop: Callable[[], None], ended: Callable[[float], bool]) -> None:
-    """Run `work` in a thread that leaves one core to the kernel.
+def start_training_thread(
+    work: Callable[[], None], stop: Callable[[], None], ended: Callable[[float], bool], threads: int
+) -> None:
+    """Run `work` in a thread of its own.
 
     Args:
         work: Must not raise.
         stop: Asks the work to end soon; called when the interpreter exits.
         ended: Waits so many seconds for its end.
+        threads: How many threads torch's operations use there.
     """
-
     token = object()
-    threads = max(1, min(torch.get_num_threads(), (os.cpu_count() or 2) - 1))
 
     def run() -> None:
         # Counts for this thread only.
@@ -37,34 +40,43 @@ def start_training_thread(work: Callable[[], None], stop: Callable[[], None], en
         try:
             work()
         finally:
-            _left(token)
+            _at_work.remove(token)
 
-    _began(token, stop, ended)
+    _at_work.add(token, stop, ended)
     threading.Thread(target=run, name="pnne-training", daemon=True).start()
 
 
-def _began(token: object, stop: Callable[[], None], ended: Callable[[float], bool]) -> None:
-    global _usual_interval
-    with _lock:
-        if not _at_work:
-            _usual_interval = sys.getswitchinterval()
-            sys.setswitchinterval(_SWITCH_INTERVAL)
-        _at_work[token] = (stop, ended)
+@final
+class _AtWork:
+    """The trainings under way in this process; while there are any, Python switches threads more often."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._trainings: dict[object, tuple[Callable[[], None], Callable[[float], bool]]] = {}
+        self._usual = sys.getswitchinterval()
+
+    def add(self, token: object, stop: Callable[[], None], ended: Callable[[float], bool]) -> None:
+        with self._lock:
+            if not self._trainings:
+                self._usual = sys.getswitchinterval()
+                sys.setswitchinterval(_SWITCH_INTERVAL)
+            self._trainings[token] = (stop, ended)
+
+    def remove(self, token: object) -> None:
+        with self._lock:
+            del self._trainings[token]
+            if not self._trainings:
+                sys.setswitchinterval(self._usual)
+
+    def end_all(self) -> None:
+        """Ask every training to end and give its running step some seconds; a daemon that needs longer is left."""
+        with self._lock:
+            trainings = list(self._trainings.values())
+        for stop, _ in trainings:
+            stop()
+        for _, ended in trainings:
+            ended(_SECONDS_AT_EXIT)
 
 
-def _left(token: object) -> None:
-    with _lock:
-        _at_work.pop(token, None)
-        if not _at_work:
-            sys.setswitchinterval(_usual_interval)
-
-
-@atexit.register
-def _end_all() -> None:
-    """Ask every training to end and give the running steps some seconds; daemons that need longer are left."""
-    with _lock:
-        pairs = list(_at_work.values())
-    for stop, _ in pairs:
-        stop()
-    for _, ended in pairs:
-        ended(_SECONDS_AT_EXIT)
+_at_work = _AtWork()
+atexit.register(_at_work.end_all)

@@ -1,0 +1,113 @@
+"""What a person asks of a training, as one value that a checkpoint can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from torch import Tensor, nn
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data import InputShapes, Source, require_count
+from pnne_nb.runtime.loop import Recipe
+from pnne_nb.runtime.metrics import MetricChoice, make_metrics
+from pnne_nb.runtime.objectives import (
+    Loss,
+    OptimizerChoice,
+    Options,
+    SchedulerChoice,
+    make_loss,
+    make_optimizer,
+    make_schedule,
+)
+from pnne_nb.runtime.precision import Precision, choose_device
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The arguments of a `TrainingEngine` but for model and data; see there."""
+
+    loss: Loss
+    optimizer: OptimizerChoice
+    scheduler: SchedulerChoice
+    metrics: Sequence[MetricChoice]
+    epochs: int
+    batch_size: int
+    shuffle: bool
+    device: str
+    precision: str
+    grad_clip: float | None
+    accumulate: int
+    seed: int
+    num_workers: int
+    parameter_groups: Mapping[str, Options] | None
+    step_function: Callable[[nn.Module, Any], Tensor] | None
+    early_stopping: int | None
+
+    def check(self) -> None:
+        """Refuse numbers that make no sense, before any work is done.
+
+        Raises:
+            TrainingError: One of them; the message names it.
+        """
+        require_count("epochs", self.epochs)
+        require_count("batch_size", self.batch_size)
+        require_count("accumulate", self.accumulate)
+        if self.early_stopping is not None:
+            require_count("early_stopping", self.early_stopping)
+        if self.grad_clip is not None and not self.grad_clip > 0:
+            raise TrainingError(f"grad_clip must be a positive norm or None, not {self.grad_clip!r}.")
+
+    def plain(self) -> dict[str, Any]:
+        """Those arguments that are plain values; functions and objects are left out."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if _is_plain(value)}
+
+    def missing(self) -> list[str]:
+        """Names of the arguments that `plain` leaves out."""
+        return [name for name in self.__struct_fields__ if not _is_plain(getattr(self, name))]
+
+    def recipe(self, model: nn.Module, train: Source, val: Source | None, expected: InputShapes) -> Recipe:
+        """What a loop needs, made from the arguments.
+
+        Args:
+            model: Moved to the device in place.
+            train: Training data.
+            val: Validation data.
+            expected: Name and shape of each Input node; empty for a plain module.
+
+        Raises:
+            TrainingError: An argument cannot be; the message says which and why.
+        """
+        device = choose_device(self.device)
+        model.to(device)
+        optimizer = make_optimizer(self.optimizer, model, self.parameter_groups)
+        total = None if train.size is None else self.epochs * -(-train.size // self.accumulate)
+        return Recipe(
+            model=model,
+            train=train,
+            val=val,
+            loss=make_loss(self.loss),
+            optimizer=optimizer,
+            schedule=make_schedule(self.scheduler, optimizer, total_steps=total),
+            metrics=make_metrics(self.metrics, device),
+            val_metrics=make_metrics(self.metrics, device),
+            expected=expected,
+            device=device,
+            precision=Precision(self.precision, device),
+            grad_clip=self.grad_clip,
+            accumulate=self.accumulate,
+            step=self.step_function,
+            patience=self.early_stopping,
+        )
+
+
+def _is_plain(value: Any) -> bool:
+    match value:
+        case None | bool() | int() | float() | str():
+            return True
+        case list() | tuple():
+            return all(_is_plain(item) for item in value)
+        case dict():
+            return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+        case _:
+            return False

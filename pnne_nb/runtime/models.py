@@ -1,0 +1,48 @@
+"""What is trained: any module, or a graph that is compiled."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.errors import TrainingError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.data import InputShapes
+from pnne_nb.runtime.randomness import seeded_globals
+
+
+def as_module(model: nn.Module | NodeGraph, seed: int) -> nn.Module:
+    """The module to train; a graph's initial weights depend on `seed` only.
+
+    Raises:
+        CompileError: The graph is unfinished or wrong.
+        TrainingError: It is neither a module nor a graph.
+    """
+    match model:
+        case nn.Module():
+            return model
+        case NodeGraph():
+            with seeded_globals(seed):
+                return compile_graph(model)
+        case _:
+            raise TrainingError(f"Give a NodeGraph or an nn.Module to train, not a {type(model).__name__}.")
+
+
+def input_shapes(model: nn.Module | NodeGraph) -> InputShapes:
+    """Name and shape (None: any) of each Input node in the order of ``forward``; empty for a plain module."""
+    if not isinstance(model, NodeGraph):
+        return ()
+    return tuple(
+        (node.name, _shape(node.properties.get("shape"))) for node in model.nodes.values() if node.type == "Input"
+    )
+
+
+def _shape(value: object) -> tuple[int | str, ...] | None:
+    if not isinstance(value, tuple):
+        return None
+    return tuple(size if isinstance(size, int) else str(size) for size in value)
+
+
+def document_of(model: nn.Module | NodeGraph) -> str | None:
+    """The graph as text, to be kept in checkpoints; None for a plain module."""
+    return model.to_json() if isinstance(model, NodeGraph) else None
