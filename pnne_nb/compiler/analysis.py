@@ -42,6 +42,7 @@ class Analysis:
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
         self._lock = threading.RLock()
+        self._noting = threading.Lock()  # guards `_pending`
         self._pending: list[Op] | None = None  # None: read everything anew
         self._drawings: dict[str, Drawing] = {}
         self._symbols: Symbols = {}
@@ -102,17 +103,18 @@ class Analysis:
             return dict(self._facts.parameters)
 
     def _note(self, done: Transaction) -> None:
-        with self._lock:
+        # Not under the lock that a long `refresh` holds: whoever edits meanwhile must not wait for it.
+        with self._noting:
             if self._pending is not None:
                 self._pending.extend(done.ops)
 
     def _reset(self, _: object) -> None:
-        with self._lock:
+        with self._lock, self._noting:
             self._pending, self._root = None, None
 
     def _update(self) -> None:
         # The document's lock is taken before its version is read, and given back before anything is tried.
-        with self._graph.transaction():
+        with self._graph.reading(), self._noting:
             if self._graph.version == self._version and self._pending == []:
                 return
             ops, self._pending = self._pending, []

@@ -69,6 +69,7 @@ class NodeGraph:
         self._version = 0
         self._history = History()
         self._staged: list[Step] | None = None  # the changes of the open transaction
+        self._owner: int | None = None  # the thread whose transaction is open
         self._depth = 0
         self._observers: list[Observer] = []
         self._delivery = threading.RLock()
@@ -98,6 +99,11 @@ class NodeGraph:
     def edges(self) -> tuple[Edge, ...]:
         """The edges of the root, as pairs (source, target) of ``"node.port"``."""
         return self.graphs[""].edges
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the calling thread is inside a `transaction`."""
+        return self._owner == threading.get_ident()
 
     @property
     def undo_label(self) -> str | None:
@@ -373,6 +379,7 @@ class NodeGraph:
         with self._editing():
             steps: list[Step] = []
             outer, self._staged = self._staged, steps
+            self._owner = threading.get_ident()
             try:
                 yield self
             except BaseException:
@@ -381,6 +388,7 @@ class NodeGraph:
                 raise
             finally:
                 self._staged = outer
+                self._owner = None if outer is None else self._owner
             ops = tuple(op for step in steps for op in step.ops)
             inverse = tuple(op for step in reversed(steps) for op in step.inverse)
             if not ops:
@@ -417,6 +425,15 @@ class NodeGraph:
             _take_back(self._content, step.ops)
             self._history.brought_back()
             return self._commit(step.ops, f"Redo: {step.label}", client, request)
+
+    @contextmanager
+    def reading(self) -> Iterator[Self]:
+        """Keep the document as it is in the ``with`` block, for a look at several parts of it that belong together.
+
+        Other threads wait meanwhile with their changes, so be brief.
+        """
+        with self._lock:
+            yield self
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` with each transaction after it is committed, in order; return a function that ends this.
