@@ -186,6 +186,11 @@ class TrainingEngine:
         return self._last_epoch
 
     @property
+    def module(self) -> nn.Module:
+        """The live model without a turn at it: for the names of its layers, and for probes; do not run it."""
+        return self._model
+
+    @property
     def exclusive(self) -> bool:
         """Whether training waits for every cell, not only for those that use the model."""
         return self._shared.exclusive
