@@ -25,6 +25,13 @@ GRACE = 5.0
 LIBRARY_THREADS = ("IPythonHistorySavingThread", "asyncio_", "pytest_timeout", "Dummy-", "Thread-IOPub", "IOPub")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Playwright keeps an event loop running in this thread for as long as the browser lives, and there can be
+    # only one: whatever runs a loop of its own comes first.
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_torch_thread() -> None:
     # Results depend on the number of threads, and the machine is shared.

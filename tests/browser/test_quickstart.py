@@ -32,15 +32,15 @@ engine = pn.TrainingEngine(graph, (images[~held_out], labels[~held_out]), (image
 pn.TrainingDashboard(engine)
 """
 
-# One row of the drawing under the other: type, name, place in the canvas, properties to type in.
+# Type, name, place in the canvas, and what to type into the property panel.
 DRAWING: tuple[tuple[str, str, tuple[int, int], dict[str, str]], ...] = (
-    ("Input", "x", (120, 90), {"shape": "N, 1, 8, 8"}),
-    ("Conv2d", "conv", (370, 90), {"in_channels": "1", "out_channels": "8", "kernel_size": "3"}),
-    ("ReLU", "relu", (620, 90), {}),
-    ("MaxPool2d", "pool", (870, 90), {"kernel_size": "2"}),
-    ("Flatten", "flat", (370, 300), {}),
-    ("Linear", "head", (620, 300), {"in_features": "auto", "out_features": "10"}),
-    ("Output", "y", (870, 300), {}),
+    ("Input", "x", (300, 60), {"shape": "N, 1, 8, 8"}),
+    ("Conv2d", "conv", (300, 170), {"in_channels": "1", "out_channels": "8", "kernel_size": "3"}),
+    ("ReLU", "relu", (300, 280), {}),
+    ("MaxPool2d", "pool", (300, 390), {"kernel_size": "2"}),
+    ("Flatten", "flat", (600, 170), {}),
+    ("Linear", "head", (600, 280), {"in_features": "auto", "out_features": "10"}),
+    ("Output", "y", (600, 390), {}),
 )
 WIRES = [
     ("x.output", "conv.input"),
@@ -119,7 +119,7 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
 
     editor.button("Arrange").click()
     notebook.wait_for(
-        "[graph[name].position[0] for name in graph] == sorted(graph[name].position[0] for name in graph)"
+        "[graph[name].position[1] for name in graph] == sorted(graph[name].position[1] for name in graph)"
     )
     editor.button("Fit view").click()
     assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
