@@ -12,9 +12,8 @@ import { useCallback, useEffect, useMemo, useRef } from "react";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotConnect } from "../document/connection";
 import { nodeOf } from "../document/document";
-import { STILL } from "../view";
 import { type CardNode, centre, FlowMaker, type WireEdge } from "./flow";
-import { MiniMap } from "./MiniMap";
+import { bounds, MiniMap } from "./MiniMap";
 import { NodeCard } from "./NodeCard";
 import type { Point } from "./placement";
 import { Refusal } from "./Refusal";
@@ -22,7 +21,10 @@ import { Wire } from "./Wire";
 
 const NODE_TYPES = { card: NodeCard };
 const EDGE_TYPES = { wire: Wire };
-const FIT = { padding: 0.15, maxZoom: 1 };
+const FIT = { padding: 0.1, maxZoom: 1 };
+/** A view opens no further away than this: it shows the top of a large graph rather than all of it, unreadable. */
+const OPENING_ZOOM = 0.65;
+const OPENING_MARGIN = 24;
 const LABELS_FROM_ZOOM = 0.45;
 
 export function Canvas() {
@@ -167,8 +169,9 @@ export function Canvas() {
 /** Gives the commands their viewport, and fits the graph once it is there and the canvas has a size. */
 function useViewport(): void {
   const editor = useEditor();
-  const { fitView, screenToFlowPosition, setCenter, getZoom, getInternalNode } = useReactFlow();
-  const sized = useStore((state) => state.width > 0 && state.height > 0);
+  const { fitView, screenToFlowPosition, setCenter, setViewport, getZoom, getInternalNode } = useReactFlow();
+  const width = useStore((state) => state.width);
+  const height = useStore((state) => state.height);
   const domNode = useStore((state) => state.domNode);
   const scene = useScene();
   const arranged = scene !== null && scene.provisional.size === 0;
@@ -222,10 +225,14 @@ function useViewport(): void {
   const fitted = useRef<string | null>(null);
   useEffect(() => {
     const place = shownPath.join(".");
-    const count = scene?.graph.nodes.size ?? 0;
-    if (!sized || count === 0 || fitted.current === `${place} ${arranged}` || fitted.current === `${place} true`) return;
+    if (!scene || scene.cards.size === 0 || width === 0 || height === 0) return;
+    if (fitted.current === `${place} ${arranged}` || fitted.current === `${place} true`) return;
     fitted.current = `${place} ${arranged}`;
-    void fitView(FIT);
-    editor.patch({ moving: STILL });
-  }, [editor, sized, arranged, scene, shownPath, fitView]);
+    const box = bounds(scene);
+    const wanted = Math.min((width - 2 * OPENING_MARGIN) / box.width, (height - 2 * OPENING_MARGIN) / box.height);
+    const zoom = Math.max(OPENING_ZOOM, Math.min(1, wanted));
+    const fits = box.height * zoom + 2 * OPENING_MARGIN <= height;
+    const y = fits ? (height - box.height * zoom) / 2 : OPENING_MARGIN;
+    void setViewport({ x: width / 2 - (box.left + box.width / 2) * zoom, y: y - box.top * zoom, zoom });
+  }, [width, height, arranged, scene, shownPath, setViewport]);
 }

@@ -4,7 +4,7 @@ import { useEditor, useScene, useView } from "../context";
 import { lookOf } from "./categories";
 import { topLeft } from "./flow";
 import { centreOf, type ShownScene } from "./scene";
-import type { ViewState } from "../view";
+import { STILL, type ViewState } from "../view";
 
 const WIDTH = 148;
 const HEIGHT = 92;
@@ -63,25 +63,48 @@ export function MiniMap() {
   );
 }
 
+interface Box {
+  readonly left: number;
+  readonly top: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+function boxesOf(scene: ShownScene, moving: ViewState["moving"]) {
+  return [...scene.cards].map(([name, card]) => {
+    const [left, top] = topLeft(card, centreOf(scene, name, moving));
+    return { name, card, left, top, width: card.geometry.width, height: card.geometry.height };
+  });
+}
+
+function union(boxes: readonly Box[]): Box {
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+  for (const box of boxes) {
+    left = Math.min(left, box.left);
+    top = Math.min(top, box.top);
+    right = Math.max(right, box.left + box.width);
+    bottom = Math.max(bottom, box.top + box.height);
+  }
+  return { left, top, width: right - left, height: bottom - top };
+}
+
+/** What all nodes of a scene together take up. */
+export function bounds(scene: ShownScene): Box {
+  return union(boxesOf(scene, STILL));
+}
+
 function draw(
   canvas: HTMLCanvasElement,
   scene: ShownScene,
   moving: ViewState["moving"],
   selected: ReadonlySet<string>,
-  viewport: { left: number; top: number; width: number; height: number },
+  viewport: Box,
 ): Frame | null {
   const context = canvas.getContext("2d");
   if (!context) return null;
-  const boxes = [...scene.cards].map(([name, card]) => {
-    const [left, top] = topLeft(card, centreOf(scene, name, moving));
-    return { name, card, left, top, width: card.geometry.width, height: card.geometry.height };
-  });
-  const all = [...boxes, viewport];
-  const left = Math.min(...all.map((box) => box.left));
-  const top = Math.min(...all.map((box) => box.top));
-  const right = Math.max(...all.map((box) => box.left + box.width));
-  const bottom = Math.max(...all.map((box) => box.top + box.height));
-  const scale = Math.min((WIDTH - 2 * MARGIN) / (right - left), (HEIGHT - 2 * MARGIN) / (bottom - top));
+  const boxes = boxesOf(scene, moving);
+  const { left, top, width, height } = union([...boxes, viewport]);
+  const scale = Math.min((WIDTH - 2 * MARGIN) / width, (HEIGHT - 2 * MARGIN) / height);
   const style = getComputedStyle(canvas);
   const lightness = style.getPropertyValue("--pn-swatch-lightness");
   context.setTransform(2, 0, 0, 2, 0, 0);

@@ -69,13 +69,12 @@ export function summaryOf(
   const out = properties.find((property) => OUT_OF.includes(property.name));
   if (into && out) parts.push(`${short(valueOf(into))}→${short(valueOf(out))}`);
   for (const property of properties) {
-    if (property === into && out) continue;
-    if (property === out && into) continue;
+    if (into && out && (property === into || property === out)) continue;
     const value = valueOf(property);
     if (property.name === "kernel_size" && value !== undefined) parts.push(times(property.type, value));
     else if (property.name === "shape" && Array.isArray(value)) parts.push(value.join("×"));
     else if (property.required && property.name in given) parts.push(`${brief(property.name)} ${short(value)}`);
-    else if (property.name in given && given[property.name] !== property.default) {
+    else if (property.name in given && JSON.stringify(given[property.name]) !== JSON.stringify(property.default ?? null)) {
       parts.push(typeof value === "boolean" ? `${value ? "" : "no "}${property.name}` : `${brief(property.name)} ${short(value)}`);
     } else if (property.name in resolved && value === resolved[property.name]) parts.push(short(value));
   }

@@ -4,6 +4,11 @@ import { lookOf } from "../canvas/categories";
 import { useEditor, useSession } from "../context";
 import { searchTypes } from "./search";
 
+/** Headings that a person looks for first; the catalogue's others follow in its own order. */
+const FIRST = ["Structure", "Linear", "Convolution", "Pooling", "Activation", "Normalization", "Dropout", "Recurrent",
+  "Attention", "Transformer", "Embedding", "Arithmetic", "Joining", "Shape", "Loss", "Optimizer", "Scheduler", "Training"];
+const OPEN_AT_FIRST = 6;
+
 /** Types that only an import or a command makes. */
 const NOT_OFFERED = new Set(["Subgraph", "Module"]);
 const DRAG_STARTS_AFTER = 4;
@@ -14,6 +19,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
   const catalog = useSession((state) => state.catalog);
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState(0);
+  const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
   const query = useDeferredValue(text);
   const list = useRef<HTMLDivElement>(null);
   const groups = useMemo(() => {
@@ -36,6 +42,11 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
       event.stopPropagation();
       setText("");
     }
+  };
+  const toggle = (category: string) => {
+    const next = new Set(toggled);
+    if (!next.delete(category)) next.add(category);
+    setToggled(next);
   };
   let index = -1;
   return (
@@ -64,16 +75,25 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
       <div className="pnne-palette-list nowheel" role="listbox" aria-label="Node types" ref={list}>
         {!catalog && <p className="pnne-hint">Loading node types…</p>}
         {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}
-        {groups.map((group) => (
-          // biome-ignore lint/a11y/useSemanticElements: an optgroup belongs into a select
-          <div role="group" aria-label={group.category || "Results"} key={group.category}>
-            {group.category && <h3>{group.category}</h3>}
-            {group.types.map((type) => {
-              index += 1;
-              return <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />;
-            })}
-          </div>
-        ))}
+        {groups.map((group, place) => {
+          const open = !group.category || place < OPEN_AT_FIRST !== toggled.has(group.category);
+          return (
+            // biome-ignore lint/a11y/useSemanticElements: an optgroup belongs into a select
+            <div role="group" aria-label={group.category || "Results"} key={group.category}>
+              {group.category && (
+                <button type="button" className="pnne-category" aria-expanded={open} onClick={() => toggle(group.category)}>
+                  {group.category}
+                  <small>{group.types.length}</small>
+                </button>
+              )}
+              {open &&
+                group.types.map((type) => {
+                  index += 1;
+                  return <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />;
+                })}
+            </div>
+          );
+        })}
       </div>
     </aside>
   );
@@ -86,7 +106,10 @@ function byCategory(types: readonly NodeTypeState[]): { category: string; types:
     if (group) group.push(type);
     else groups.set(type.category, [type]);
   }
-  return [...groups].map(([category, members]) => ({ category, types: members }));
+  const rank = (category: string) => (FIRST.includes(category) ? FIRST.indexOf(category) : FIRST.length);
+  return [...groups]
+    .map(([category, members]) => ({ category, types: members }))
+    .sort((a, b) => rank(a.category) - rank(b.category));
 }
 
 function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChosen: boolean; showCategory: boolean }) {
