@@ -1,11 +1,11 @@
 """Document → program → readable source → ``nn.Module``; shapes while drawing; failures named after nodes."""
 
 from pnne_nb.compiler.analysis import Analysis as Analysis
-from pnne_nb.compiler.compiling import Explanation as Explanation
 from pnne_nb.compiler.compiling import TorchCompiler as TorchCompiler
 from pnne_nb.compiler.compiling import compile as compile
-from pnne_nb.compiler.compiling import explain as explain
 from pnne_nb.compiler.compiling import to_source as to_source
+from pnne_nb.compiler.explaining import Explanation as Explanation
+from pnne_nb.compiler.explaining import explain as explain
 from pnne_nb.compiler.running import blame as blame
 from pnne_nb.compiler.shapes import TensorSpec as TensorSpec
 from pnne_nb.compiler.shapes import infer_shapes as infer_shapes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import final
+from typing import SupportsIndex, final
 
 import msgspec
 from torch import nn
@@ -16,33 +16,16 @@ from pnne_nb.compiler.lowering import has_automatic, lower
 from pnne_nb.compiler.program import Unit
 from pnne_nb.compiler.reading import read
 from pnne_nb.compiler.reusing import carry_over
-from pnne_nb.compiler.running import attach
+from pnne_nb.compiler.running import guard
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
 from pnne_nb.compiler.source import generate
-from pnne_nb.errors import CompileError, Diagnostic, ShapeError
+from pnne_nb.errors import Diagnostic, ShapeError
+from pnne_nb.graph import files
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.registry import registry
 
 Pass = Callable[[Unit], Unit]
 """A transformation of the lowered document that leaves its outputs equal."""
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """One line of generated source.
-
-    Attributes:
-        number: Counted from 1.
-        text: The line.
-        nodes: Paths of the nodes that it belongs to; several where a definition is used several times.
-    """
-
-    number: int
-    text: str
-    nodes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        nodes = f"    <- {', '.join(self.nodes)}" if self.nodes else ""
-        return f"{self.number:4d}  {self.text}{nodes}"
 
 
 _known: dict[int, tuple[weakref.ref[NodeGraph], int, Loaded]] = {}
@@ -104,16 +87,18 @@ class TorchCompiler:
             return known[2]
         version = graph.version
         resolved = {}
-        if has_automatic(read(graph)):
+        drawings = read(graph)
+        if has_automatic(drawings):
             shapes = infer(graph)
             wrong = [diagnostic for diagnostic in shapes.diagnostics if diagnostic.severity == "error"]
             if wrong and not any(d.severity == "error" for d in graph.diagnostics()):
                 raise failure(graph.name, wrong, ShapeError)
             resolved = shapes.resolved
-        unit = self._transformed(lower(graph, resolved))
+        unit = self._transformed(lower(graph, resolved, drawings))
         loaded = loader.load(generate(unit), unit.objects)
-        attach(loaded, graph)
+        guard(loaded)
         if not self._passes:
+            _make_portable(loaded, graph)
             identity = id(graph)
             _known[identity] = (weakref.ref(graph, lambda _: _known.pop(identity, None)), version, loaded)
         return loaded
@@ -161,28 +146,34 @@ def to_source(graph: NodeGraph) -> str:
     return _default.to_source(graph)
 
 
-def explain(model: nn.Module) -> list[Explanation]:
-    """Return the lines of a compiled model's source, each with the nodes that it belongs to.
+class _Blueprint(msgspec.Struct, frozen=True):
+    """How a pickled model finds its class again, in this process or in another.
 
-    Raises:
-        CompileError: If `model` is not a compiled model.
+    Attributes:
+        key: Of the class in this process.
+        document: The graph file that it is compiled from. No code travels.
     """
-    loaded = loader.loaded_from(model)
-    if loaded is None:
-        raise CompileError(f"{type(model).__name__} was not compiled from a graph, so no line of it belongs to a node.")
-    generated = loaded.generated
-    uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
-    names = {cls: definition for definition, cls in generated.classes.items()}
-    for path, module in model.named_modules(remove_duplicate=False):
-        definition = names.get(type(module).__name__) if type(module).__module__ == loaded.module.__name__ else None
-        if definition is not None:
-            uses[definition].append(f"{path}." if path else "")
-    explained = []
-    for number, text in enumerate(generated.text.splitlines(), start=1):
-        line = generated.lines.get(number)
-        nodes = tuple(f"{prefix}{line.node}" for prefix in uses[line.definition]) if line is not None else ()
-        explained.append(Explanation(number, text, nodes))
-    return explained
+
+    key: str
+    document: str
+
+
+def _make_portable(loaded: Loaded, graph: NodeGraph) -> None:
+    """Have models of a class pickled and copied as their document and their tensors."""
+    if loaded.document is not None:
+        return
+    loaded.document = document = graph.state()
+
+    def reduce(self: nn.Module, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001  # the protocol's signature
+        return _restore, (_Blueprint(loaded.key, files.write(document)),), dict(self.__dict__)
+
+    loaded.cls.__reduce_ex__ = reduce  # type: ignore[method-assign,assignment]  # as object's, but for this class
+
+
+def _restore(blueprint: _Blueprint) -> nn.Module:
+    """Return an empty model for its state to be put into."""
+    loaded = loader.find(blueprint.key) or _default._load(NodeGraph.from_json(blueprint.document))
+    return loaded.empty()
 
 
 def _comments(graph: NodeGraph, shapes: Shapes) -> dict[tuple[str, str], str]:

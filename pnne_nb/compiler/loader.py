@@ -14,7 +14,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, final
 
 import torch
@@ -23,6 +23,7 @@ from torch import nn
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler.source import Generated
+from pnne_nb.graph.records import DocumentState
 
 KEPT = 128
 """Classes without a living model that stay cached."""
@@ -33,24 +34,31 @@ class Loaded:
     """A generated class.
 
     Attributes:
+        key: Name of its module.
         generated: Its source.
+        module: Holds it, and the classes of nested graphs.
         cls: The root class.
-        filename: Under which tracebacks and ``linecache`` know it.
         instances: Models that are alive.
-        document: Gives the text of the graph file that the class comes from.
+        document: The document that the class comes from, if its models may be pickled by it.
     """
 
-    def __init__(self, generated: Generated, module: types.ModuleType, filename: str) -> None:
+    def __init__(self, key: str, generated: Generated, module: types.ModuleType) -> None:
+        self.key = key
         self.generated = generated
         self.module = module
-        self.filename = filename
         self.cls: type[nn.Module] = getattr(module, generated.name)
-        self.document: Callable[[], str] | None = None
+        self.document: DocumentState | None = None
         self.instances: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
     def new(self, *opaque: nn.Module) -> nn.Module:
         """Return a new model, made of fresh weights and these opaque modules."""
         model = self.cls(*opaque)
+        self.instances.add(model)
+        return model
+
+    def empty(self) -> nn.Module:
+        """Return a model without any content, for unpickling."""
+        model = self.cls.__new__(self.cls)
         self.instances.add(model)
         return model
 
@@ -80,10 +88,10 @@ def load(generated: Generated, objects: Mapping[str, object]) -> Loaded:
         return found
 
 
-def find(filename: str) -> Loaded | None:
-    """Return the class whose source tracebacks know by that name, or None."""
+def find(key: str) -> Loaded | None:
+    """Return the class with that key, or with that file name in tracebacks, or None."""
     with _lock:
-        return _loaded.get(filename.removeprefix("<").removesuffix(">"))
+        return _loaded.get(key.removeprefix("<").removesuffix(">"))
 
 
 def loaded_from(model: nn.Module) -> Loaded | None:
@@ -106,7 +114,7 @@ def _make(key: str, generated: Generated, names: dict[str, Any]) -> Loaded:
     except BaseException:
         _discard(key)
         raise
-    return Loaded(generated, module, filename)
+    return Loaded(key, generated, module)
 
 
 def _forget() -> None:

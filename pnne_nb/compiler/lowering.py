@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pnne_nb.compiler.binding import automatic_properties, bind
+from pnne_nb.compiler.binding import AUTO, automatic_properties, bind
 from pnne_nb.compiler.expressions import is_known
 from pnne_nb.compiler.program import (
     Argument,
@@ -38,12 +38,13 @@ IGNORED = ("training",)
 """Kinds of nodes that belong to the training, not to the model."""
 
 
-def lower(graph: NodeGraph, resolved: Resolved | None = None) -> Unit:
+def lower(graph: NodeGraph, resolved: Resolved | None = None, drawings: Mapping[str, Drawing] | None = None) -> Unit:
     """Lower a document.
 
     Args:
         graph: The document; it is not changed.
         resolved: Values of the properties that are left ``"auto"``.
+        drawings: What `read` gave for the document, if it has been read already.
 
     Raises:
         CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
@@ -51,7 +52,7 @@ def lower(graph: NodeGraph, resolved: Resolved | None = None) -> Unit:
     found = [diagnostic for diagnostic in graph.diagnostics() if diagnostic.severity == "error"]
     if found:
         raise failure(graph.name, found)
-    drawings = read(graph)
+    drawings = read(graph) if drawings is None else drawings
     lowering = _Lowering(drawings, resolved or {})
     programs = {id: lowering.program(drawing) for id, drawing in drawings.items()}
     if lowering.diagnostics:
@@ -61,12 +62,21 @@ def lower(graph: NodeGraph, resolved: Resolved | None = None) -> Unit:
 
 def has_automatic(drawings: Mapping[str, Drawing]) -> bool:
     """Whether any node leaves a property to shape inference."""
-    return any(
-        automatic_properties(spec, node.properties)
-        for drawing in drawings.values()
-        for node in drawing.nodes.values()
-        if (spec := registry.get(node.type)) is not None and spec.kind == "module"
-    )
+    # Types without such a property, which most are, are looked at once.
+    able: dict[str, NodeSpec | None] = {}
+    for drawing in drawings.values():
+        for node in drawing.nodes.values():
+            if node.type not in able:
+                spec = registry.get(node.type)
+                able[node.type] = spec if spec is not None and spec.kind == "module" and _may_be_automatic(spec) else None
+            found = able[node.type]
+            if found is not None and automatic_properties(found, node.properties):
+                return True
+    return False
+
+
+def _may_be_automatic(spec: NodeSpec) -> bool:
+    return bool(automatic_properties(spec, {prop.name: AUTO for prop in spec.properties}))
 
 
 class _Lowering:
@@ -76,6 +86,8 @@ class _Lowering:
         self._resolved = resolved
         self.diagnostics: list[Diagnostic] = []
         self.objects: dict[str, object] = {}
+        types = {node.type for drawing in drawings.values() for node in drawing.nodes.values()}
+        self._specs = {type: registry.require(type) for type in types}
 
     def program(self, drawing: Drawing) -> Program:
         members: list[Member] = []
@@ -87,13 +99,13 @@ class _Lowering:
             elif node.type in ("Parameter", "Buffer"):
                 values[Ref(name, "output")] = Attribute(name)
         for name, node in drawing.nodes.items():
-            spec = registry.require(node.type)
+            spec = self._specs[node.type]
             if spec.kind in IGNORED or node.type in ("Input", "Output", "Constant"):
                 continue
             wires = {
                 port: values.get(ref, ref)
                 for port, ref in drawing.wires.get(name, NO_WIRES).items()
-                if registry.require(drawing.nodes[ref.node].type).kind not in IGNORED
+                if self._specs[drawing.nodes[ref.node].type].kind not in IGNORED
             }
             member, call = self._node(drawing, node, spec, wires)
             if member is not None and node.shares is None:
@@ -108,11 +120,22 @@ class _Lowering:
             ),
             calls=tuple(calls[name] for name in drawing.order if name in calls),
             results=tuple(
-                Result(name, values.get(ref, ref))
+                Result(name, values.get(ref, ref), tensor=self._gives_tensor(drawing, ref))
                 for name in drawing.outputs
                 if (ref := drawing.wires.get(name, NO_WIRES).get("input")) is not None
             ),
         )
+
+    def _gives_tensor(self, drawing: Drawing, ref: Ref) -> bool:
+        node = drawing.nodes[ref.node]
+        if node.type == "Input":
+            return node.properties.get("shape") is not None
+        if node.definition is not None:
+            inner = self._drawings[node.definition]
+            source = inner.wires.get(ref.port, NO_WIRES).get("input")
+            return source is not None and self._gives_tensor(inner, source)
+        port = self._specs[node.type].output_named(ref.port)
+        return port is not None and port.kind == "tensor"
 
     def _node(
         self, drawing: Drawing, node: Node, spec: NodeSpec, wires: Mapping[str, Argument]

@@ -140,10 +140,17 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A result of ``forward``: what arrives at an Output node."""
+    """A result of ``forward``: what arrives at an Output node.
+
+    Attributes:
+        node: Name of the Output node.
+        value: What arrives there.
+        tensor: Whether it is known to be a tensor.
+    """
 
     node: str
     value: Argument
+    tensor: bool = True
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""What a compiled model adds to ``nn.Module``: errors that name the node, and pickling through the document.
+"""Errors of a running model, named after the node on screen.
 
-The generated class itself stays plain: both are attached to the root class after it is made. Nothing here runs
-when nothing fails, but for one function call per forward pass.
+The generated class itself stays plain: its ``__call__`` is wrapped after it is made. Nothing here runs while
+nothing fails, but for one function call per forward pass.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torch import nn
 from pnne_nb.compiler import loader
 from pnne_nb.compiler.source import Line
 from pnne_nb.errors import Diagnostic, ExecutionError, PnneError
-from pnne_nb.graph.document import NodeGraph
 
 
 @final
@@ -83,12 +82,9 @@ def describe(value: object) -> str:
     return type(value).__name__
 
 
-def attach(loaded: loader.Loaded, graph: NodeGraph) -> None:
-    """Give a generated class its errors and its way through pickle, once."""
-    if loaded.document is not None:
-        return
-    loaded.document = graph.to_json
-    loaded.cls.__call__ = _call  # type: ignore[method-assign]
+def guard(loaded: loader.Loaded) -> None:
+    """Have the models of a class name their nodes when they fail."""
+    loaded.cls.__call__ = _call  # type: ignore[method-assign]  # calls the one it replaces
 
 
 def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

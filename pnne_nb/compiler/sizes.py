@@ -88,7 +88,11 @@ def add(sizes: Iterable[Size]) -> Size:
 def affine(size: Size, slope: int, offset: int) -> Size:
     """Return ``slope * size + offset``."""
     terms = tuple((atom, factor * slope) for atom, factor in size.terms) if slope else ()
-    return Size(terms, size.constant * slope + offset)
+    constant = size.constant * slope + offset
+    if constant and len(terms) == 1 and terms[0][1] == 1 and isinstance(quotient := terms[0][0], Quotient):
+        # n//d + k == (n + k*d)//d
+        return divide(affine(quotient.numerator, 1, constant * quotient.divisor), quotient.divisor)
+    return Size(terms, constant)
 
 
 def multiply(sizes: Iterable[Size]) -> Size:

@@ -182,7 +182,7 @@ class _Writer:
         parameters = "".join(
             f", {variables.entries[entry.node]}{self._annotation(tensor=entry.tensor)}" for entry in program.entries
         )
-        self._lines.append(f"    def forward(self{parameters}):")
+        self._lines.append(f"    def forward(self{parameters}){self._returned(program)}:")
         for index, call in enumerate(program.calls):
             text = self._expressions.call(call)
             inputs = variables.inputs(call)
@@ -193,6 +193,13 @@ class _Writer:
                 self._lines.append(f"        del {', '.join(dead)}")
         values = ", ".join(self._expressions.argument(result.value) for result in program.results)
         self._lines.append(f"        return {values}")
+
+    def _returned(self, program: Program) -> str:
+        if not all(result.tensor for result in program.results):
+            return ""
+        self._expressions.used.add("torch")
+        each = ", ".join(["torch.Tensor"] * len(program.results))
+        return f" -> {each}" if len(program.results) == 1 else f" -> tuple[{each}]"
 
     def _annotation(self, *, tensor: bool) -> str:
         if tensor:

@@ -1,0 +1,51 @@
+"""Which line of generated source belongs to which node."""
+
+from __future__ import annotations
+
+import msgspec
+from torch import nn
+
+from pnne_nb.compiler import loader
+from pnne_nb.errors import CompileError
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """One line of generated source.
+
+    Attributes:
+        number: Counted from 1.
+        text: The line.
+        nodes: Paths of the nodes that it belongs to; several where a definition is used several times.
+    """
+
+    number: int
+    text: str
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        nodes = f"    <- {', '.join(self.nodes)}" if self.nodes else ""
+        return f"{self.number:4d}  {self.text}{nodes}"
+
+
+def explain(model: nn.Module) -> list[Explanation]:
+    """Return the lines of a compiled model's source, each with the nodes that it belongs to.
+
+    Raises:
+        CompileError: If `model` is not a compiled model.
+    """
+    loaded = loader.loaded_from(model)
+    if loaded is None:
+        raise CompileError(f"{type(model).__name__} was not compiled from a graph, so no line of it belongs to a node.")
+    generated = loaded.generated
+    uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
+    names = {cls: definition for definition, cls in generated.classes.items()}
+    for path, module in model.named_modules(remove_duplicate=False):
+        definition = names.get(type(module).__name__) if type(module).__module__ == loaded.module.__name__ else None
+        if definition is not None:
+            uses[definition].append(f"{path}." if path else "")
+    explained = []
+    for number, text in enumerate(generated.text.splitlines(), start=1):
+        line = generated.lines.get(number)
+        nodes = tuple(f"{prefix}{line.node}" for prefix in uses[line.definition]) if line is not None else ()
+        explained.append(Explanation(number, text, nodes))
+    return explained
