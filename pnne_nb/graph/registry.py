@@ -31,6 +31,14 @@ class Registry(Mapping[str, NodeSpec]):
         self._providers: list[Provider] = []
         self._observers: list[Callable[[NodeSpec], None]] = []
         self._lock = threading.RLock()
+        self._revision = 0
+
+    @property
+    def revision(self) -> int:
+        """Rises whenever the set of types changes."""
+        with self._lock:
+            self._loaded()
+            return self._revision
 
     def provide(self, provider: Provider) -> None:
         """Have `provider` called once, the first time that any type is looked up."""
@@ -50,6 +58,7 @@ class Registry(Mapping[str, NodeSpec]):
                     f"{self._specs[spec.type].category!r}. Give yours another name, or pass replace=True."
                 )
             self._specs[spec.type] = spec
+            self._revision += 1
             observers = tuple(self._observers)
         for observer in observers:
             observer(spec)
@@ -87,6 +96,7 @@ class Registry(Mapping[str, NodeSpec]):
                 for spec in self._providers[0]():
                     self._specs.setdefault(spec.type, spec)
                 self._providers.pop(0)
+                self._revision += 1
             return self._specs
 
     def __getitem__(self, type: str) -> NodeSpec:

@@ -1,0 +1,259 @@
+"""`GraphEditor`: the document, drawn in a notebook cell.
+
+Python is the authority: a view shows an edit at once and asks for it; what is committed, by whomever, is told to
+every view. What follows from the document (shapes, findings) is worked out after the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, Literal, assert_never
+
+import anywidget
+import msgspec
+import traitlets
+from torch import nn
+
+from pnne_nb.compiler import compile, to_source
+from pnne_nb.errors import CompileError, Diagnostic, GraphError, PnneError, ProtocolError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import Transaction
+from pnne_nb.graph.ops import MoveNode
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.protocol.catalog import catalog_event, node_type_state
+from pnne_nb.protocol.codec import asked_by, decode_request, encode_event
+from pnne_nb.protocol.messages import (
+    Arrange,
+    Catalog,
+    Committed,
+    Derived,
+    DerivedChanged,
+    Edit,
+    Event,
+    GetCatalog,
+    GetSource,
+    Group,
+    HistoryState,
+    NodeTypeAdded,
+    Redo,
+    Rejected,
+    Request,
+    Snapshot,
+    Source,
+    Sync,
+    Undo,
+    Ungroup,
+)
+from pnne_nb.widgets.bundle import bundled
+from pnne_nb.widgets.comms import answer_while_busy
+from pnne_nb.widgets.derivation import Derivation
+
+Theme = Literal["auto", "light", "dark"]
+
+_log: Final = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=1)
+def _catalog(_revision: int) -> Catalog:
+    return catalog_event(registry.values())
+
+
+class GraphEditor(anywidget.AnyWidget):
+    """An editor of a document, in every cell that displays it.
+
+    Several editors of one document, edits from Python code and undo stay in step. Errors of a gesture are shown in
+    the editor and change nothing.
+
+    Args:
+        graph: The document.
+        height: Height in the cell, in pixels, at least 120.
+        read_only: Whether views may only look.
+        theme: ``"auto"`` follows the notebook.
+
+    Attributes:
+        selection: Paths of the nodes selected in the browser, in step with it.
+
+    Raises:
+        TypeError: If `graph` is not a `NodeGraph`.
+        FileNotFoundError: If the front end has not been built.
+    """
+
+    selection = traitlets.Tuple().tag(sync=True)
+    height = traitlets.Int(560, min=120).tag(sync=True)
+    read_only = traitlets.Bool(False).tag(sync=True)
+    theme = traitlets.Enum(("auto", "light", "dark"), default_value="auto").tag(sync=True)
+    _release: weakref.finalize[..., GraphEditor] | None = None  # None: the constructor has failed
+    # Both are worked out when a page asks for the model's state, and never sent otherwise.
+    snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: editor._opening())
+    catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
+
+    def __init__(
+        self, graph: NodeGraph, *, height: int = 560, read_only: bool = False, theme: Theme = "auto"
+    ) -> None:
+        if not isinstance(graph, NodeGraph):
+            raise TypeError(f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph()).")
+        self._esm = bundled("editor.js")
+        self._css = bundled("editor.css")
+        self._graph = graph
+        self._sending = threading.RLock()
+        self._compiling = threading.RLock()
+        self._latest: nn.Module | None = None
+        self._current: nn.Module | None = None
+        self._compiled: tuple[int, int] | None = None
+        self._edits = 0
+        # The analysis follows the document from before this editor does, so that it knows of each commit first.
+        self._derivation = Derivation(graph, _weakly(self._derived))
+        super().__init__(height=height, read_only=read_only, theme=theme)
+        endings = (graph.observe(_weakly(self._committed)), registry.observe(_weakly(self._type_added)))
+        self._release = weakref.finalize(self, _end, self._derivation, endings)
+        # At exit the kernel goes as it is: nothing must run then.
+        self._release.atexit = False
+        self.on_msg(_weakly(self._receive))
+        answer_while_busy(self)
+        self._derivation.request()
+
+    def __repr__(self) -> str:
+        return f"GraphEditor of {self._graph!r}"
+
+    @property
+    def graph(self) -> NodeGraph:
+        """The document."""
+        return self._graph
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What the badges show: everything that keeps the document from compiling or is worth a look."""
+        if not self._graph.in_transaction:
+            self._derivation.refresh()
+        return [finding for found in self._derivation.whole.diagnostics.values() for finding in found]
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The document as a module, weights reused across edits; None while there are errors.
+
+        The same module is given until an edit changes what is computed.
+        """
+        if self._graph.in_transaction:
+            return self._current
+        with self._compiling:
+            state = self._edits, registry.revision
+            if state != self._compiled:
+                try:
+                    self._current = self._latest = compile(self._graph, reuse=self._latest)
+                except CompileError:
+                    self._current = None
+                self._compiled = state
+            return self._current
+
+    def close(self) -> None:
+        """End the editor here and in the browser; the document lives on."""
+        if self._release is not None:
+            self._release()
+        super().close()
+
+    # From the browser, on any thread
+
+    def _receive(self, _widget: object, content: object, _buffers: object) -> None:
+        try:
+            request = decode_request(content)
+        except ProtocolError as error:
+            self._reject(*asked_by(content), error)
+            return
+        try:
+            self._answer(request)
+        except PnneError as error:
+            self._reject(request.id, request.client, error)
+        except Exception as error:
+            _log.exception("A request of the editor failed: %r", request)
+            self._reject(request.id, request.client, PnneError(f"Python failed with {type(error).__name__}: {error}"))
+
+    def _answer(self, request: Request) -> None:
+        graph, id, client = self._graph, request.id, request.client
+        match request:
+            case Sync():
+                self._tell(lambda: self._snapshot(id, client))
+                self._derivation.request()
+            case GetCatalog():
+                self._tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
+            case GetSource():
+                text = to_source(graph)
+                self._tell(lambda: Source(id, client, text))
+            case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup() if self.read_only:
+                raise GraphError("The editor is read-only.")
+            case Edit(base=base, ops=ops, label=label):
+                graph.apply(ops, label=label, client=client, request=id, base=base)
+            case Undo():
+                graph.undo(client=client, request=id)
+            case Redo():
+                graph.redo(client=client, request=id)
+            case Arrange(graph=which):
+                if not graph.arrange(which, client=client, request=id).ops:
+                    # Nothing to commit, so that no observer will answer.
+                    self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
+            case Group(nodes=nodes, name=name, graph=which):
+                graph.group(nodes, name, graph=which, client=client, request=id)
+            case Ungroup(node=node, graph=which):
+                graph.ungroup(node, graph=which, client=client, request=id)
+            case _:
+                assert_never(request)
+
+    # To every view
+
+    def _committed(self, done: Transaction) -> None:
+        history = HistoryState(done.undo, done.redo)
+        self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
+        if not all(isinstance(op, MoveNode) for op in done.ops):
+            self._edits += 1
+        kept = tuple(path for path in self.selection if path in self._graph)
+        if kept != self.selection:
+            self.selection = kept
+        self._derivation.request()
+
+    def _derived(self, version: int, delta: Derived) -> None:
+        self._tell(lambda: DerivedChanged(version, delta))
+
+    def _type_added(self, spec: NodeSpec) -> None:
+        self._tell(lambda: NodeTypeAdded(node_type_state(spec)))
+        self._derivation.request()
+
+    def _reject(self, id: int | None, client: str | None, error: PnneError) -> None:
+        self._tell(lambda: Rejected(id, client, self._graph.version, str(error), error.diagnostics))
+
+    def _tell(self, event: Callable[[], Event]) -> None:
+        # Made and sent under one lock, so that no view gets a snapshot older than a commit that it has seen.
+        with self._sending:
+            if self.comm is not None:
+                self.send(encode_event(event()))
+
+    def _snapshot(self, id: int | None = None, client: str | None = None) -> Snapshot:
+        with self._graph.reading() as graph:
+            return Snapshot(graph.version, graph.state(), self._derivation.whole, self._history(), id, client)
+
+    def _opening(self) -> dict[str, Any]:
+        return encode_event(self._snapshot())
+
+    def _history(self) -> HistoryState:
+        return HistoryState(self._graph.undo_label, self._graph.redo_label)
+
+
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that calls `method` for as long as its object lives, and does not keep it alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: object) -> None:
+        target = reference()
+        if target is not None:
+            target(*arguments)
+
+    return call
+
+
+def _end(derivation: Derivation, endings: tuple[Callable[[], None], ...]) -> None:
+    for end in endings:
+        end()
+    derivation.close()
