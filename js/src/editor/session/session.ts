@@ -61,8 +61,9 @@ export class Session {
       model.off("change:snapshot", reopen);
     });
     reopen();
-    // The trait is as old as the model's state in this page; what happened since is asked for.
-    if (!this.store.get().sync) this.sync();
+    // The trait is as old as the model's state in this page, and messages sent while this module was loading are
+    // lost: what happened since is asked for.
+    this.sync();
     if (!catalog) this.request({ message: "getCatalog" });
   }
 
