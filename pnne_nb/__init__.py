@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.inspector import Inspector
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.widgets.dashboard import TrainingDashboard
+    from pnne_nb.widgets.editor import GraphEditor
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ __all__ = [
     "Edge",
     "ExecutionError",
     "Explanation",
+    "GraphEditor",
     "GraphError",
     "GraphFileError",
     "IllegalNameError",
@@ -109,6 +111,7 @@ _MODULES = {
     "graph.node": "Edge Node Transaction",
     "runtime.engine": "TrainingEngine",
     "widgets.dashboard": "TrainingDashboard",
+    "widgets.editor": "GraphEditor",
     "inspector.inspector": "Inspector",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
