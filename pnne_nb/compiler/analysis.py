@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self, final
+from typing import Generic, Self, TypeVar, final
 
 import msgspec
 
@@ -19,11 +19,14 @@ from pnne_nb.compiler.shapes import TensorSpec, symbols_of, tensor_specs
 from pnne_nb.compiler.trying import trials
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.lint import MAX_NODES
 from pnne_nb.graph.node import Transaction
 from pnne_nb.graph.ops import MoveNode, Op, RenameDocument, ResetProperty, SetProperty
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.values import Value, to_json
 from pnne_nb.protocol.messages import Derived, TensorShape
+
+Entry = TypeVar("Entry")
 
 _STRUCTURAL_PROPERTIES = ("definition", "shares")
 
@@ -47,9 +50,9 @@ class Analysis:
         self._drawings: dict[str, Drawing] = {}
         self._symbols: Symbols = {}
         self._root: Scope | None = None
+        self._reread = True
         self._facts = _Facts()
-        self._told = _Facts()
-        self._changed: set[str] = set()
+        self._ports: dict[str, tuple[str, ...]] = {}
         self._version = -1
         self._unsubscribe = (graph.observe(self._note), registry.observe(self._reset))
 
@@ -70,37 +73,47 @@ class Analysis:
         """Bring everything up to date; return what has changed since the last call (at first: everything)."""
         with self._lock:
             self._update()
-            delta = self._facts.since(self._told)
-            self._told = self._facts.copy()
-            return delta
+            facts = self._facts
+            return Derived(
+                shapes={
+                    path: None if spec is None else TensorShape(spec.shape, spec.dtype)
+                    for path, spec in facts.shapes.changes().items()
+                },
+                resolved={
+                    path: None if values is None else {name: to_json(value) for name, value in values.items()}
+                    for path, values in facts.resolved.changes().items()
+                },
+                diagnostics={path: found or () for path, found in facts.diagnostics.changes().items()},
+                parameters=facts.parameters.changes(),
+            )
 
     @property
     def shapes(self) -> dict[str, TensorSpec]:
         """What every output port gives, by path."""
         with self._lock:
             self._update()
-            return dict(self._facts.shapes)
+            return dict(self._facts.shapes.values)
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """Every finding, those of the document itself and those of shapes."""
         with self._lock:
             self._update()
-            return [diagnostic for found in self._facts.diagnostics.values() for diagnostic in found]
+            return [diagnostic for found in self._facts.diagnostics.values.values() for diagnostic in found]
 
     @property
     def resolved(self) -> dict[str, dict[str, Value]]:
         """Inferred values of properties that are ``"auto"``, by node path."""
         with self._lock:
             self._update()
-            return {path: dict(values) for path, values in self._facts.resolved.items()}
+            return {path: dict(values) for path, values in self._facts.resolved.values.items()}
 
     @property
     def parameters(self) -> dict[str, int]:
         """Number of trainable and frozen parameters by node path, for nodes that have any."""
         with self._lock:
             self._update()
-            return dict(self._facts.parameters)
+            return dict(self._facts.parameters.values)
 
     def _note(self, done: Transaction) -> None:
         # Not under the lock that a long `refresh` holds: whoever edits meanwhile must not wait for it.
@@ -120,18 +133,49 @@ class Analysis:
             ops, self._pending = self._pending, []
             self._version = self._graph.version
             dirty = self._redraw(ops)
-            found = self._graph.diagnostics()
-        root = self._root
-        assert root is not None, "_redraw has made it"
+            root = self._root
+            assert root is not None, "_redraw has made it"
+            if self._too_large():
+                return
         with trials():
             root.update(self._drawings, {}, self._symbols, dirty)
-        self._collect(root, found)
+        scopes = _scopes(root)
+        if self._reread:
+            live = {f"{scope.prefix}{name}" for scope in scopes for name in scope.drawing.nodes}
+            for path in [path for path in self._ports if path not in live]:
+                self._drop(path)
+        lint = self._graph.diagnostics_at([f"{scope.prefix}{name}" for scope in scopes for name in scope.edited])
+        for scope in scopes:
+            for name in scope.touched | scope.edited:
+                self._collect(scope, name, lint)
+            scope.touched.clear()
+            scope.edited.clear()
+        self._facts.lint.set("", tuple(lint[""]) or None)
+        self._facts.combine("")
+
+    def _too_large(self) -> bool:
+        """Say so if uses of definitions inside each other make the document too large to be looked at."""
+        sizes: dict[str, int] = {}
+        for id, drawing in self._drawings.items():
+            sizes[id] = sum(
+                1 + (sizes[node.definition] if node.definition in sizes else 0) for node in drawing.nodes.values()
+            )
+        if sizes[""] <= MAX_NODES:
+            return False
+        self._root = None
+        self._facts.clear()
+        self._facts.lint.set("", tuple(self._graph.diagnostics()))
+        self._facts.combine("")
+        return True
 
     def _redraw(self, ops: list[Op] | None) -> set[str]:
         """Read what has changed; return the nodes of the root to look at again."""
-        if ops is not None and self._root is not None and all(isinstance(op, (MoveNode, RenameDocument)) for op in ops):
+        if ops and self._root is not None and all(isinstance(op, (MoveNode, RenameDocument)) for op in ops):
+            self._reread = False
             return set()
-        self._drawings = self._patched(ops) or read(self._graph)
+        patched = self._patched(ops)
+        self._reread = patched is None
+        self._drawings = read(self._graph) if patched is None else patched
         drawing = self._drawings[""]
         symbols = symbols_of(drawing)
         if self._root is None or symbols != self._symbols:
@@ -144,7 +188,8 @@ class Analysis:
 
     def _patched(self, ops: list[Op] | None) -> dict[str, Drawing] | None:
         """Return the drawings with only property values exchanged, if nothing else has changed."""
-        if ops is None or self._root is None:
+        # No ops at another version: this thread is ahead of the observers.
+        if not ops or self._root is None:
             return None
         drawings = dict(self._drawings)
         for op in ops:
@@ -161,90 +206,88 @@ class Analysis:
                     return None
         return drawings
 
-    def _collect(self, root: Scope, found: list[Diagnostic]) -> None:
+    def _collect(self, scope: Scope, name: str, lint: Mapping[str, list[Diagnostic]]) -> None:
         facts = self._facts
-        own: dict[str, list[Diagnostic]] = {}
-        for diagnostic in found:
-            own.setdefault(diagnostic.node or "", []).append(diagnostic)
-        for scope in _scopes(root):
-            for name in scope.touched:
-                self._collect_node(scope, name)
-            scope.touched.clear()
-        facts.lint = own
-        diagnostics = {path: tuple(items) for path, items in own.items()}
-        for path, items in facts.findings.items():
-            diagnostics[path] = (*diagnostics.get(path, ()), *items)
-        facts.diagnostics = diagnostics
-
-    def _collect_node(self, scope: Scope, name: str) -> None:
-        facts = self._facts
-        path = f"{scope.prefix}{name}"
-        for port in facts.ports.pop(path, ()):
-            facts.shapes.pop(port, None)
-        for table in (facts.resolved, facts.parameters, facts.findings):
-            table.pop(path, None)
-        outcome = scope.outcomes.get(name)
-        if outcome is None:
-            facts.drop_inside(f"{path}.")
+        if name not in scope.drawing.nodes:
             return
-        shapes = dict(tensor_specs(scope, name, outcome))
-        facts.shapes.update(shapes)
-        facts.ports[path] = tuple(shapes)
-        if outcome.resolved:
-            facts.resolved[path] = outcome.resolved
-        if outcome.parameters:
-            facts.parameters[path] = outcome.parameters
-        if outcome.findings:
-            facts.findings[path] = tuple(scope.diagnostics(name))
+        path = f"{scope.prefix}{name}"
+        outcome = scope.outcomes.get(name)
+        specs = dict(tensor_specs(scope, name, outcome)) if outcome is not None else {}
+        for port in self._ports.pop(path, ()):
+            if port not in specs:
+                facts.shapes.set(port, None)
+        for port, spec in specs.items():
+            facts.shapes.set(port, spec)
+        self._ports[path] = tuple(specs)
+        facts.resolved.set(path, outcome.resolved if outcome is not None and outcome.resolved else None)
+        facts.parameters.set(path, outcome.parameters or None if outcome is not None else None)
+        facts.findings.set(path, tuple(scope.diagnostics(name)) or None)
+        if path in lint:
+            facts.lint.set(path, tuple(lint[path]) or None)
+        facts.combine(path)
+
+    def _drop(self, path: str) -> None:
+        """Forget a node that is gone."""
+        for port in self._ports.pop(path):
+            self._facts.shapes.set(port, None)
+        self._facts.drop(path)
+
+
+class _Table(Generic[Entry]):
+    """Entries by path, and what they were when changes were last asked for."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Entry] = {}
+        self._before: dict[str, Entry | None] = {}
+
+    def set(self, path: str, entry: Entry | None) -> None:
+        """Put an entry in its place; None takes it away."""
+        self._before.setdefault(path, self.values.get(path))
+        if entry is None:
+            self.values.pop(path, None)
+        else:
+            self.values[path] = entry
+
+    def clear(self) -> None:
+        """Take every entry away."""
+        for path in list(self.values):
+            self.set(path, None)
+
+    def changes(self) -> dict[str, Entry | None]:
+        """Return the entries that differ from the last time, None for those that are gone."""
+        changed = {path: self.values.get(path) for path, old in self._before.items() if self.values.get(path) != old}
+        self._before.clear()
+        return changed
 
 
 class _Facts:
     """Everything known, by path."""
 
     def __init__(self) -> None:
-        self.shapes: dict[str, TensorSpec] = {}
-        self.ports: dict[str, tuple[str, ...]] = {}
-        self.resolved: dict[str, Mapping[str, Value]] = {}
-        self.parameters: dict[str, int] = {}
-        self.findings: dict[str, tuple[Diagnostic, ...]] = {}
-        self.lint: dict[str, list[Diagnostic]] = {}
-        self.diagnostics: dict[str, tuple[Diagnostic, ...]] = {}
+        self.shapes: _Table[TensorSpec] = _Table()
+        self.resolved: _Table[Mapping[str, Value]] = _Table()
+        self.parameters: _Table[int] = _Table()
+        self.findings: _Table[tuple[Diagnostic, ...]] = _Table()
+        self.lint: _Table[tuple[Diagnostic, ...]] = _Table()
+        self.diagnostics: _Table[tuple[Diagnostic, ...]] = _Table()
 
-    def copy(self) -> _Facts:
-        other = _Facts()
-        other.shapes = dict(self.shapes)
-        other.resolved = dict(self.resolved)
-        other.parameters = dict(self.parameters)
-        other.diagnostics = dict(self.diagnostics)
-        return other
+    def combine(self, path: str) -> None:
+        """Put together what was found at a node with and without torch."""
+        found = (*self.lint.values.get(path, ()), *self.findings.values.get(path, ()))
+        self.diagnostics.set(path, found or None)
 
-    def drop_inside(self, prefix: str) -> None:
-        """Forget what was inside a Subgraph node that is gone."""
-        for table in (self.ports, self.resolved, self.parameters, self.findings):
-            for path in [path for path in table if path.startswith(prefix)]:
-                del table[path]  # type: ignore[attr-defined]  # every table is a dict with paths as keys
-        for path in [path for path in self.shapes if path.startswith(prefix)]:
-            del self.shapes[path]
+    def drop(self, path: str) -> None:
+        """Forget a node."""
+        self.resolved.set(path, None)
+        self.parameters.set(path, None)
+        self.findings.set(path, None)
+        self.lint.set(path, None)
+        self.diagnostics.set(path, None)
 
-    def since(self, old: _Facts) -> Derived:
-        """Return what is different from `old`."""
-        shapes: dict[str, TensorShape | None] = {
-            path: TensorShape(spec.shape, spec.dtype) for path, spec in self.shapes.items() if old.shapes.get(path) != spec
-        }
-        shapes.update((path, None) for path in old.shapes.keys() - self.shapes.keys())
-        resolved: dict[str, dict[str, object] | None] = {
-            path: {name: to_json(value) for name, value in values.items()}
-            for path, values in self.resolved.items()
-            if old.resolved.get(path) != values
-        }
-        resolved.update((path, None) for path in old.resolved.keys() - self.resolved.keys())
-        diagnostics = {path: found for path, found in self.diagnostics.items() if old.diagnostics.get(path) != found}
-        diagnostics.update((path, ()) for path in old.diagnostics.keys() - self.diagnostics.keys())
-        parameters: dict[str, int | None] = {
-            path: count for path, count in self.parameters.items() if old.parameters.get(path) != count
-        }
-        parameters.update((path, None) for path in old.parameters.keys() - self.parameters.keys())
-        return Derived(shapes, resolved, diagnostics, parameters)
+    def clear(self) -> None:
+        """Forget everything."""
+        for table in (self.shapes, self.resolved, self.parameters, self.findings, self.lint, self.diagnostics):
+            table.clear()
 
 
 def _scopes(scope: Scope) -> list[Scope]:

@@ -32,13 +32,14 @@ _known: dict[int, tuple[weakref.ref[NodeGraph], int, Loaded]] = {}
 """The class of each document at one version; documents are not hashable, so they are found by identity."""
 
 
-def _forget(_: object) -> None:
+def forget(_: object = None) -> None:
+    """Drop every cached class and outcome: a type was registered anew, or a benchmark wants a cold start."""
     _known.clear()
     trying.forget()
 
 
 # A type that is registered anew gives documents that name it another meaning.
-registry.observe(_forget)
+registry.observe(forget)
 
 
 @final

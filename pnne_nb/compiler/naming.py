@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import keyword
 import re
 from collections.abc import Container
@@ -15,11 +16,13 @@ RESERVED = frozenset({"self", "torch", "nn", "F", "_", *keyword.kwlist, *dir(bui
 """Names that a local variable or a generated class never takes."""
 
 
+@functools.lru_cache(maxsize=10_000)
 def is_identifier(name: str) -> bool:
     """Whether `name` can be written after ``self.``."""
     return bool(_IDENTIFIER.fullmatch(name)) and not keyword.iskeyword(name)
 
 
+@functools.lru_cache(maxsize=10_000)
 def check_target(target: str) -> str:
     """Return a dotted name if every part of it is a plain identifier.
 

@@ -48,8 +48,7 @@ class Drawing(msgspec.Struct, frozen=True):
 def read(graph: NodeGraph) -> dict[str, Drawing]:
     """Return the outermost graph and every definition it uses, each before those that use it."""
     drawings: dict[str, Drawing] = {}
-    # Nothing is changed; the block keeps other threads from changing one graph while the next is read.
-    with graph.transaction():
+    with graph.reading():
         _read(graph, "", drawings)
     return drawings
 

@@ -35,7 +35,8 @@ class Scope:
         drawing: What is drawn in it.
         outcomes: What each node gave.
         children: Scopes inside Subgraph nodes.
-        touched: Nodes whose outcome was renewed since it was last cleared.
+        touched: Nodes whose outcome was renewed, or that are gone, since this was last cleared.
+        edited: Nodes that were drawn anew, or that hang on such nodes, since this was last cleared.
     """
 
     def __init__(self, prefix: str, drawings: Mapping[str, Drawing], id: str) -> None:
@@ -44,6 +45,7 @@ class Scope:
         self.outcomes: dict[str, Outcome] = {}
         self.children: dict[str, Scope] = {}
         self.touched: set[str] = set()
+        self.edited: set[str] = set(self.drawing.nodes)
         self._inputs: Mapping[str, Abstract | None] = {}
         self._symbols: Symbols = {}
         self._rank: dict[str, int] = {name: index for index, name in enumerate(self.drawing.order)}
@@ -63,9 +65,12 @@ class Scope:
             for name, node in drawing.nodes.items()
             if node is not old.nodes.get(name) or old.wires.get(name, NO_WIRES) != drawing.wires.get(name, NO_WIRES)
         }
-        return dirty | {
-            name for name, node in drawing.nodes.items() if node.shares in dirty and node.shares is not None
-        }
+        if dirty:
+            dirty |= {name for name, node in drawing.nodes.items() if node.shares in dirty}
+        self.edited |= dirty
+        for name in dirty:
+            self.edited.update(drawing.followers.get(name, ()))
+        return dirty
 
     def update(
         self,
@@ -173,6 +178,8 @@ class Scope:
             child = self.children[node.name] = Scope(f"{self.prefix}{node.name}.", drawings, drawing.id)
             dirty = set(drawing.nodes)
         else:
+            if child.drawing is not drawing:
+                self.edited.add(node.name)
             dirty = child.redraw(drawing) if child.drawing is not drawing else set()
             dirty |= {name for name in drawing.inputs if child._inputs.get(name) != wires.get(name)}
             dirty |= {name for name, inner in drawing.nodes.items() if inner.type == "Subgraph"}

@@ -22,7 +22,7 @@ from pnne_nb.graph.checking import Types, checked
 from pnne_nb.graph.history import History, Step
 from pnne_nb.graph.labels import label_of
 from pnne_nb.graph.layout import Direction
-from pnne_nb.graph.lint import lint
+from pnne_nb.graph.lint import lint, lint_graph, lint_place
 from pnne_nb.graph.names import numbered, stem_of
 from pnne_nb.graph.node import Edge, Node, Transaction
 from pnne_nb.graph.ops import (
@@ -153,6 +153,22 @@ class NodeGraph:
         """Find what keeps the document from compiling, as far as that shows without torch."""
         with self._lock:
             return lint(self._content, self._types)
+
+    def diagnostics_at(self, paths: Iterable[str]) -> dict[str, list[Diagnostic]]:
+        """Find what is wrong at some places only, and under ``""`` what the document as a whole lacks.
+
+        Args:
+            paths: Of nodes, nested ones through the nodes that show them; those that do not exist are left out.
+        """
+        with self._lock:
+            found = {"": list(lint_graph(self._content, self._types))}
+            for path in paths:
+                try:
+                    graph, node, _ = find_node(self._content, path)
+                except GraphError:
+                    continue
+                found[path] = list(lint_place(self._content, graph, node, path, self._types))
+            return found
 
     # Editing
 

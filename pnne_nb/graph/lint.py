@@ -65,6 +65,18 @@ def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
         )
 
 
+def lint_place(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
+    """Find what is wrong at one node, shown at `path`, or with the nested graph that it shows as a whole."""
+    yield from lint_node(content, graph, node, path, types)
+    if node.definition is not None and not content.graphs[node.definition].interface[1]:
+        yield Diagnostic(
+            code="no-output",
+            message="The nested graph has no output, so it computes nothing.",
+            node=path,
+            hint="Enter it and add an Output node.",
+        )
+
+
 def lint_node(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
     """Find what is wrong at one node, shown at `path`."""
     spec = types.get(node.type)
@@ -82,16 +94,9 @@ def lint_node(content: Content, graph: GraphIndex, node: Node, path: str, types:
 
 def _lint_inside(content: Content, id: str, prefix: str, types: Types) -> Iterator[Diagnostic]:
     graph = content.graphs[id]
-    if id and not graph.interface[1]:
-        yield Diagnostic(
-            code="no-output",
-            message="The nested graph has no output, so it computes nothing.",
-            node=prefix.removesuffix("."),
-            hint="Enter it and add an Output node.",
-        )
     for name in graph.order:
         node = graph.nodes[name]
-        yield from lint_node(content, graph, node, prefix + name, types)
+        yield from lint_place(content, graph, node, prefix + name, types)
         if node.definition is not None:
             yield from _lint_inside(content, node.definition, f"{prefix}{name}.", types)
 

@@ -1,0 +1,212 @@
+"""The compiler against its budgets: speed of compiled models, cold compiling, shapes after an edit.
+
+Ratios come from interleaved pairs in one run, times are CPU milliseconds: both hold on a shared machine.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import pnne_nb as pn
+from pnne_nb.compiler import Analysis, warm_up
+from pnne_nb.compiler.compiling import forget
+
+
+class HandWrittenMLP(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(8, 16)
+        self.act1 = nn.ReLU()
+        self.fc2 = nn.Linear(16, 16)
+        self.act2 = nn.ReLU()
+        self.fc3 = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.fc1(x)
+        x = self.act1(x)
+        x = self.fc2(x)
+        x = self.act2(x)
+        x = self.fc3(x)
+        return x  # noqa: RET504  # written as the generator writes it
+
+
+class HandWrittenBlock(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(4, 4, 3, padding=1)
+        self.norm1 = nn.BatchNorm2d(4)
+        self.conv2 = nn.Conv2d(4, 4, 3, padding=1)
+        self.norm2 = nn.BatchNorm2d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv1(x)
+        y = self.norm1(y)
+        y = F.relu(y)
+        y = self.conv2(y)
+        y = self.norm2(y)
+        x = x + y
+        x = F.relu(x)
+        return x  # noqa: RET504
+
+
+def mlp() -> pn.NodeGraph:
+    graph = pn.NodeGraph("mlp")
+    graph.add("Input", "x", shape=("N", 8))
+    graph.add("Linear", "fc1", in_features=8, out_features=16)
+    graph.add("ReLU", "act1")
+    graph.add("Linear", "fc2", in_features=16, out_features=16)
+    graph.add("ReLU", "act2")
+    graph.add("Linear", "fc3", in_features=16, out_features=4)
+    graph.add("Output", "y")
+    return connect(graph, "x fc1 act1 fc2 act2 fc3 y")
+
+
+def block() -> pn.NodeGraph:
+    graph = pn.NodeGraph("block")
+    graph.add("Input", "x", shape=("N", 4, 8, 8))
+    for number in (1, 2):
+        graph.add("Conv2d", f"conv{number}", in_channels=4, out_channels=4, kernel_size=3, padding=1)
+        graph.add("BatchNorm2d", f"norm{number}", num_features=4)
+    graph.add("relu", "relu1")
+    graph.add("add", "sum")
+    graph.add("relu", "relu2")
+    graph.add("Output", "y")
+    connect(graph, "x conv1 norm1 relu1 conv2 norm2")
+    graph.connect("x", "sum.input")
+    graph.connect("norm2", "sum.other")
+    return connect(graph, "sum relu2 y")
+
+
+def chain(count: int) -> pn.NodeGraph:
+    """Return a chain of `count` layers: convolutions with auto channels, norms, activations."""
+    graph = pn.NodeGraph("chain")
+    with graph.transaction():
+        graph.add("Input", "x", shape=("N", 8, 16, 16))
+        last = "x"
+        for index in range(count):
+            kind = ("Conv2d", "BatchNorm2d", "ReLU")[index % 3]
+            name = f"node{index}"
+            properties = {
+                "Conv2d": {"in_channels": 8, "out_channels": 8, "kernel_size": 3, "padding": 1},
+                "BatchNorm2d": {"num_features": 8},
+                "ReLU": {},
+            }[kind]
+            graph.add(kind, name, **properties)
+            graph.connect(f"{last}.output", f"{name}.input")
+            last = name
+        graph.add("Output", "y")
+        graph.connect(f"{last}.output", "y.input")
+    return graph
+
+
+def connect(graph: pn.NodeGraph, names: str) -> pn.NodeGraph:
+    nodes = names.split()
+    for source, target in zip(nodes, nodes[1:], strict=False):
+        graph.connect(source, target)
+    return graph
+
+
+def forward_step(model: nn.Module, x: torch.Tensor) -> Callable[[], object]:
+    def step() -> object:
+        with torch.no_grad():
+            return model(x)
+
+    return step
+
+
+def train_step(model: nn.Module, x: torch.Tensor) -> Callable[[], object]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step() -> object:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def ratio(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 400, calls: int = 20) -> float:
+    """Return the median over interleaved pairs of (time of ours / time of theirs)."""
+    for _ in range(20):
+        ours(), theirs()
+    ratios = []
+    gc.disable()
+    for number in range(rounds):
+        times = {}
+        for step in (ours, theirs) if number % 2 else (theirs, ours):
+            start = time.perf_counter()
+            for _ in range(calls):
+                step()
+            times[step] = time.perf_counter() - start
+        ratios.append(times[ours] / times[theirs])
+    gc.enable()
+    return statistics.median(ratios)
+
+
+def cpu_ms(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return (time.process_time() - start) * 1000
+
+
+def report(what: str, value: float, budget: float, unit: str) -> None:
+    print(f"{what:<58} {value:9.3f} {unit:<3} (budget {budget:g}){'' if value <= budget else '   OVER'}")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    warm_up().join()
+    for name, graph, hand, x in () if "quick" in sys.argv else (
+        ("MLP", mlp(), HandWrittenMLP(), torch.randn(4, 8)),
+        ("residual block", block(), HandWrittenBlock(), torch.randn(1, 4, 8, 8)),
+    ):
+        model = pn.compile(graph)
+        report(f"{name}: compiled forward / hand-written", ratio(forward_step(model, x), forward_step(hand, x)), 1.02, "x")
+        report(f"{name}: compiled train step / hand-written", ratio(train_step(model, x), train_step(hand, x), 200), 1.02, "x")
+
+    times = []
+    for _ in range(15):
+        graph = chain(100)
+        forget()
+        times.append(cpu_ms(lambda graph=graph: pn.compile(graph)))
+    report("compile, 100 nodes, cold (CPU, median of 15)", statistics.median(times), 12, "ms")
+    graph = chain(100)
+    pn.compile(graph)
+    report("class of an unchanged graph, then constructors (CPU)", cpu_ms(lambda: pn.compile(graph)), 12, "ms")
+    small, large = (cpu_ms(lambda count=count: pn.to_source(chain(count))) for count in (1_000, 10_000))
+    report("to_source, 10,000 nodes / 1,000 nodes", large / small, 15, "x")
+
+    forget()
+    graph = chain(100)
+    report("shapes, 100 nodes, cold (CPU)", cpu_ms(lambda: pn.infer_shapes(graph)), 200, "ms")
+
+    graph = chain(1_000)
+    rng = random.Random(0)
+    edits = []
+    with Analysis(graph) as analysis:
+        analysis.refresh()
+        for number in range(200):
+            index = 3 * rng.randrange(333)
+            if number % 2:
+                graph.set(f"node{index}", dilation=1 + number % 3, padding=1 + number % 3)
+            else:
+                graph.set(f"node{index}", out_channels=rng.choice((8, 8, 9)))
+            edits.append(cpu_ms(analysis.refresh))
+    report("shapes after one edit, 1,000 nodes (CPU, median)", statistics.median(edits), 10, "ms")
+    report("shapes after one edit, 1,000 nodes (CPU, worst)", max(edits), 1000, "ms")
+
+
+if __name__ == "__main__":
+    main()
