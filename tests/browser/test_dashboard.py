@@ -1,0 +1,187 @@
+"""The dashboard in a real JupyterLab: it moves, it obeys while a cell is busy, and a reload finds it as it was."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.jupyter import Notebook, Theme
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import OpenNotebook
+
+SETUP = """
+import torch
+from torch import nn
+import pnne_nb as pn
+from sklearn.datasets import load_digits
+
+images, digits = load_digits(return_X_y=True)
+x = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+y = torch.tensor(digits)
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.relu1 = nn.Conv2d(1, 8, 3, padding=1), nn.ReLU()
+        self.conv2, self.relu2 = nn.Conv2d(8, 16, 3, stride=2), nn.ReLU()
+        self.flatten, self.fc = nn.Flatten(), nn.Linear(144, 10)
+    def forward(self, x):
+        x = self.relu2(self.conv2(self.relu1(self.conv1(x))))
+        return self.fc(self.flatten(x))
+engine = pn.TrainingEngine(Net(), (x[:1400], y[:1400]), (x[1400:], y[1400:]), epochs=10_000, device="cpu")
+"""
+SHOW = "dashboard = pn.TrainingDashboard(engine); dashboard"
+BUSY = "import time\nstart_time = time.time()\nwhile time.time() - start_time < 10: time.sleep(0.01)\n'busy cell done'"
+
+
+def paths(dashboard: Locator) -> list[str]:
+    """What each figure draws, as SVG path data."""
+    found: list[str] = dashboard.locator(".bqplot").evaluate_all(
+        """figures => figures.map(figure =>
+            [...figure.querySelectorAll('path.line, rect.bar')]
+                .map(mark => mark.getAttribute('d') ?? mark.getAttribute('height')).join(' '))"""
+    )
+    return found
+
+
+def press(dashboard: Locator, name: str) -> None:
+    dashboard.get_by_role("button", name=name, exact=True).click()
+
+
+def state(dashboard: Locator) -> Locator:
+    return dashboard.get_by_role("status")
+
+
+@pytest.fixture
+def shown(open_notebook: OpenNotebook) -> tuple[Notebook, Locator]:
+    notebook = open_notebook(SETUP, SHOW)
+    notebook.run_all()
+    dashboard = notebook.page.locator(".pnne-dashboard")
+    dashboard.locator(".bqplot").nth(3).wait_for()
+    return notebook, dashboard
+
+
+def test_start_step_pause_stop_and_moving_plots(
+    shown: tuple[Notebook, Locator], baseline_errors: frozenset[str]
+) -> None:
+    notebook, dashboard = shown
+    press(dashboard, "Step")
+    notebook.wait_for("engine.state == 'paused' and len(engine.history['loss']) == 1")
+    expect(state(dashboard)).to_have_text("Paused")
+    press(dashboard, "Resume")
+    expect(state(dashboard)).to_have_text("Running")
+    expect(dashboard.locator(".pnne-facts")).to_contain_text(re.compile(r"Epoch [2-9]/10000 · step \d+ · \d+"))
+    before = paths(dashboard)
+    for figure, name in enumerate(("loss", "accuracy", "gradient norm", "activations")):
+        notebook.page.wait_for_function(
+            """([figure, before]) => {
+                const marks = document.querySelectorAll('.pnne-dashboard .bqplot')[figure]
+                    .querySelectorAll('path.line, rect.bar');
+                const now = [...marks].map(m => m.getAttribute('d') ?? m.getAttribute('height')).join(' ');
+                return now.length > 10 && now !== before;
+            }""",
+            arg=[figure, before[figure]],
+            timeout=30_000,
+        )
+        assert paths(dashboard)[figure] != before[figure], name
+    press(dashboard, "Pause")
+    notebook.wait_for("engine.state == 'paused'")
+    press(dashboard, "Stop")
+    notebook.wait_for("engine.state == 'stopped'")
+    expect(state(dashboard)).to_have_text("Stopped")
+    assert set(notebook.console_errors) <= baseline_errors
+
+
+def test_buttons_and_chooser_react_while_a_cell_is_busy(shown: tuple[Notebook, Locator]) -> None:
+    notebook, dashboard = shown
+    press(dashboard, "Start")
+    expect(state(dashboard)).to_have_text("Running")
+    busy = notebook.run(BUSY, wait=False)
+    notebook.page.locator(f".jp-Notebook .jp-Cell >> nth={busy}").get_by_text("[*]").wait_for()
+    press(dashboard, "Pause")
+    expect(state(dashboard)).to_have_text("Paused")
+    dashboard.get_by_label("Layer of the histogram").select_option("conv2")
+    press(dashboard, "Resume")
+    expect(state(dashboard)).to_have_text("Running")
+    press(dashboard, "Stop")
+    expect(state(dashboard)).to_have_text("Stopped")
+    assert notebook.text(busy) == "", "the cell was still busy when training had stopped"
+    assert dashboard.get_by_text("The kernel does not answer").filter(visible=True).count() == 0
+    notebook.wait_until_idle()
+    assert notebook.evaluate("dashboard._chooser.layer") == "conv2"
+
+
+def test_a_reload_shows_the_present(shown: tuple[Notebook, Locator]) -> None:
+    notebook, dashboard = shown
+    press(dashboard, "Start")
+    notebook.wait_for("len(engine.history.epochs) >= 2")
+    notebook.reload()
+    notebook.scroll_to(1)
+    expect(state(dashboard)).to_have_text("Running")
+    expect(dashboard.locator(".pnne-facts")).to_contain_text("step")
+    press(dashboard, "Stop")
+    expect(state(dashboard)).to_have_text("Stopped")
+    steps = notebook.evaluate("len(engine.history['loss'])")
+    expect(dashboard.locator(".pnne-facts")).to_contain_text(f"step {steps:,}")
+    before = paths(dashboard)
+    notebook.reload()
+    notebook.scroll_to(1)
+    dashboard.locator(".bqplot").nth(3).wait_for()
+    expect(dashboard.locator(".pnne-facts")).to_contain_text(f"step {steps:,}")
+    expect(state(dashboard)).to_have_text("Stopped")
+    assert [bool(path) for path in paths(dashboard)] == [True] * 4
+    assert len(before) == 4
+
+
+def test_a_failure_names_the_layer(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(SETUP, "engine.module.conv2 = nn.Conv2d(5, 16, 3)", SHOW)
+    notebook.run_all()
+    dashboard = notebook.page.locator(".pnne-dashboard")
+    press(dashboard, "Start")
+    alert = dashboard.get_by_role("alert").filter(has_text="conv2")
+    expect(alert).to_be_visible()
+    expect(alert.locator("code")).to_have_text("conv2")
+    expect(state(dashboard)).to_have_text("Failed")
+    notebook.screenshot("dashboard-failed", dashboard)
+
+
+def test_running_the_cell_again_keeps_one_dashboard(shown: tuple[Notebook, Locator]) -> None:
+    notebook, dashboard = shown
+    notebook.evaluate("__import__('pnne_nb').TrainingDashboard(engine) is dashboard")
+    widgets = notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)")
+    for _ in range(5):
+        notebook.run_cell(1)
+    assert notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)") == widgets
+    expect(dashboard).to_have_count(1)
+
+
+def test_a_new_engine_in_the_same_cell_closes_the_old_dashboard(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(SETUP + SHOW)
+    notebook.run_cell(0)
+    dashboard = notebook.page.locator(".pnne-dashboard")
+    dashboard.wait_for()
+    widgets = notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)")
+    for _ in range(3):
+        notebook.run_cell(0)
+    dashboard.wait_for()
+    assert notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)") == widgets
+    expect(dashboard).to_have_count(1)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_picture(shown: tuple[Notebook, Locator], theme: Theme) -> None:
+    notebook, dashboard = shown
+    notebook.set_theme(theme)
+    press(dashboard, "Start")
+    notebook.wait_for("len(engine.history.epochs) >= 10", 60)
+    press(dashboard, "Pause")
+    expect(state(dashboard)).to_have_text("Paused")
+    assert notebook.screenshot(f"dashboard-{theme}", dashboard).stat().st_size > 10_000
+    background = dashboard.evaluate("element => getComputedStyle(element).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (theme == "light")
+    press(dashboard, "Stop")
+    notebook.wait_for("engine.state == 'stopped'")
