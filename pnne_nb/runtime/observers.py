@@ -30,6 +30,8 @@ class Observers:
         self._lock = threading.Lock()
         self._probes: tuple[tuple[Probe, Cadence], ...] = ()
         self._bare = 0.0
+        self._hidden = 0.0
+        self._warm = False
         self._observed = 0
         self._reported = float("-inf")
 
@@ -64,8 +66,13 @@ class Observers:
         finally:
             frames = watched.close()
         ended = time.monotonic()
-        # What hooks cost inside forward and backward shows only as a longer step.
-        cost = max(watched.seconds, ended - began - self._bare if self._bare else 0.0)
+        # What hooks cost inside forward and backward shows only as a longer step. On a busy machine a single
+        # step's length says little, and one unlucky step must not end the watching for seconds: hence the mean.
+        if self._bare:
+            self._hidden += 0.1 * (ended - began - self._bare - watched.seconds - self._hidden)
+        # The first observation pays for what torch loads and sets up once; it says nothing about the next.
+        cost = watched.seconds + max(0.0, self._hidden) if self._warm else 0.0
+        self._warm = True
         for _, cadence in due:
             cadence.spent(cost / len(due), ended)
         self._observed += 1
