@@ -130,7 +130,10 @@ def union(options: Iterable[PropertyType]) -> PropertyType:
     if any(isinstance(option, ConstantType) for option in distinct):
         return ConstantType()
     if NumberType() in distinct or (IntType() in distinct and FloatType() in distinct):
-        distinct = [NumberType(), *(o for o in distinct if not isinstance(o, (NumberType, IntType, FloatType, BoolType)))]
+        distinct = [
+            NumberType(),
+            *(o for o in distinct if not isinstance(o, (NumberType, IntType, FloatType, BoolType))),
+        ]
     for sequence in [o for o in distinct if isinstance(o, (TupleType, ListType))]:
         bare = sequence.item.item if isinstance(sequence.item, OptionalType) else sequence.item
         if sequence in distinct and bare in distinct:

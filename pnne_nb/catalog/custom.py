@@ -67,7 +67,11 @@ def register_node(
 
 
 def describe(
-    target: Callable[..., Any], *, category: str = "Custom", name: str | None = None, outputs: Sequence[str] | None = None
+    target: Callable[..., Any],
+    *,
+    category: str = "Custom",
+    name: str | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> NodeSpec:
     """Return the spec of a module class, function or autograd function, as `register_node` does.
 

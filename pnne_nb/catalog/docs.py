@@ -98,4 +98,3 @@ def plain(text: str) -> str:
 
 def _tooltip(text: str) -> str:
     return " ".join(_SENTENCE.split(plain(text))[:SENTENCES])
-

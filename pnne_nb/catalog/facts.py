@@ -37,9 +37,7 @@ SKIPPED = frozenset(
 """Arguments that no form shows: placement and precision belong to the whole model, the others are deprecated,
 hold live objects, or are wired by the training graph."""
 
-PER_AXIS = frozenset(
-    ("kernel_size", "stride", "padding", "dilation", "output_size", "output_padding", "output_ratio")
-)
+PER_AXIS = frozenset(("kernel_size", "stride", "padding", "dilation", "output_size", "output_padding", "output_ratio"))
 """Arguments with one value per spatial axis: ``Conv2d`` takes tuples of two."""
 
 RANGES: Table[tuple[float | None, float | None]] = (
@@ -50,16 +48,16 @@ RANGES: Table[tuple[float | None, float | None]] = (
     ("*", "dropout dropout_p label_smoothing", (0, 1)),
     ("BatchNorm*|InstanceNorm*|SyncBatchNorm", "momentum", (0, 1)),
     ("*Pad?d", "padding", (None, None)),
-    ("*", "in_channels out_channels in_features out_features in1_features in2_features num_features num_channels "
+    ("*", ("in_channels out_channels in_features out_features in1_features in2_features num_features num_channels "
           "num_groups groups kernel_size stride dilation embedding_dim num_embeddings input_size hidden_size "
           "num_layers embed_dim num_heads kdim vdim d_model nhead num_encoder_layers num_decoder_layers "
           "dim_feedforward upscale_factor downscale_factor n_classes num_classes num_parameters normalized_shape "
           "batch_size max_iter history_size ns_steps T_max T_0 T_mult step_size step_size_up epochs steps_per_epoch "
-          "total_steps", (1, None)),
+          "total_steps"), (1, None)),
     ("LocalResponseNorm|CrossMapLRN2d|local_response_norm", "size", (1, None)),
-    ("*", "padding output_padding output_size eps proj_size patience cooldown total_iters num_workers lr "
+    ("*", ("padding output_padding output_size eps proj_size patience cooldown total_iters num_workers lr "
           "weight_decay momentum lr_decay lambd_decay initial_accumulator_value tolerance_grad tolerance_change "
-          "max_norm", (0, None)),
+          "max_norm"), (0, None)),
     ("Ada*|*Adam*|Muon|NAdam|RAdam", "betas rho", (0, 1)),
 )  # fmt: skip
 
@@ -116,6 +114,7 @@ TYPES: Table[PropertyType] = (
     ("ReduceLROnPlateau", "min_lr", TupleType(FloatType(0), scalar=True)),
     ("MultiStepLR|SequentialLR", "milestones", TupleType(IntType(0))),
     ("LambdaLR|MultiplicativeLR", "lr_lambda", StringType()),
+    ("ConvTranspose?d", "padding_mode", EnumType(("zeros",))),
 )  # fmt: skip
 
 DTYPES: Table[Literal["any", "floating", "integer"]] = (
@@ -127,8 +126,8 @@ DTYPES: Table[Literal["any", "floating", "integer"]] = (
     ("*MaxUnpool?d|max_unpool?d", "indices", "integer"),
     ("gather|scatter*|take_along_dim", "index", "integer"),
     ("one_hot", "input", "integer"),
-    ("Linear|Bilinear|Conv*|BatchNorm*|SyncBatchNorm|InstanceNorm*|GroupNorm|LayerNorm|RMSNorm|RNN*|LSTM*|GRU*"
-     "|linear|bilinear|conv?d|conv_transpose?d|batch_norm|layer_norm|group_norm|instance_norm",
+    (("Linear|Bilinear|Conv*|BatchNorm*|SyncBatchNorm|InstanceNorm*|GroupNorm|LayerNorm|RMSNorm|RNN*|LSTM*|GRU*"
+     "|linear|bilinear|conv?d|conv_transpose?d|batch_norm|layer_norm|group_norm|instance_norm"),
      "input input1 input2 x weight", "floating"),
     ("MultiheadAttention|scaled_dot_product_attention", "query key value", "floating"),
     ("Transformer*", "src tgt memory", "floating"),
@@ -162,8 +161,8 @@ OUTPUTS: dict[str, Returns] = {
 """Results that are tuples, nested as they are."""
 
 RESULTS: Table[tuple[Port, ...]] = (
-    ("size|dim|numel|item|equal|allclose|chunk|split|tensor_split|unbind|?split|unsafe_chunk|meshgrid"
-     "|broadcast_tensors", "", (Port("output", kind="value"),)),
+    (("size|dim|numel|item|equal|allclose|chunk|split|tensor_split|unbind|?split|unsafe_chunk|meshgrid"
+     "|broadcast_tensors"), "", (Port("output", kind="value"),)),
 )  # fmt: skip
 """Results that are no tensors: numbers, and tuples whose length depends on the input (take items with ``getitem``)."""
 

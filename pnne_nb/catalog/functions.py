@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,7 +69,7 @@ def _function(name: str, category: str, target: str, function: Callable[..., Any
 
 def _method(name: str, category: str) -> NodeSpec:
     function = getattr(Tensor, name)
-    merged = schemas.signature(name, method=True)
+    merged = schemas.signature(name, method=True, without=WITHOUT_OVERLOADS.get(name, frozenset()))
     if merged is None:
         merged = schemas.Signature((Argument("input", kind="tensor"),), (Port("output"),))
     outputs = facts.lookup(facts.RESULTS, name) or merged.outputs
@@ -84,6 +85,8 @@ def _spec(
     calls: list[Argument],
     outputs: tuple[Port, ...],
 ) -> NodeSpec:
+    # What stands after a hidden argument can no longer be passed by position.
+    order = positional(itertools.takewhile(lambda argument: not _is_hidden(argument), calls))
     calls = [_adapted(name, argument) for argument in calls if not _is_hidden(argument)]
     about = _argument_docs(name, function, {argument.name for argument in calls})
     return NodeSpec(
@@ -94,7 +97,7 @@ def _spec(
         inputs=tuple(port(name, a, about.get(a.name, "")) for a in calls if a.kind is not None),
         outputs=outputs,
         properties=call_properties(name, calls, about),
-        positional=positional(calls),
+        positional=order,
         doc=facts.DOCS.get(name) or _summary(name, function),
         url=URL.format(target),
         torch=function,
@@ -164,7 +167,9 @@ def _guess(name: str, argument: Argument) -> dict[str, object]:
     if declared is not None:
         return {"type": declared}
     if argument.name in facts.PER_AXIS:
-        item: PropertyType = signatures.property_type(float if argument.name == "output_ratio" else int) or ConstantType()
+        item: PropertyType = (
+            signatures.property_type(float if argument.name == "output_ratio" else int) or ConstantType()
+        )
         return {"type": TupleType(item, scalar=True)}
     if argument.spread or argument.name in facts.UNTYPED_TENSORS:
         return {"kind": "tensor"}

@@ -11,11 +11,12 @@ from torch import nn
 from pnne_nb.catalog import docs, facts, signatures
 from pnne_nb.catalog.arguments import Argument, port, property_of
 from pnne_nb.catalog.automatic import AUTOMATIC
-from pnne_nb.graph.structural import SHARES
 from pnne_nb.graph.spec import NodeSpec, Port, Property, Required, Returns
+from pnne_nb.graph.structural import SHARES
 from pnne_nb.graph.types import BoolType, EnumType, OptionalType, PropertyType, UnionType
 
 URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
+
 
 def layer_classes() -> Iterator[type[nn.Module]]:
     """Yield every public module class of ``torch.nn`` that can be instantiated and called."""
@@ -46,7 +47,9 @@ def module_spec(
     for part, owner in zip(parts, owners, strict=True):
         shared = [a for a in _constructor(owner) if (a.name, a.name) in part.properties]
         built = {**{a.name: a for a in shared}, **built}
-    about = _argument_docs([cls, *owners], {*built, *(argument.name for argument in calls), *(part.when for part in parts)})
+    about = _argument_docs(
+        [cls, *owners], {*built, *(argument.name for argument in calls), *(part.when for part in parts)}
+    )
     passed = {part.argument for part in parts}
     properties = [_init_property(name, a, about) for a in built.values() if a.name not in passed]
     properties += [Property(part.when, BoolType(), False, doc=about[part.when]) for part in parts if part.when]
@@ -125,7 +128,8 @@ def _typed(name: str, argument: Argument) -> Argument:
     if argument.type is not None or argument.kind is not None:
         return argument
     return msgspec.structs.replace(
-        argument, type=facts.lookup(facts.TYPES, name, argument.name) or signatures.property_type(type(argument.default))
+        argument,
+        type=facts.lookup(facts.TYPES, name, argument.name) or signatures.property_type(type(argument.default)),
     )
 
 

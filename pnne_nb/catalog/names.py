@@ -93,6 +93,10 @@ TORCH_FIRST = frozenset(("sigmoid", "tanh"))
 WITHOUT_OVERLOADS: dict[str, frozenset[str]] = {
     "where": frozenset(("",)),
     "repeat_interleave": frozenset(("Tensor",)),
+    "atleast_1d": frozenset(("Sequence",)),
+    "atleast_2d": frozenset(("Sequence",)),
+    "atleast_3d": frozenset(("Sequence",)),
+    "copy_": frozenset(("Tensor", "int", "float")),
     "einsum": frozenset(("sublist",)),
     "isin": frozenset(("Tensor_Scalar", "Scalar_Tensor")),
     "normal": frozenset(("float_float",)),

@@ -93,7 +93,9 @@ def _spec(
         inputs=tuple(Port(argument, kind="value") for argument, _ in arguments if argument in (*wired_only, *both)),
         outputs=(_VALUE,),
         properties=tuple(
-            Property(argument, kind, role="call", doc=_DOCS[argument]) for argument, kind in arguments if kind is not None
+            Property(argument, kind, role="call", doc=_DOCS[argument])
+            for argument, kind in arguments
+            if kind is not None
         ),
         positional=tuple(argument for argument, _ in arguments),
         doc=doc,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 from torch import optim
 from torch.optim import lr_scheduler
 
@@ -22,6 +23,7 @@ _PARAMETERS = Port(
 _LOSS = Port("loss", kind="loss", optional=True, doc="The loss that the optimizer makes smaller.")
 _OPTIMIZER = Port("optimizer", kind="optimizer", doc="The optimizer whose learning rate is scheduled.")
 _SCHEDULERS = Port("schedulers", kind="scheduler", variadic=True, doc="The schedulers that are combined, in order.")
+_OWN_DOCS = {"lr_lambda": "Name of a function that register_node knows: from the epoch to the factor of the rate."}
 _COMBINING = frozenset(("SequentialLR", "ChainedScheduler"))
 _BASES = frozenset(("Optimizer", "LRScheduler", "_LRScheduler"))
 
@@ -52,8 +54,9 @@ def scheduler_classes() -> Iterator[type[lr_scheduler.LRScheduler]]:
 
 def _spec(cls: type[object], category: str, home: str, inputs: tuple[Port, ...], output: Port) -> NodeSpec:
     name = cls.__name__
-    arguments = [a for a in signatures.arguments(cls.__init__, method=True) if _is_shown(name, a)]
-    about = docs.arguments(cls.__doc__, {argument.name for argument in arguments})
+    arguments = [_declared(name, a) for a in signatures.arguments(cls.__init__, method=True)]
+    arguments = [argument for argument in arguments if _is_shown(argument)]
+    about = {**docs.arguments(cls.__doc__, {argument.name for argument in arguments}), **_OWN_DOCS}
     target = f"{home}.{name}"
     return NodeSpec(
         type=name,
@@ -69,8 +72,12 @@ def _spec(cls: type[object], category: str, home: str, inputs: tuple[Port, ...],
     )
 
 
-def _is_shown(name: str, argument: Argument) -> bool:
-    # last_epoch is for resuming, which the engine does; callables cannot be typed in.
-    if argument.name in facts.SKIPPED or argument.name in ("last_epoch", "schedulers"):
-        return False
-    return argument.type is not None
+def _declared(name: str, argument: Argument) -> Argument:
+    kind = facts.lookup(facts.TYPES, name, argument.name)
+    return argument if kind is None else msgspec.structs.replace(argument, type=kind)
+
+
+def _is_shown(argument: Argument) -> bool:
+    # last_epoch is for resuming, which the engine does; a scale_fn cannot be typed in.
+    hidden = argument.name in facts.SKIPPED or argument.name in ("last_epoch", "schedulers")
+    return argument.type is not None and not hidden

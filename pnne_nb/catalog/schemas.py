@@ -74,7 +74,8 @@ def signature(name: str, *, method: bool = False, without: frozenset[str] = froz
     overloads = [
         overload
         for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-        if not schema.overload_name.endswith("out") and schema.overload_name not in without
+        if not schema.overload_name.endswith("out") and not schema.overload_name.startswith("prim")
+        if schema.overload_name not in without
         if (overload := _read(schema, method=method)) is not None
     ]
     if not overloads:
@@ -109,8 +110,14 @@ def _read(schema: Schema, *, method: bool) -> _Overload | None:
         return None
     if "Tensor" not in bases and results != (("", "Tensor"),):
         return None
-    found = (_argument(argument, kind, base) for (argument, kind), base in zip(raw, bases, strict=True))
-    return _Overload({argument.name: argument for argument in found if argument is not None}, results)
+    arguments: dict[str, Argument] = {}
+    hidden = False
+    for (argument, kind), base in zip(raw, bases, strict=True):
+        found = _argument(argument, kind, base, positional=not hidden and not argument.kwarg_only)
+        hidden = hidden or found is None
+        if found is not None:
+            arguments[found.name] = found
+    return _Overload(arguments, results)
 
 
 def _base(kind: str) -> str:
@@ -119,14 +126,14 @@ def _base(kind: str) -> str:
     return kind
 
 
-def _argument(argument: Any, kind: str, base: str) -> Argument | None:
+def _argument(argument: Any, kind: str, base: str, *, positional: bool) -> Argument | None:
     """Return one argument of a schema; None for those that no form shows."""
     name: str = argument.name
     if base in _LEFT_OUT or name in ("pin_memory", "cudnn_enable", "implicit"):
         return None
     default: Value | Required = REQUIRED
     if argument.has_default_value():
-        default = _default(argument.default_value, base)
+        default = _default(argument.default_value, base, scalar=argument.N is not None)
         if default == () and name in facts.PER_AXIS:
             default = None
     elif kind.startswith("Optional"):
@@ -138,7 +145,7 @@ def _argument(argument: Any, kind: str, base: str) -> Argument | None:
         type=None if wired else _property_type(kind, argument.N),
         default=default,
         variadic=wired and "List[" in kind,
-        positional=not argument.kwarg_only,
+        positional=positional,
     )
 
 
@@ -153,9 +160,9 @@ def _property_type(kind: str, length: int | None) -> PropertyType:
     return _SCALARS[kind]
 
 
-def _default(value: object, base: str) -> Value:
+def _default(value: object, base: str, *, scalar: bool) -> Value:
     if isinstance(value, list):
-        return value[0] if value and len(set(value)) == 1 and len(value) > 1 else tuple(value)
+        return value[0] if scalar and len(set(value)) == 1 else tuple(value)
     if base in ("ScalarType", "MemoryFormat", "Device") or not isinstance(value, (bool, int, float, str)):
         return None
     return value

@@ -110,7 +110,7 @@ def property_type(hint: object) -> PropertyType | None:
     if origin in (typing.Union, types.UnionType):
         return _union(args)
     if origin is tuple:
-        if args == () or args == ((),):
+        if args in ((), ((),)):
             return TupleType(ConstantType(), length=0 if args else None)
         items = [property_type(arg) for arg in args if arg is not Ellipsis]
         known = [item for item in items if item is not None]

@@ -72,9 +72,7 @@ def specs() -> Iterator[NodeSpec]:
             Property("pattern", StringType(), default="*", doc="Name pattern of parameters, such as '*.bias'."),
             Property("lr", OptionalType(FloatType(0)), default=None, doc="Learning rate; None: the optimizer's."),
             Property("weight_decay", OptionalType(FloatType(0)), default=None, doc="None: the optimizer's."),
-            Property(
-                "options", ConstantType(), default=None, doc="Further settings of the group, as a dict by name."
-            ),
+            Property("options", ConstantType(), default=None, doc="Further settings of the group, as a dict by name."),
         ),
         doc="Parameters by name pattern, with optimizer settings of their own.",
     )

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pnne_nb.graph.values import Value
+
 
 class Sample(NamedTuple):
     """What a node is given."""
 
-    values: Mapping[str, object]
+    values: Mapping[str, Value]
     inputs: Mapping[str, Any]
 
 
@@ -32,7 +34,7 @@ def _probabilities(*sizes: int) -> Tensor:
 
 
 _SIZE = 8
-_SPATIAL: dict[str, Mapping[str, object]] = {
+_SPATIAL: dict[str, Mapping[str, Value]] = {
     "Conv": {"out_channels": 6, "kernel_size": 3},
     "ConvTranspose": {"out_channels": 6, "kernel_size": 3, "stride": 2},
     "MaxPool": {"kernel_size": 2},
@@ -58,7 +60,7 @@ _UNPOOL = re.compile(r"MaxUnpool(\d)d")
 _RANKED = re.compile(r"([A-Za-z]+)(\d)d")
 
 _TOKENS = {"src": (2, 5, 8), "tgt": (2, 4, 8), "memory": (2, 5, 8)}
-_LAYER = {"nhead": 2, "dim_feedforward": 16, "batch_first": True}
+_LAYER: Mapping[str, Value] = {"nhead": 2, "dim_feedforward": 16, "batch_first": True}
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "Linear": lambda: Sample({"out_features": 3}, {"input": rand(2, 4)}),
@@ -111,9 +113,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "LinearCrossEntropyLoss": lambda: Sample({"num_classes": 5}, {"input": rand(3, 8), "target": classes(3)}),
     "BCELoss": lambda: Sample({}, {"input": _probabilities(2, 3), "target": _probabilities(2, 3)}),
     "CrossEntropyLoss": lambda: Sample({"label_smoothing": 0.1}, {"input": rand(3, 5), "target": classes(3)}),
-    "KLDivLoss": lambda: Sample(
-        {"reduction": "batchmean"}, {"input": rand(3, 4).log(), "target": rand(3, 4).detach()}
-    ),
+    "KLDivLoss": lambda: Sample({"reduction": "batchmean"}, {"input": rand(3, 4).log(), "target": rand(3, 4).detach()}),
     "NLLLoss": lambda: Sample({}, {"input": rand(3, 5), "target": classes(3)}),
     "MultiMarginLoss": lambda: Sample({"p": 2}, {"input": rand(3, 5), "target": classes(3)}),
     "MultiLabelMarginLoss": lambda: Sample({}, {"input": rand(3, 5), "target": classes(3, 5)}),

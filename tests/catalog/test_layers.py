@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from torch import nn
 from pnne_nb.catalog import layers
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.structural import SHARES
-
+from pnne_nb.graph.types import EnumType, PropertyType, check
 from tests.catalog.calling import build, call, flat, resolve
 from tests.catalog.layer_samples import sample
 
@@ -91,16 +91,59 @@ def test_properties_are_the_constructors_arguments(name: str) -> None:
             assert properties[key].default == default
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_everything_is_documented(name: str) -> None:
-    spec = SPECS[name]
+def test_everything_is_documented() -> None:
+    for name, spec in SPECS.items():
+        assert spec.doc
+        assert not set(spec.doc) & set("`\\")
+        assert [prop.name for prop in spec.properties if not prop.doc] == []
+        assert spec.url.endswith(f"torch.nn.{name}.html")
+        assert SHARES in spec.properties
 
-    assert spec.doc
-    assert not set(spec.doc) & set("`\\")
-    assert [prop.name for prop in spec.properties if not prop.doc] == []
-    assert spec.url.endswith(f"torch.nn.{name}.html")
-    assert spec.category
-    assert SHARES in spec.properties
+
+def test_choices_are_those_that_torch_accepts() -> None:
+    for spec in SPECS.values():
+        given = sample(spec.type)
+        for prop in spec.properties:
+            for choice in _choices(prop.type):
+                build(spec, {**given.values, prop.name: choice}, list(given.inputs.values()))
+
+
+def _choices(kind: PropertyType) -> tuple[str, ...]:
+    return kind.choices if isinstance(kind, EnumType) else ()
+
+
+@pytest.mark.parametrize(
+    ("name", "prop", "bad"),
+    [
+        ("Conv2d", "padding_mode", "mirror"),
+        ("Conv2d", "padding", "full"),
+        ("Conv2d", "groups", 0),
+        ("Dropout", "p", 1.5),
+        ("RNN", "nonlinearity", "sigmoid"),
+        ("EmbeddingBag", "mode", "median"),
+        ("MultiMarginLoss", "p", 3),
+        ("CrossEntropyLoss", "label_smoothing", 2.0),
+        ("TransformerEncoderLayer", "activation", "tanh"),
+    ],
+)
+def test_what_torch_refuses_the_spec_refuses_too(name: str, prop: str, bad: object) -> None:
+    spec = SPECS[name]
+    given = sample(name)
+    declared = spec.property_named(prop)
+    assert declared is not None
+
+    keywords = {key: value for key, value in given.values.items() if key != prop}
+    with pytest.raises(ValueError, match=r"number|one of|'valid'"):
+        check(declared.type, bad)
+    with pytest.raises((ValueError, RuntimeError, AssertionError)):
+        _call_torch(spec.torch, {**SIZES.get(name, {}), **keywords, prop: bad}, given.inputs)
+
+
+SIZES = {"Conv2d": {"in_channels": 4}, "TransformerEncoderLayer": {"d_model": 8}, "RNN": {"input_size": 4}}
+
+
+def _call_torch(cls: Any, settings: Mapping[str, object], inputs: Mapping[str, object]) -> None:
+    cls(**settings)(*inputs.values())
 
 
 def test_ports_follow_the_forward() -> None:
