@@ -121,16 +121,22 @@ def read_newest_good(path: Path) -> tuple[dict[str, Any], Path, list[str]]:
 
 def _candidates(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(path.glob(f"step-*{SUFFIX}"), reverse=True)
-    earlier = [other for other in path.parent.glob(f"step-*{SUFFIX}") if other.name < path.name]
-    series = sorted(earlier, reverse=True) if path.name.startswith("step-") else []
+        return _series(path)
     previous = _previous(path)
-    return [path, *([previous] if previous.exists() else []), *series]
+    earlier = [other for other in _series(path.parent) if path.name[:1].isdigit() and other.name < path.name]
+    return [path, *([previous] if previous.exists() else []), *earlier]
+
+
+def _series(directory: Path) -> list[Path]:
+    """The numbered checkpoints, the newest first."""
+    return sorted(directory.glob(f"[0-9]*-step-*{SUFFIX}"), reverse=True)
 
 
 @final
 class CheckpointDirectory:
-    """The checkpoints of one training: the latest few, and the best.
+    """The checkpoints of a training, numbered as they were written: the latest few, and the best.
+
+    A later training in the same directory counts on, so that the newest is always the last one written.
 
     Args:
         directory: Made when first needed.
@@ -143,18 +149,27 @@ class CheckpointDirectory:
         self._best = float("inf")
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        """Write the checkpoint of `step` and remove the oldest beyond those kept."""
-        path = self.directory / f"step-{step:010d}{SUFFIX}"
+        """Write the checkpoint of `step` and remove the oldest beyond those kept.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        series = _series(self.directory)
+        number = int(series[0].name.partition("-")[0]) + 1 if series else 1
+        path = self.directory / f"{number:06d}-step-{step}{SUFFIX}"
         write(path, state)
         for unfinished in self.directory.glob(f".*{SUFFIX}-*"):
             unfinished.unlink(missing_ok=True)
-        for old in sorted(self.directory.glob(f"step-*{SUFFIX}"))[: -self._keep]:
+        for old in _series(self.directory)[self._keep :]:
             old.unlink(missing_ok=True)
-            _previous(old).unlink(missing_ok=True)
         return path
 
     def save_if_best(self, loss: float, state: Mapping[str, Any]) -> None:
-        """Write ``best.ckpt`` if `loss` is less than ever before."""
+        """Write ``best.ckpt`` if `loss` is less than ever before.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
         if loss < self._best:
             self._best = loss
             write(self.directory / f"best{SUFFIX}", state)

@@ -246,7 +246,8 @@ class History(Mapping[str, NDArray[np.float64]]):
             columns |= {name: self[name] for name in self if name not in self._series}
             return pd.DataFrame(columns, index=pd.Index(self.epochs, name="epoch"))
         if over == "steps":
-            columns = {name: pd.Series(self[name], index=self.steps(name)) for name in self._series}
+            series = {name: pd.Series(self[name], index=self.steps(name)) for name in self._series}
+            columns = {name: values[~values.index.duplicated()] for name, values in series.items()}
             return pd.DataFrame(columns).rename_axis(index="step")
         raise ValueError(f'over must be "epochs" or "steps", not {over!r}.')
 

@@ -214,19 +214,18 @@ class TrainingLoop:
     def _check_gradients(self) -> None:
         recipe = self.recipe
         parameters = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
-        if recipe.grad_clip is not None:
-            norm = nn.utils.clip_grad_norm_(parameters, recipe.grad_clip)
-        else:
-            # Backpropagation reaches the first parameters last: what is not finite anywhere on the way arrives there.
-            first = next((parameter.grad for parameter in parameters if parameter.grad is not None), None)
-            if first is None:
-                raise TrainingError(
-                    "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
-                    "the forward pass under torch.no_grad() or detached?"
-                )
-            norm = first.sum()
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if not gradients:
+            raise TrainingError(
+                "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
+                "the forward pass under torch.no_grad() or detached?"
+            )
+        # Backpropagation reaches the first parameters last: what is not finite anywhere on the way arrives there.
+        norm = gradients[0].sum() if recipe.grad_clip is None else nn.utils.get_total_norm(gradients)
         if recipe.precision.scaler is None and not math.isfinite(norm.item()):
             raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", None)
+        if recipe.grad_clip is not None:
+            nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, norm)
 
     def _not_finite(self, what: str, kind: str, batch: Batch | None) -> NotFiniteError:
         recipe = self.recipe

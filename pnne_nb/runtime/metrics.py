@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pnne_nb.errors import TrainingError, near
 
@@ -154,7 +155,9 @@ def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
         case (str() as name, Mapping() as options):
             return name, _from_torchmetrics(name, options, device)
         case Metric():
-            return type(choice).__name__, choice
+            # Training and validation count apart.
+            mine = copy.deepcopy(choice)
+            return type(choice).__name__, mine.to(device) if isinstance(mine, nn.Module) else mine
         case _ if callable(choice):
             return getattr(choice, "__name__", type(choice).__name__), Averaged(choice)
         case _:

@@ -1,0 +1,44 @@
+"""Small things to train on, the same in every process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.runtime.engine import TrainingEngine
+
+EXAMPLES = 96
+CLASSES = 4
+
+
+def images(seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Noisy pictures ``[96, 1, 6, 6]`` of four classes, and the classes."""
+    generator = torch.Generator().manual_seed(seed)
+    classes = torch.randint(0, CLASSES, (EXAMPLES,), generator=generator)
+    pictures = torch.randn(EXAMPLES, 1, 6, 6, generator=generator)
+    for index, row in enumerate(classes.tolist()):
+        pictures[index, 0, row] += 2.0
+    return pictures, classes
+
+
+def network() -> nn.Sequential:
+    """A small CNN with everything that makes resuming hard: batch norm and dropout."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Dropout(0.3),
+            nn.Linear(64, CLASSES),
+        )
+
+
+def engine(model: nn.Module | None = None, **options: Any) -> TrainingEngine:
+    """An engine for the task, on the CPU."""
+    settings: dict[str, Any] = {"epochs": 2, "batch_size": 16, "device": "cpu", **options}
+    data = settings.pop("train_data", None)
+    return TrainingEngine(network() if model is None else model, images() if data is None else data, **settings)

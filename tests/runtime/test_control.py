@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pnne_nb.frames import TrainingState
+from pnne_nb.runtime.control import Control
+
+
+class Worker:
+    """A thread that makes steps when told to, under a `Control`."""
+
+    def __init__(self) -> None:
+        self.states: list[TrainingState] = []
+        self.control = Control(self.states.append)
+        self.steps = 0
+        self.in_step = threading.Event()
+        self.finish_step = threading.Event()
+        self.finish_step.set()
+        self.thread = threading.Thread(target=self._work)
+
+    def start(self, steps: int | None = None) -> None:
+        assert self.control.launch(steps)
+        self.thread.start()
+
+    def _work(self) -> None:
+        self.control.enter()
+        while self.control.boundary() == "go":
+            self.in_step.set()
+            assert self.finish_step.wait(10)
+            self.steps += 1
+            self.control.stepped()
+        self.control.end("stopped")
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        waiting = threading.Event()
+        for _ in range(2000):
+            if condition():
+                return
+            waiting.wait(0.005)
+        raise AssertionError("The condition never came true.")
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.finish_step.set()
+    made.control.stop()
+    if made.thread.ident is not None:
+        made.thread.join(10)
+
+
+def test_states_of_a_whole_life(worker: Worker) -> None:
+    assert worker.control.state == "idle"
+    worker.start()
+    worker.until(lambda: worker.steps > 3)
+    worker.control.pause()
+    assert worker.control.settled(10)
+    halted_at = worker.steps
+    worker.control.resume()
+    worker.until(lambda: worker.steps > halted_at)
+    worker.control.stop()
+    assert worker.control.settled(10)
+    assert worker.states == ["running", "paused", "running", "stopped"]
+    assert not worker.control.alive
+
+
+def test_a_halted_training_makes_exactly_the_steps_allowed(worker: Worker) -> None:
+    worker.start(steps=3)
+    assert worker.control.settled(10)
+    assert worker.steps == 3
+    worker.control.allow(2)
+    assert worker.control.settled(10)
+    assert worker.steps == 5
+    assert worker.states == ["paused"]
+
+
+def test_steps_allowed_while_running_halt_it_afterwards(worker: Worker) -> None:
+    worker.start()
+    worker.until(lambda: worker.steps > 0)
+    worker.control.allow(1)
+    assert worker.control.settled(10)
+    assert worker.control.state == "paused"
+
+
+def test_resuming_forgets_steps_that_were_left(worker: Worker) -> None:
+    worker.finish_step.clear()
+    worker.start(steps=50)
+    worker.control.resume()
+    worker.finish_step.set()
+    worker.until(lambda: worker.steps > 60)
+    assert worker.control.state == "running"
+
+
+def test_a_second_launch_is_refused_while_the_first_works(worker: Worker) -> None:
+    worker.start(steps=1)
+    assert not worker.control.launch()
+
+
+def test_stopping_before_the_start_does_nothing(worker: Worker) -> None:
+    worker.control.stop()
+    assert worker.control.state == "idle"
+    assert worker.control.settled(0)
+
+
+def test_a_visitor_waits_for_the_running_step_and_holds_the_next(worker: Worker) -> None:
+    worker.finish_step.clear()
+    worker.start()
+    assert worker.in_step.wait(10)
+    arrived = threading.Event()
+    leave = threading.Event()
+
+    def visit() -> None:
+        with worker.control.visit("a test"):
+            arrived.set()
+            assert leave.wait(10)
+
+    visitor = threading.Thread(target=visit)
+    visitor.start()
+    assert not arrived.is_set()
+    worker.finish_step.set()
+    assert arrived.wait(10)
+    steps = worker.steps
+    assert worker.control.waiting_for == "a test"
+    assert worker.steps == steps
+    leave.set()
+    visitor.join(10)
+    worker.until(lambda: worker.steps > steps)
+    assert worker.control.waiting_for is None
+
+
+def test_visits_nest(worker: Worker) -> None:
+    worker.start()
+    with worker.control.visit("outer"), worker.control.visit("inner"):
+        steps = worker.steps
+        assert worker.control.waiting_for == "outer"
+    worker.until(lambda: worker.steps > steps)
+
+
+def test_a_crowd_of_visitors_cannot_keep_training_from_its_steps(worker: Worker) -> None:
+    worker.start()
+    enough = threading.Event()
+
+    def crowd() -> None:
+        while not enough.is_set():
+            with worker.control.visit("a crowd"):
+                pass
+
+    visitors = [threading.Thread(target=crowd) for _ in range(3)]
+    for visitor in visitors:
+        visitor.start()
+    start = worker.steps
+    worker.until(lambda: worker.steps > start + 20)
+    enough.set()
+    for visitor in visitors:
+        visitor.join(10)
+
+
+def test_halting_and_ending_do_not_wait_for_a_visitor(worker: Worker) -> None:
+    worker.start()
+    with worker.control.visit("a long cell"):
+        worker.control.pause()
+        assert worker.control.settled(10)
+        worker.control.stop()
+        assert worker.control.settled(10)
+    assert worker.states[-1] == "stopped"
+
+
+def test_leaving_too_often_does_no_harm(worker: Worker) -> None:
+    worker.control.leave(5)
+    worker.start(steps=1)
+    assert worker.control.settled(10)
+
+
+def test_an_interrupt_while_arriving_leaves_no_trace(worker: Worker) -> None:
+    worker.finish_step.clear()
+    worker.start()
+    assert worker.in_step.wait(10)
+
+    @contextmanager
+    def interrupting() -> Iterator[None]:
+        original = worker.control._turn.wait_for
+
+        def wait_for(predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+            if predicate():
+                return True
+            raise KeyboardInterrupt
+
+        worker.control._turn.wait_for = wait_for  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            worker.control._turn.wait_for = original  # type: ignore[method-assign]
+
+    with interrupting(), pytest.raises(KeyboardInterrupt), worker.control.visit("a test"):
+        raise AssertionError("The block must not be entered.")
+    worker.finish_step.set()
+    worker.until(lambda: worker.steps > 2)
+
+
+def test_the_training_thread_never_waits_for_itself() -> None:
+    control = Control(lambda _: None)
+    assert control.launch()
+    control.enter()
+    assert control.boundary() == "go"
+    assert not control.settled(None)
+    with control.visit("itself"):
+        pass
+    control.end("finished")
+    assert control.ended(0)

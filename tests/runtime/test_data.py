@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data import (
+    Batch,
+    DatasetSource,
+    Source,
+    StreamSource,
+    TensorSource,
+    as_batch,
+    expect_shapes,
+    open_source,
+    require_count,
+    to_device,
+)
+
+X, Y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
+
+
+class Noisy(Dataset[tuple[Tensor, float, float, float]]):
+    """Each item comes with random numbers from every generator that datasets use."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> tuple[Tensor, float, float, float]:
+        return torch.tensor(index), torch.rand(()).item(), random.random(), float(np.random.rand())
+
+
+def opened(data: Any, *, batch_size: int = 4, shuffle: bool = True, seed: int = 0, num_workers: int = 0) -> Source:
+    return open_source(
+        data, batch_size=batch_size, shuffle=shuffle, seed=seed, num_workers=num_workers, name="train_data"
+    )
+
+
+def order(source: Source, epoch: int, start: int = 0) -> list[int]:
+    return [int(index) for batch in source.batches(epoch, start) for index in batch[-1].reshape(-1)]
+
+
+FORMS = [(X, Y), [X, Y], (X.numpy(), Y.numpy()), TensorDataset(X, Y), DataLoader(TensorDataset(X, Y), 4, shuffle=True)]
+
+
+@pytest.mark.parametrize("data", FORMS, ids=["tuple", "list", "numpy", "dataset", "loader"])
+def test_every_form_gives_every_example_once_an_epoch(data: Any) -> None:
+    source = opened(data)
+    assert source.size == 3
+    assert sorted(order(source, 1)) == list(range(10))
+    source.close()
+
+
+@pytest.mark.parametrize("data", FORMS, ids=["tuple", "list", "numpy", "dataset", "loader"])
+def test_the_order_depends_on_seed_and_epoch_only(data: Any) -> None:
+    source = opened(data)
+    first = order(source, 1)
+    torch.manual_seed(99)
+    assert order(source, 1) == first == order(opened(data), 1)
+    assert order(source, 2) != first
+    assert order(opened(data, seed=5), 1) != first
+
+
+@pytest.mark.parametrize("data", FORMS, ids=["tuple", "list", "numpy", "dataset", "loader"])
+def test_an_epoch_can_be_entered_in_the_middle(data: Any) -> None:
+    source = opened(data)
+    assert order(source, 3, start=2) == order(source, 3)[8:]
+
+
+def test_without_shuffling_the_order_is_the_data_s() -> None:
+    assert order(opened((X, Y), shuffle=False), 1) == list(range(10))
+    assert order(opened(DataLoader(TensorDataset(X, Y), 4)), 1) == list(range(10))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_random_numbers_of_a_dataset_depend_on_the_place_only(workers: int) -> None:
+    whole = [batch for batch in opened(Noisy()).batches(2)]
+    source = opened(Noisy(), num_workers=workers)
+    again = list(source.batches(2, 1))
+    source.close()
+    for expected, found in zip(whole[1:], again, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+
+
+def test_a_dataset_in_the_training_thread_leaves_the_global_generators_alone() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    list(opened(Noisy()).batches(1))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_loader_s_own_settings_are_kept() -> None:
+    loader = DataLoader(TensorDataset(X, Y), 4, drop_last=True, collate_fn=len)
+    source = opened(loader)
+    assert isinstance(source, DatasetSource)
+    assert source.size == 2
+    assert list(source.batches(1)) == [4, 4]
+
+
+def test_a_loader_with_a_sampler_of_its_own_is_taken_as_it_is() -> None:
+    loader = DataLoader(TensorDataset(X, Y), 2, sampler=WeightedRandomSampler([1.0] * 10, 6))
+    source = opened(loader)
+    assert isinstance(source, StreamSource)
+    assert source.size == 3
+    torch.manual_seed(4)
+    whole = order(source, 1)
+    torch.manual_seed(4)
+    assert order(source, 1, start=1) == whole[2:]
+
+
+class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        yield from zip(X, Y, strict=True)
+
+
+def test_a_stream_has_no_known_size() -> None:
+    source = opened(Stream())
+    assert source.size is None
+    assert order(source, 1) == list(range(10))
+
+
+def test_numpy_arrays_become_what_layers_and_losses_expect() -> None:
+    source = opened((np.zeros((4, 2)), np.zeros(4, dtype=np.int32), np.zeros(4, dtype=bool)))
+    assert isinstance(source, TensorSource)
+    assert [tensor.dtype for tensor in source.tensors] == [torch.float32, torch.int64, torch.bool]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((X, Y[:9]), r"The parts of train_data have different numbers of examples: 10 and 9 \(shapes \(10, 2\) and"),
+        ((X[:0], Y[:0]), "train_data is empty: there is nothing to train on"),
+        ((), "train_data is empty. Give a DataLoader"),
+        ((X, "labels"), r"train_data\[1\] is a str. Give a DataLoader, a Dataset, or a tuple"),
+        ((X, torch.tensor(1)), r"train_data\[1\] is a single number; the first dimension must count the examples"),
+        ((np.array(["a", "b"]),), r"train_data\[0\] holds elements of type <U1, which is no number"),
+        (X, "train_data is a Tensor. Give a DataLoader, a Dataset, or a tuple"),
+        (None, "train_data is a NoneType. Give a DataLoader"),
+    ],
+)
+def test_data_that_cannot_be_used(data: Any, message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        opened(data)
+
+
+class Endless(Dataset[int]):
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def test_a_dataset_without_a_length() -> None:
+    with pytest.raises(TrainingError, match="train_data has no length: define __len__ on Endless"):
+        opened(Endless())
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, "8"])
+def test_counts_are_positive_whole_numbers(value: Any) -> None:
+    with pytest.raises(TrainingError, match="batch_size must be a whole number, at least 1, not "):
+        require_count("batch_size", value)
+
+
+def test_the_last_part_of_a_sequence_is_the_target() -> None:
+    batch = as_batch((X, X, Y), wants_target=True)
+    assert batch.inputs == (X, X)
+    assert batch.target is Y
+    assert batch.examples == 10
+
+
+def test_a_mapping_names_the_inputs() -> None:
+    batch = as_batch({"tokens": X, "labels": Y}, wants_target=True)
+    assert batch.named == {"tokens": X}
+    assert batch.target is Y
+
+
+def test_without_a_target_everything_is_input() -> None:
+    assert as_batch(X, wants_target=False) == Batch((X,), {}, None, 10)
+
+
+@pytest.mark.parametrize("raw", [X, (X,), {"tokens": X}])
+def test_a_missing_target(raw: Any) -> None:
+    with pytest.raises(TrainingError, match=r"no target for the loss: give pairs such as \(X, y\), or loss=None"):
+        as_batch(raw, wants_target=True)
+
+
+def test_a_batch_that_is_none() -> None:
+    with pytest.raises(TrainingError, match="A batch of the data is a str, not tensors: give collate_fn"):
+        as_batch("text", wants_target=True)
+
+
+def test_structure_is_kept_on_the_way_to_a_device() -> None:
+    moved = to_device({"a": (X, [Y]), "b": "text"}, torch.device("cpu"))
+    assert isinstance(moved["a"], tuple)
+    assert torch.equal(moved["a"][1][0], Y)
+    assert moved["b"] == "text"
+
+
+def test_shapes_that_fit_the_input_nodes() -> None:
+    batch = Batch((torch.zeros(4, 1, 8, 8), torch.zeros(4, 3)), {}, None, 4)
+    expect_shapes(batch, (("x", ("N", 1, "H", "H")), ("z", None)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (
+            ("N", 1, 28, 28),
+            r"does not fit Input node 'x': the node expects shape \(N, 1, 28, 28\), the data has \(4, 8, 6\)",
+        ),
+        (("N", "H", "H"), r"expects shape \(N, H, H\), the data has \(4, 8, 6\)"),
+        (("N",), r"expects shape \(N,\), the data has \(4, 8, 6\)"),
+    ],
+)
+def test_shapes_that_do_not_fit_name_the_node_and_both_shapes(shape: Any, message: str) -> None:
+    with pytest.raises(TrainingError, match=message) as raised:
+        expect_shapes(Batch((torch.zeros(4, 8, 6),), {}, None, 4), (("x", shape),))
+    assert raised.value.diagnostics[0].node == "x"
+
+
+def test_another_number_of_inputs() -> None:
+    with pytest.raises(TrainingError, match=r"2 Input nodes \(a, b\), but a batch of the data has 1 part besides"):
+        expect_shapes(Batch((X,), {}, None, 10), (("a", None), ("b", None)))
+
+
+def test_a_named_input_that_is_missing() -> None:
+    with pytest.raises(TrainingError, match="The data has no part called 'x', which Input node 'x' waits for"):
+        expect_shapes(Batch((), {"y": X}, None, 10), (("x", None),))

@@ -1,0 +1,693 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from pnne_nb.errors import CompileError, TrainingError
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, ProgressFrame, StateFrame, StepFrame
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.probe import Cadence
+from pnne_nb.runtime.engine import TrainingEngine
+from tests.runtime.tasks import CLASSES, engine, images, network
+
+STEPS = 12  # 96 examples, 16 a batch, 2 epochs
+
+
+def losses(trained: TrainingEngine) -> list[float]:
+    values: list[float] = trained.history["loss"].tolist()
+    return values
+
+
+def run(**options: Any) -> TrainingEngine:
+    made = engine(**options)
+    made.start()
+    assert made.wait(60)
+    return made
+
+
+def picture_graph(out_features: int = CLASSES) -> NodeGraph:
+    graph = NodeGraph(name="lenet")
+    graph.add("Input", name="x", shape=("N", 1, 6, 6))
+    graph.add("Conv2d", name="conv1", in_channels=1, out_channels=4, kernel_size=3)
+    graph.add("ReLU", name="relu1")
+    graph.add("Flatten", name="flat")
+    graph.add("Linear", name="fc", in_features="auto", out_features=out_features)
+    graph.add("Output", name="y")
+    for source, target in [("x", "conv1"), ("conv1", "relu1"), ("relu1", "flat"), ("flat", "fc"), ("fc", "y")]:
+        graph.connect(source, target)
+    return graph
+
+
+class Watcher:
+    """A probe that counts how it is called."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def open(self, step: int) -> None:
+        self.calls.append(f"open {step}")
+
+    def gradients_ready(self) -> None:
+        self.calls.append("gradients")
+
+    def updated(self) -> None:
+        self.calls.append("updated")
+
+    def close(self) -> Sequence[Frame]:
+        self.calls.append("close")
+        return [NormsFrame(step=1, norms={}, total=0.0)]
+
+
+# A whole training
+
+
+def test_a_training_learns_and_tells_of_it() -> None:
+    trained = run(val_data=images(seed=2), epochs=8, optimizer=("Adam", {"lr": 0.02}))
+    assert trained.state == "finished"
+    assert trained.error is None
+    history = trained.history
+    assert len(history["loss"]) == 48
+    assert set(history) == {
+        "loss",
+        "learning_rate",
+        "train_loss",
+        "train_accuracy",
+        "val_loss",
+        "val_accuracy",
+    }
+    assert history["val_accuracy"][-1] > 0.8
+    assert history["train_loss"][-1] < history["train_loss"][0]
+
+
+def test_frames_arrive_in_the_order_of_events() -> None:
+    trained = run()
+    frames = trained.channel.drain()
+    assert frames[0] == StateFrame("running")
+    assert frames[-1] == StateFrame("finished")
+    steps = [frame for frame in frames if isinstance(frame, StepFrame)]
+    assert [frame.step for frame in steps] == list(range(1, STEPS + 1))
+    assert [frame.epoch for frame in steps] == [1] * 6 + [2] * 6
+    assert all(a.seconds < b.seconds for a, b in zip(steps, steps[1:], strict=False))
+    assert [frame.epoch for frame in frames if isinstance(frame, EpochFrame)] == [1, 2]
+    progress = [frame for frame in frames if isinstance(frame, ProgressFrame)]
+    assert (progress[-1].epoch, progress[-1].batch, progress[-1].batches, progress[-1].step) == (2, 6, 6, STEPS)
+
+
+def test_the_epoch_s_loss_is_the_mean_over_its_examples() -> None:
+    trained = run(epochs=1, batch_size=36)
+    weights = np.array([36, 36, 24])
+    assert trained.history["train_loss"][0] == pytest.approx((trained.history["loss"] * weights).sum() / 96)
+
+
+def test_a_seed_decides_everything() -> None:
+    assert losses(run()) == losses(run())
+    assert losses(run(seed=1)) != losses(run())
+
+
+def test_a_graph_s_weights_depend_on_the_seed_only() -> None:
+    first = run(model=picture_graph())
+    torch.manual_seed(123)
+    assert losses(run(model=picture_graph())) == losses(first)
+    assert type(first.model).__name__ == "Lenet"
+
+
+def test_training_leaves_the_random_numbers_of_others_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    run()
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_accumulated_batches_make_the_step_of_the_large_batch() -> None:
+    def plain() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES))
+
+    options: dict[str, Any] = {"shuffle": False, "optimizer": ("SGD", {"lr": 0.1}), "metrics": ()}
+    large = run(model=plain(), batch_size=40, **options)
+    small = run(model=plain(), batch_size=10, accumulate=4, **options)
+    assert losses(small) == pytest.approx(losses(large), rel=1e-5)
+
+
+def test_gradients_are_clipped() -> None:
+    trained = engine(grad_clip=1e-3, optimizer=("SGD", {"lr": 1.0}))
+    before = [parameter.detach().clone() for parameter in trained.model.parameters()]
+    trained.step()
+    moved = [p - q for p, q in zip(trained.model.parameters(), before, strict=True)]
+    assert nn.utils.get_total_norm(moved).item() == pytest.approx(1e-3, rel=1e-2)
+    trained.stop()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "rates"),
+    [
+        (("StepLR", {"step_size": 1, "gamma": 0.1}), [0.1] * 6 + [0.01] * 6),
+        (("StepLR", {"step_size": 6, "gamma": 0.1}, "step"), [0.1] * 6 + [0.01] * 6),
+        (("ReduceLROnPlateau", {"patience": 0, "threshold": 1e9, "factor": 0.1}), [0.1] * 6 + [0.01] * 6),
+    ],
+)
+def test_learning_rates_follow_the_scheduler(scheduler: Any, rates: list[float]) -> None:
+    trained = run(scheduler=scheduler, optimizer=("SGD", {"lr": 0.1}))
+    assert trained.history["learning_rate"].tolist() == pytest.approx(rates)
+
+
+def test_early_stopping_ends_a_training_that_no_longer_learns() -> None:
+    trained = run(epochs=50, early_stopping=2, optimizer=("SGD", {"lr": 0.0}), shuffle=False)
+    assert trained.state == "finished"
+    assert len(trained.history.epochs) < 50
+
+
+def test_bf16_runs_and_learns() -> None:
+    trained = run(precision="bf16", epochs=4)
+    assert trained.history["train_loss"][-1] < trained.history["train_loss"][0]
+
+
+def test_half_precision_scales_its_gradients() -> None:
+    assert run(precision="16", epochs=1).state == "finished"
+
+
+def test_a_model_may_return_its_own_loss() -> None:
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = network()
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return nn.functional.cross_entropy(self.net(x), y)
+
+    trained = run(model=WithLoss(), loss=None, val_data=images(2))
+    assert "train_accuracy" not in trained.history
+    assert trained.history["val_loss"][-1] > 0
+
+
+def test_a_step_function_replaces_forward_pass_and_loss() -> None:
+    def step(model: nn.Module, batch: Any) -> Tensor:
+        pictures, classes = batch
+        loss: Tensor = nn.functional.cross_entropy(model(pictures), classes) * 2
+        return loss
+
+    assert losses(run(step_function=step, metrics=()))[0] == pytest.approx(2 * losses(run())[0])
+
+
+class Mapped(Dataset[dict[str, Tensor]]):
+    def __len__(self) -> int:
+        return 96
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        pictures, classes = images()
+        return {"input": pictures[index], "label": classes[index]}
+
+
+def test_a_mapping_feeds_the_model_by_name() -> None:
+    assert run(train_data=Mapped(), epochs=1).state == "finished"
+
+
+# Commands
+
+
+def test_pausing_halts_between_two_steps_and_resuming_changes_nothing() -> None:
+    undisturbed = run(epochs=4)
+    trained = engine(epochs=4)
+    reached = threading.Event()
+    trained.on("step", lambda frame: reached.set() if frame.step == 5 else None)
+    trained.start()
+    assert reached.wait(60)
+    trained.pause()
+    assert trained.state in ("paused", "finished")
+    steps = trained.progress.step
+    assert len(losses(trained)) == steps
+    if trained.state == "paused":
+        trained.resume()
+    assert trained.wait(60)
+    assert losses(trained) == losses(undisturbed)
+
+
+def test_stepping_makes_exactly_so_many_steps() -> None:
+    trained = engine()
+    trained.step()
+    assert (trained.state, trained.progress.step) == ("paused", 1)
+    trained.step(4)
+    assert (trained.state, trained.progress.step) == ("paused", 5)
+    trained.resume()
+    assert trained.wait(60)
+    assert losses(trained) == losses(run())
+
+
+def test_stepping_past_the_end_finishes() -> None:
+    trained = engine()
+    trained.step(100)
+    assert (trained.state, trained.progress.step) == ("finished", STEPS)
+
+
+def test_stepping_a_running_training_halts_it() -> None:
+    trained = engine(epochs=1000)
+    trained.start()
+    trained.step(2)
+    assert trained.state == "paused"
+    trained.stop()
+
+
+@pytest.mark.parametrize("stop_at", [1, 6, 7, 11])
+def test_a_stopped_training_goes_on_where_it_was(stop_at: int) -> None:
+    trained = engine(val_data=images(2))
+    trained.step(stop_at)
+    trained.stop()
+    assert (trained.state, trained.progress.step) == ("stopped", stop_at)
+    trained.start()
+    assert trained.wait(60)
+    assert losses(trained) == losses(run(val_data=images(2)))
+
+
+def test_a_finished_training_makes_its_epochs_again() -> None:
+    trained = run()
+    trained.start()
+    assert trained.wait(60)
+    assert len(losses(trained)) == 2 * STEPS
+    assert losses(trained) == losses(run(epochs=4))
+    assert trained.epochs == 4
+
+
+def test_starting_twice_is_starting_once() -> None:
+    trained = engine(epochs=1000)
+    trained.start()
+    trained.pause()
+    trained.stop()
+    assert [f.state for f in trained.channel.drain() if isinstance(f, StateFrame)] == [
+        "running",
+        "paused",
+        "stopped",
+    ]
+
+
+def test_buttons_only_ask() -> None:
+    trained = engine(epochs=1000)
+    paused, stopped = threading.Event(), threading.Event()
+    trained.on("state", lambda frame: {"paused": paused, "stopped": stopped}.get(frame.state, threading.Event()).set())
+    trained.start()
+    trained.pause(wait=False)
+    assert paused.wait(60)
+    trained.step(3, wait=False)
+    trained.stop(wait=False)
+    assert stopped.wait(60)
+    assert trained.wait(60)
+
+
+def test_commands_without_a_training() -> None:
+    idle = engine()
+    idle.pause()
+    idle.stop()
+    assert idle.state == "idle"
+    with pytest.raises(TrainingError, match=r"There is nothing to wait for: call start\(\) first"):
+        idle.wait()
+    with pytest.raises(TrainingError, match=r"There is nothing to resume: the training is idle. Call start\(\)"):
+        idle.resume()
+    with pytest.raises(TrainingError, match="n must be a whole number, at least 1, not 0"):
+        idle.step(0)
+
+
+def test_waiting_has_a_time_limit() -> None:
+    trained = engine()
+    trained.step()
+    assert not trained.wait(0.01)
+    trained.stop()
+    assert trained.wait(0)
+
+
+def test_an_interrupt_ends_the_waiting_not_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = engine(epochs=1000)
+    trained.start()
+
+    def interrupted(timeout: float | None) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trained._control, "ended", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trained.wait()
+    assert trained.state == "running"
+    trained.stop()
+
+
+def test_awaiting_a_training() -> None:
+    async def main() -> str:
+        trained = engine()
+        trained.start()
+        await trained
+        await trained
+        return trained.state
+
+    assert asyncio.run(main()) == "finished"
+
+
+def test_awaiting_a_training_that_fails() -> None:
+    async def main() -> None:
+        trained = engine(model=nn.Sequential(nn.Flatten(), nn.Linear(35, CLASSES)))
+        trained.start()
+        await trained
+
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        asyncio.run(main())
+
+
+def test_optimizer_settings_change_while_it_runs() -> None:
+    trained = engine(optimizer=("SGD", {"lr": 0.1}))
+    trained.step(2)
+    trained.set_optimizer(lr=0.5)
+    trained.resume()
+    trained.wait(60)
+    assert trained.history["learning_rate"].tolist() == [0.1] * 2 + [0.5] * 10
+    with pytest.raises(TrainingError, match="SGD has no option 'rate'; it has lr, momentum"):
+        trained.set_optimizer(rate=1.0)
+
+
+def test_a_paused_block_has_the_model_to_itself() -> None:
+    trained = engine(epochs=1000)
+    trained.start()
+    with trained.paused() as model:
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        assert trained.state == "running"
+        assert trained.waiting_for == "a block that looks at the model"
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
+    trained.stop()
+
+
+# Those who watch
+
+
+def test_listeners_are_called_until_they_leave() -> None:
+    trained = engine()
+    seen: list[Any] = []
+    leave = trained.on("step", seen.append)
+    trained.on("epoch", seen.append)
+    trained.on("state", seen.append)
+    trained.step()
+    leave()
+    trained.resume()
+    trained.wait(60)
+    assert [type(frame).__name__ for frame in seen] == ["StateFrame", "StepFrame", *["StateFrame"] * 1] + [
+        "EpochFrame",
+        "EpochFrame",
+        "StateFrame",
+    ]
+
+
+def test_an_event_that_does_not_exist() -> None:
+    with pytest.raises(TrainingError, match="There is no event 'epochs'; there are 'step'.* Did you mean 'epoch'"):
+        engine().on("epochs", print)
+
+
+def test_a_listener_may_stop_the_training() -> None:
+    trained = engine()
+    trained.on("step", lambda frame: trained.stop() if frame.step == 3 else None)
+    trained.start()
+    assert trained.wait(60)
+    assert (trained.state, trained.progress.step) == ("stopped", 3)
+
+
+def test_a_listener_that_fails_fails_the_training() -> None:
+    trained = engine()
+    trained.on("epoch", lambda frame: frame.nothing)
+    trained.start()
+    with pytest.raises(AttributeError, match="nothing"):
+        trained.wait(60)
+    assert trained.state == "failed"
+
+
+def test_a_listener_cannot_wait_for_its_own_training() -> None:
+    trained = engine()
+    trained.on("step", lambda frame: trained.wait())
+    trained.start()
+    with pytest.raises(TrainingError, match="The training thread cannot wait for itself: do not call wait"):
+        trained.wait(60)
+
+
+def test_probes_see_the_steps_that_are_due() -> None:
+    trained = engine()
+    probe = Watcher()
+    remove = trained.add_probe(probe, Cadence(hz=1e9, budget=1.0))
+    trained.step(2)
+    remove()
+    trained.resume()
+    trained.wait(60)
+    assert probe.calls == ["open 1", "gradients", "updated", "close", "open 2", "gradients", "updated", "close"]
+    assert sum(isinstance(frame, NormsFrame) for frame in trained.channel.drain()) == 2
+
+
+# What goes wrong
+
+
+def test_a_failing_node_is_named_and_the_error_raised_by_wait() -> None:
+    trained = engine(model=nn.Sequential(nn.Flatten(), nn.Linear(35, CLASSES)))
+    trained.start()
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        trained.wait(60)
+    assert trained.state == "failed"
+    assert isinstance(trained.error, RuntimeError)
+    assert trained.error.__notes__ == ["While training on batch 1 of epoch 1."]
+    frame = trained.channel.drain()[-1]
+    assert isinstance(frame, StateFrame)
+    assert (frame.state, frame.node) == ("failed", "1")
+    assert frame.error is not None and "mat1 and mat2" in frame.error
+
+
+def test_a_failing_node_of_a_graph_is_named() -> None:
+    pictures, classes = images()
+    trained = engine(model=picture_graph(out_features=2), train_data=(pictures, classes))
+    trained.start()
+    with pytest.raises(IndexError, match="Target"):
+        trained.wait(60)
+
+
+class FailingDataset(Dataset[tuple[Tensor, Tensor]]):
+    def __init__(self) -> None:
+        self.pictures, self.classes = images()
+        self.broken = True
+
+    def __len__(self) -> int:
+        return 96
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        if self.broken and index == 40:
+            raise ValueError("picture 40 is damaged")
+        return self.pictures[index], self.classes[index]
+
+
+def test_a_failing_dataset_is_told_with_its_batch_and_can_be_repaired() -> None:
+    data = FailingDataset()
+    trained = engine(train_data=data, shuffle=False)
+    trained.start()
+    with pytest.raises(ValueError, match="picture 40 is damaged"):
+        trained.wait(60)
+    assert trained.error is not None
+    assert trained.error.__notes__ == ["While fetching batch 3 of epoch 1."]
+    data.broken = False
+    trained.start()
+    assert trained.wait(60)
+    assert losses(trained) == losses(run(train_data=data, shuffle=False))
+
+
+def test_a_loss_that_is_no_number_keeps_the_last_good_model() -> None:
+    pictures, classes = images()
+    pictures[50] = float("nan")
+    trained = engine(train_data=(pictures, classes), shuffle=False)
+    seen: list[AnomalyFrame] = []
+    trained.on("anomaly", seen.append)
+    trained.start()
+    with pytest.raises(TrainingError, match="The loss became nan at step 4 .*first at node '0'.*as it was before"):
+        trained.wait(60)
+    assert [(frame.kind, frame.step, frame.node) for frame in seen] == [("nan-loss", 4, "0")]
+    assert trained.history.anomalies == seen
+    assert all(tensor.isfinite().all() for tensor in trained.model.state_dict().values())
+    frame = trained.channel.drain()[-1]
+    assert isinstance(frame, StateFrame)
+    assert frame.node == "0"
+
+
+class Root(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0] * float("inf")
+
+
+class Exploding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(36, 8)
+        self.second = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = Root.apply(self.first(x.flatten(1)))  # type: ignore[no-untyped-call]
+        output: Tensor = self.second(hidden)
+        return output
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_gradients_that_are_no_numbers_are_noticed_before_the_update(clip: float | None) -> None:
+    trained = engine(model=Exploding(), grad_clip=clip)
+    trained.start()
+    with pytest.raises(TrainingError, match="A gradient became NaN or infinite at step 1 .* first at node 'first'"):
+        trained.wait(60)
+    assert [anomaly.kind for anomaly in trained.history.anomalies] == ["nan-gradient"]
+    assert trained.model.get_parameter("first.weight").isfinite().all()
+
+
+def test_a_loss_without_gradient() -> None:
+    class Frozen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(36, CLASSES), nn.Linear(1, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(x.flatten(1)).detach().requires_grad_()  # type: ignore[no-any-return]
+
+    trained = engine(model=Frozen())
+    trained.start()
+    with pytest.raises(TrainingError, match="No parameter got a gradient: the loss does not depend on"):
+        trained.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda output, target: output, r"The loss function returned shape \(16, 4\), not one number"),
+        (lambda output, target: 1.0, "The loss function returned a float, not a tensor with the loss"),
+        (None, r"Without a loss, the model must return its own: it returned shape"),
+    ],
+)
+def test_losses_that_are_none(loss: Any, message: str) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = network()
+
+        def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+            result: Tensor = self.net(x)
+            return result
+
+    trained = engine(model=Two(), loss=loss)
+    trained.start()
+    with pytest.raises(TrainingError, match=message):
+        trained.wait(60)
+
+
+def test_data_that_does_not_fit_the_input_node() -> None:
+    pictures, classes = images()
+    with pytest.raises(
+        TrainingError, match=r"Input node 'x': the node expects shape \(N, 1, 6, 6\), the data has"
+    ) as e:
+        engine(model=picture_graph(), train_data=(pictures.squeeze(1), classes))
+    assert e.value.diagnostics[0].node == "x"
+
+
+class Unfit(FailingDataset):
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.pictures[index][0], self.classes[index]
+
+
+def test_data_that_comes_late_and_does_not_fit_names_the_node() -> None:
+    trained = engine(model=picture_graph(), train_data=Unfit())
+    trained.start()
+    with pytest.raises(TrainingError, match=r"Input node 'x'.*the data has \(16, 6, 6\)"):
+        trained.wait(60)
+    frame = trained.channel.drain()[-1]
+    assert isinstance(frame, StateFrame)
+    assert frame.node == "x"
+
+
+def test_a_graph_that_is_not_finished() -> None:
+    graph = picture_graph()
+    graph.remove("y")
+    with pytest.raises(CompileError):
+        engine(model=graph)
+
+
+class NoData(Dataset[Any]):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.zeros(1), 0
+
+
+def test_data_without_a_batch() -> None:
+    loader = torch.utils.data.DataLoader(NoData(), 16, drop_last=True)
+    trained = engine(train_data=loader)
+    trained.start()
+    with pytest.raises(TrainingError, match="The training data gave no batch at all"):
+        trained.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number, at least 1, not 0"),
+        ({"batch_size": 1.5}, "batch_size must be a whole number, at least 1, not 1.5"),
+        ({"accumulate": 0}, "accumulate must be a whole number"),
+        ({"early_stopping": 0}, "early_stopping must be a whole number"),
+        ({"grad_clip": -1.0}, "grad_clip must be a positive norm or None, not -1.0"),
+        ({"device": "tpu:9"}, "There is no device 'tpu:9' here; there is cpu"),
+        ({"device": "cuda:99"}, "There is no device 'cuda:99' here; there is cpu"),
+        ({"precision": "8"}, "precision must be one of '32', 'bf16', '16', not '8'"),
+        ({"loss": "Cross"}, "There is no loss called 'Cross'"),
+        ({"optimizer": "SDG"}, "There is no optimizer called 'SDG'. Did you mean 'SGD'"),
+    ],
+)
+def test_arguments_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        engine(**options)
+
+
+def test_something_else_than_a_model() -> None:
+    with pytest.raises(TrainingError, match="Give a NodeGraph or an nn.Module to train, not a str"):
+        TrainingEngine("resnet", images())  # type: ignore[arg-type]
+
+
+def test_one_model_is_trained_by_one_engine_at_a_time() -> None:
+    model = network()
+    first, second = engine(model=model, epochs=1000), engine(model=model)
+    first.step()
+    second.start()
+    with pytest.raises(TrainingError, match="Another engine is training this model: stop it first"):
+        second.wait(60)
+    first.stop()
+    second.start()
+    assert second.wait(60)
+
+
+# Ends
+
+
+def test_an_engine_and_its_model_die_when_nobody_needs_them() -> None:
+    trained = run(val_data=images(2))
+    trained.add_probe(Watcher())
+    references = [weakref.ref(trained), weakref.ref(trained.model), weakref.ref(trained.optimizer)]
+    del trained
+    gc.collect()
+    assert [reference() for reference in references] == [None, None, None]
+
+
+def test_a_trained_model_is_as_plain_as_before() -> None:
+    model = network()
+    before = dict(model.__dict__)
+    run(model=model)
+    assert {name for name, value in model.__dict__.items() if value != before.get(name)} <= {"training"}
+    assert not model._forward_hooks and not model._forward_pre_hooks
+
+
+def test_the_repr_is_stable() -> None:
+    assert repr(engine()) == "TrainingEngine(Sequential, state='idle')"

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
+from pnne_nb.runtime.history import ANOMALIES_KEPT, History, Series
+
+
+def filled(values: list[float], capacity: int) -> Series:
+    series = Series(capacity)
+    for step, value in enumerate(values, start=1):
+        series.append(step, value)
+    return series
+
+
+def frame(step: int, loss: float = 0.5, epoch: int = 1) -> StepFrame:
+    return StepFrame(step=step, epoch=epoch, loss=loss, learning_rate=0.1, examples=4, seconds=step / 10)
+
+
+def test_every_value_is_kept_while_there_is_room() -> None:
+    steps, values = filled([3.0, 1.0, 2.0], 8).points()
+    assert steps.tolist() == [1, 2, 3]
+    assert values.tolist() == [3.0, 1.0, 2.0]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400), st.sampled_from([4, 8, 16, 64]))
+def test_extremes_and_the_newest_value_survive_in_order(values: list[float], capacity: int) -> None:
+    series = filled(values, capacity)
+    steps, kept = series.points()
+    assert len(series) < capacity
+    assert kept.min() == min(values)
+    assert kept.max() == max(values)
+    assert steps[-1] == len(values)
+    assert (np.diff(steps) >= 0).all()
+    assert all(values[step - 1] == value for step, value in zip(steps, kept, strict=True))
+
+
+def test_a_nan_stays_visible() -> None:
+    values = [0.0] * 1000
+    values[500] = math.nan
+    steps, kept = filled(values, 16).points()
+    assert steps[np.isnan(kept)].tolist().count(501) >= 1
+
+
+def test_the_resolution_is_the_same_everywhere() -> None:
+    series = filled([float(i % 7) for i in range(100_000)], 1024)
+    steps, _ = series.points()
+    assert np.diff(steps).max() <= 2 * series.stretch
+
+
+def test_a_million_steps_need_no_more_room_than_the_capacity() -> None:
+    history = History(capacity=1024)
+    for step in range(1, 1_000_001, 5):
+        history.record(frame(step, loss=1 / step))
+    assert len(history["loss"]) < 1024 + 3
+    assert history["loss"][0] == 1.0
+
+
+@pytest.mark.parametrize("capacity", [0, 2, 6])
+def test_a_capacity_is_a_multiple_of_four(capacity: int) -> None:
+    with pytest.raises(ValueError, match="capacity must be a positive multiple of 4"):
+        Series(capacity)
+
+
+def example() -> History:
+    history = History(capacity=8)
+    for step in range(1, 40):
+        history.record(frame(step, loss=40.0 - step))
+    history.record(EpochFrame(epoch=1, step=20, metrics={"train_loss": 2.0}))
+    history.record(EpochFrame(epoch=2, step=39, metrics={"train_loss": 1.0, "val_loss": 3.0}))
+    history.record(AnomalyFrame(step=3, kind="nan-loss", message="It became nan."))
+    return history
+
+
+def test_metrics_by_name() -> None:
+    history = example()
+    assert list(history) == ["loss", "learning_rate", "train_loss", "val_loss"]
+    assert len(history) == 4
+    assert history["train_loss"].tolist() == [2.0, 1.0]
+    assert math.isnan(history["val_loss"][0])
+    assert history.steps("val_loss").tolist() == [20, 39]
+    assert history.epochs.tolist() == [1, 2]
+    assert history.steps()[-1] == 39
+    assert [epoch.metrics["train_loss"] for epoch in history.epoch_frames()] == [2.0, 1.0]
+    assert [anomaly.kind for anomaly in history.anomalies] == ["nan-loss"]
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(KeyError, match="The history has no 'los'; it has loss, .* Did you mean 'loss'"):
+        example()["los"]
+    with pytest.raises(KeyError, match="The history has no 'nothing'"):
+        example().steps("nothing")
+
+
+def test_a_summary() -> None:
+    summary = example().summary()
+    assert summary["steps"] == 39
+    assert summary["seconds"] == pytest.approx(3.9)
+    assert summary["best_train_loss"] == 1.0
+    assert summary["loss"] == 1.0
+
+
+def test_tables(tmp_path: Path) -> None:
+    history = example()
+    table = history.to_frame()
+    assert list(table.columns) == ["step", "train_loss", "val_loss"]
+    assert table.index.tolist() == [1, 2]
+    assert history.to_frame("steps")["loss"].iloc[-1] == 1.0
+    assert History().to_frame().empty
+    assert History().to_frame("steps").empty
+    history.to_csv(tmp_path / "history.csv")
+    assert (tmp_path / "history.csv").read_text().startswith("epoch,step,train_loss")
+    with pytest.raises(ValueError, match='over must be "epochs" or "steps", not \'days\''):
+        history.to_frame("days")  # type: ignore[arg-type]
+
+
+def test_the_last_anomalies_are_kept() -> None:
+    history = History()
+    for step in range(ANOMALIES_KEPT + 5):
+        history.record(AnomalyFrame(step=step, kind="test", message=""))
+    assert len(history.anomalies) == ANOMALIES_KEPT
+    assert history.anomalies[0].step == 5
+
+
+def test_a_history_continues_where_another_was() -> None:
+    first, second = example(), History(capacity=8)
+    second.load_state_dict(first.state_dict())
+    for history in (first, second):
+        for step in range(40, 90):
+            history.record(frame(step, loss=float(step % 9)))
+    assert {name: values.tolist() for name, values in first.items() if name != "val_loss"} == {
+        name: values.tolist() for name, values in second.items() if name != "val_loss"
+    }
+    assert second.anomalies == first.anomalies
+    assert second.summary()["steps"] == 89

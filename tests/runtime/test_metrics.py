@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.metrics import Averaged, accuracy, load_metric, make_metrics, saved_metric
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("output", "target", "expected"),
+    [
+        ([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], [1, 0, 0], 2 / 3),
+        ([[0.1, 0.9], [0.8, 0.2]], [[0.0, 1.0], [0.0, 1.0]], 0.5),
+        ([[2.0], [-1.0], [-3.0], [1.0]], [[1.0], [0.0], [1.0], [1.0]], 0.75),
+        ([2.0, -1.0], [1.0, 1.0], 0.5),
+    ],
+    ids=["classes", "probabilities", "logits in a column", "logits"],
+)
+def test_accuracy(output: Any, target: Any, expected: float) -> None:
+    assert accuracy(torch.tensor(output), torch.tensor(target)).item() == pytest.approx(expected)
+
+
+def test_accuracy_of_pictures_and_of_sequences() -> None:
+    target = torch.randint(0, 3, (2, 4, 5))
+    scores = torch.nn.functional.one_hot(target, 3).float()
+    assert accuracy(scores.permute(0, 3, 1, 2), target) == 1
+    assert accuracy(scores, target) == 1
+
+
+def test_accuracy_of_shapes_that_do_not_fit() -> None:
+    with pytest.raises(TrainingError, match=r"accuracy cannot compare an output of shape \(4, 3\) with a target"):
+        accuracy(torch.zeros(4, 3), torch.zeros(5, dtype=torch.int64))
+
+
+def test_an_average_weighs_by_examples() -> None:
+    metric = Averaged(lambda output, target: (output - target).mean())
+    assert math.isnan(metric.compute())
+    metric.update(torch.ones(3), torch.zeros(3))
+    metric.update(torch.full((1,), 5.0), torch.zeros(1))
+    assert metric.compute() == 2.0
+    metric.reset()
+    assert math.isnan(metric.compute())
+
+
+def test_an_average_continues_where_another_was() -> None:
+    first, second = Averaged(accuracy), Averaged(accuracy)
+    first.update(torch.eye(2), torch.tensor([0, 0]))
+    load_metric(second, saved_metric(first))
+    assert second.compute() == 0.5
+
+
+def closeness(output: Tensor, target: Tensor) -> Tensor:
+    return 1 - (output - target).abs().mean()
+
+
+def test_metrics_by_name_by_function_and_from_torchmetrics() -> None:
+    made = make_metrics(("accuracy", "mae", "mse", closeness), CPU)
+    assert list(made) == ["accuracy", "mae", "mse", "closeness"]
+    f1 = make_metrics([("F1Score", {"task": "multiclass", "num_classes": 2, "average": "macro"})], CPU)["F1Score"]
+    f1.update(torch.eye(2), torch.tensor([0, 1]))
+    saved = saved_metric(f1)
+    again = make_metrics([("F1Score", {"task": "multiclass", "num_classes": 2, "average": "macro"})], CPU)["F1Score"]
+    load_metric(again, saved)
+    for metric in (f1, again):
+        metric.update(torch.eye(2), torch.tensor([1, 1]))
+    assert float(f1.compute()) == float(again.compute()) < 1.0
+
+
+def test_a_ready_metric_counts_training_and_validation_apart() -> None:
+    ready = Averaged(accuracy)
+    train, val = (make_metrics([ready], CPU)["Averaged"] for _ in range(2))
+    train.update(torch.eye(2), torch.tensor([0, 1]))
+    val.update(torch.eye(2), torch.tensor([1, 0]))
+    assert (train.compute(), val.compute()) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ("accuracy", r"metrics must be a sequence: write metrics=\('accuracy',\)"),
+        (["acuracy"], "There is no metric called 'acuracy'. Did you mean .*'accuracy'"),
+        (["F1Score"], "The metric F1Score refuses its arguments {}"),
+        (["mae", "mae"], "Two metrics are called 'mae'"),
+        ([3], "3 is no metric: give a name, a torchmetrics metric, or a function"),
+    ],
+)
+def test_metrics_that_cannot_be(choices: Any, message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        make_metrics(choices, CPU)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.objectives import LOSSES, OPTIMIZERS, SCHEDULERS, make_loss, make_optimizer, make_schedule
+
+NET = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+
+
+def test_the_names_are_torch_s_own() -> None:
+    assert {"CrossEntropyLoss", "MSELoss", "BCEWithLogitsLoss"} <= set(LOSSES)
+    assert {"AdamW", "SGD"} <= set(OPTIMIZERS)
+    assert {"StepLR", "OneCycleLR", "ReduceLROnPlateau"} <= set(SCHEDULERS)
+    assert not {"Optimizer", "LRScheduler"} & {*OPTIMIZERS, *SCHEDULERS}
+
+
+def test_losses_by_name_by_arguments_by_class_and_ready_made() -> None:
+    ready = nn.L1Loss()
+    assert isinstance(make_loss("MSELoss"), nn.MSELoss)
+    smoothed = make_loss(("CrossEntropyLoss", {"label_smoothing": 0.1}))
+    assert isinstance(smoothed, nn.CrossEntropyLoss)
+    assert smoothed.label_smoothing == 0.1
+    assert isinstance(make_loss(nn.MSELoss), nn.MSELoss)
+    assert make_loss(ready) is ready
+    assert make_loss(nn.functional.mse_loss) is nn.functional.mse_loss
+    assert make_loss(None) is None
+
+
+def test_optimizers_by_name_by_arguments_by_factory_and_ready_made() -> None:
+    ready = torch.optim.SGD(NET.parameters())
+    assert isinstance(make_optimizer("Adam", NET), torch.optim.Adam)
+    assert make_optimizer(("SGD", {"lr": 0.5}), NET).param_groups[0]["lr"] == 0.5
+    assert isinstance(make_optimizer(torch.optim.RMSprop, NET), torch.optim.RMSprop)
+    assert make_optimizer(lambda parameters: torch.optim.SGD(parameters, lr=3), NET).param_groups[0]["lr"] == 3
+    assert make_optimizer(ready, NET) is ready
+
+
+def test_parameter_groups_by_pattern() -> None:
+    optimizer = make_optimizer("AdamW", NET, {"*.bias": {"weight_decay": 0.0}})
+    assert [(len(group["params"]), group["weight_decay"]) for group in optimizer.param_groups] == [(2, 0.01), (2, 0.0)]
+
+
+def test_schedulers_and_when_they_move() -> None:
+    optimizer = torch.optim.SGD(NET.parameters(), lr=0.1)
+    by_epoch = make_schedule(("StepLR", {"step_size": 2}), optimizer, total_steps=10)
+    by_step = make_schedule(("StepLR", {"step_size": 2}, "step"), optimizer, total_steps=10)
+    one_cycle = make_schedule(("OneCycleLR", {"max_lr": 1.0}), optimizer, total_steps=10)
+    plateau = make_schedule("ReduceLROnPlateau", optimizer, total_steps=10)
+    assert by_epoch is not None and by_epoch.every == "epoch"
+    assert by_step is not None and by_step.every == "step"
+    assert one_cycle is not None and one_cycle.every == "step"
+    assert one_cycle.scheduler.total_steps == 10
+    assert plateau is not None and isinstance(plateau.scheduler, ReduceLROnPlateau)
+    assert make_schedule(None, optimizer, total_steps=10) is None
+    ready = StepLR(optimizer, 1)
+    made = make_schedule(ready, optimizer, total_steps=10)
+    assert made is not None and made.scheduler is ready
+    assert make_schedule(lambda o: StepLR(o, 1), optimizer, total_steps=None) is not None
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        ("CrossEntropy", "There is no loss called 'CrossEntropy'. Did you mean 'CrossEntropyLoss'"),
+        (("MSELoss", {"reducton": "sum"}), "MSELoss has no argument 'reducton'. Did you mean 'reduction'"),
+        (nn.Module, "loss cannot be|returned|has no argument"),
+        (3, r"loss cannot be 3. Give a name such as \"CrossEntropyLoss\""),
+    ],
+)
+def test_losses_that_cannot_be(loss: Any, message: str) -> None:
+    if loss is nn.Module:
+        assert isinstance(make_loss(loss), nn.Module)
+        return
+    with pytest.raises(TrainingError, match=message):
+        make_loss(loss)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        ("AdamV", "There is no optimizer called 'AdamV'. Did you mean 'Adam"),
+        (("AdamW", {"learning_rate": 1.0}), "AdamW has no argument 'learning_rate'"),
+        (("AdamW", {"lr": -1.0}), r"The optimizer AdamW refuses its arguments \{'lr': -1.0\}: Invalid learning rate"),
+        (lambda parameters: None, "The optimizer's function returned a NoneType, not an optimizer"),
+        (7, r"optimizer cannot be 7. Give a name such as \"AdamW\""),
+    ],
+)
+def test_optimizers_that_cannot_be(optimizer: Any, message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        make_optimizer(optimizer, NET)
+
+
+def test_nothing_to_train() -> None:
+    with pytest.raises(TrainingError, match="The model has no trainable parameters: add a layer with weights"):
+        make_optimizer("SGD", nn.ReLU())
+
+
+def test_a_pattern_that_fits_nothing() -> None:
+    with pytest.raises(TrainingError, match=r"No trainable parameter has a name like '0.wait'. Did you mean '0.weight"):
+        make_optimizer("SGD", NET, {"0.wait": {"lr": 1.0}})
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "message"),
+    [
+        ("StepRL", "There is no scheduler called 'StepRL'. Did you mean 'StepLR'"),
+        ("StepLR", "The scheduler StepLR refuses its arguments {}: .*step_size"),
+        (("StepLR", {"step_size": 1}, "batch"), "scheduler cannot be"),
+        (lambda optimizer: optimizer, "The scheduler's function returned a SGD, not a scheduler"),
+    ],
+)
+def test_schedulers_that_cannot_be(scheduler: Any, message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        make_schedule(scheduler, torch.optim.SGD(NET.parameters(), lr=0.1), total_steps=10)

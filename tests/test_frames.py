@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import typing
+
+import msgspec
+import pytest
+
+from pnne_nb import frames
+from pnne_nb.frames import (
+    AnomalyFrame,
+    CostFrame,
+    EpochFrame,
+    Frame,
+    HistogramFrame,
+    NormsFrame,
+    ProgressFrame,
+    StateFrame,
+    StatisticsFrame,
+    StepFrame,
+)
+
+EXAMPLES: list[Frame] = [
+    StepFrame(step=1, epoch=1, loss=0.5, learning_rate=1e-3, examples=64, seconds=0.1),
+    EpochFrame(epoch=1, step=24, metrics={"train_loss": 0.4, "val_accuracy": 0.9}),
+    ProgressFrame(epoch=1, epochs=5, batch=3, batches=None, step=3, steps_per_second=10.0, seconds_left=None),
+    StateFrame(state="failed", error="RuntimeError: no", node="conv1"),
+    NormsFrame(step=1, norms={"conv1": 0.1}, total=0.2),
+    HistogramFrame(
+        step=1, layer="relu1", quantity="activations", lower=0.0, upper=1.0, counts=(1, 2), sampled=3, total=30
+    ),
+    StatisticsFrame(step=1, layer="relu1", quantity="gradients", values={"mean": 0.0}),
+    AnomalyFrame(step=1, kind="nan-loss", message="The loss became nan.", node="fc", hint=None),
+    CostFrame(step=1, share=0.01, frames_per_second=9.5),
+]
+
+
+def test_the_examples_cover_the_union() -> None:
+    assert {type(example) for example in EXAMPLES} == set(typing.get_args(Frame))
+
+
+@pytest.mark.parametrize("frame", EXAMPLES, ids=lambda frame: type(frame).__name__)
+def test_a_frame_survives_the_wire(frame: Frame) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(frame), type=Frame) == frame  # type: ignore[arg-type]
+
+
+def test_frames_are_told_apart_by_their_tag() -> None:
+    tags = {type(frame).__struct_config__.tag for frame in EXAMPLES}
+    assert len(tags) == len(EXAMPLES)
+
+
+@pytest.mark.parametrize("frame", EXAMPLES, ids=lambda frame: type(frame).__name__)
+def test_a_frame_cannot_be_changed(frame: Frame) -> None:
+    with pytest.raises(AttributeError, match="immutable"):
+        frame.step = 2  # type: ignore[union-attr, misc]
+
+
+def test_every_frame_is_documented() -> None:
+    for kind in typing.get_args(frames.Frame):
+        assert kind.__doc__
