@@ -23,6 +23,7 @@ export function App({ editor, root }: { editor: Editor; root: HTMLElement }) {
 
 function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const version = useSession((state) => state.sync?.version);
+  const readOnly = useSession((state) => state.readOnly);
   const scene = useScene();
   const { palette, properties, source, active } = useViewParts();
   const searchBox = useRef<HTMLInputElement>(null);
@@ -51,11 +52,11 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const isEmpty = scene !== null && scene.graph.nodes.size === 0;
   return (
     <>
-      <Toolbar onAdd={onAdd} />
+      <Toolbar onAdd={onAdd} readOnly={readOnly} />
       <div className="pnne-body">
-        {palette && <Palette searchBox={searchBox} />}
+        {palette && !readOnly && <Palette searchBox={searchBox} />}
         {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the canvas takes the keyboard for the whole graph */}
-        <div className="pnne-canvas" ref={canvas} role="application" aria-label="Graph" tabIndex={0}
+        <div className="pnne-canvas" ref={canvas} role="group" aria-label="Graph" tabIndex={0}
           onPointerDownCapture={(event) => {
             if (!(event.target as Element).closest("input, button, select, a")) canvas.current?.focus({ preventScroll: true });
           }}
@@ -71,7 +72,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           {source && <SourcePanel />}
           <Toasts />
         </div>
-        {properties && <Properties />}
+        {properties && <Properties readOnly={readOnly} />}
       </div>
       <StatusLine />
     </>

@@ -200,8 +200,16 @@ export class Editor {
     const scene = this.scene();
     const { nodes } = this.view.get();
     if (!scene || nodes.size === 0) return;
-    const name = freeName("Block", scene.graph.nodes);
-    this.session.request({ message: "group", nodes: [...nodes], name, graph: scene.graphId });
+    this.session.group([...nodes], scene.graphId);
+  }
+
+  /** Puts what the one selected Subgraph node shows in its place. */
+  ungroup(): void {
+    const scene = this.scene();
+    const [name] = this.view.get().nodes;
+    if (scene && name !== undefined && scene.graph.nodes.get(name)?.type === "Subgraph") {
+      this.session.ungroup(name, scene.graphId);
+    }
   }
 
   async copy(): Promise<boolean> {

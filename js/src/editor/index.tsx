@@ -29,7 +29,7 @@ export default function editorWidget() {
       keepKeysHere(root, ends.signal);
       activateOnClick(root, editor, ends.signal);
       shareSelection(model, editor, ends.signal);
-      followTheme(root, ends.signal);
+      followTheme(root, model, ends.signal);
       const react = createRoot(root);
       react.render(<App editor={editor} root={root} />);
       return () => {
@@ -46,8 +46,7 @@ function makeRoot(model: Model, el: HTMLElement): HTMLElement {
   const root = document.createElement("div");
   root.className = "pnne-editor";
   root.dataset.testid = "pnne-editor";
-  const height = model.get("height");
-  root.style.height = typeof height === "string" && height !== "" ? height : `${Number(height) || DEFAULT_HEIGHT}px`;
+  root.style.height = `${Number(model.get("height")) || DEFAULT_HEIGHT}px`;
   root.tabIndex = -1;
   el.append(root);
   return root;

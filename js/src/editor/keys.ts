@@ -6,6 +6,7 @@ const COMMANDS: readonly { keys: readonly string[]; run: (editor: Editor, focusS
   { keys: ["Mod+Shift+z", "Mod+y"], run: (editor) => editor.session.redo() },
   { keys: ["Mod+a"], run: (editor) => editor.selectAll() },
   { keys: ["Mod+g"], run: (editor) => editor.group() },
+  { keys: ["Mod+Shift+g"], run: (editor) => editor.ungroup() },
   { keys: ["Mod+c"], run: (editor) => void editor.copy() },
   { keys: ["Mod+x"], run: (editor) => void editor.cut() },
   { keys: ["Mod+v"], run: (editor) => void editor.paste() },

@@ -1,21 +1,30 @@
-/** Keeps `data-theme` on the root in step with the host's background; returns what ends that. */
-export function followTheme(root: HTMLElement, signal: AbortSignal): void {
+import type { Model } from "./session/model";
+
+const HOST_MARKS = ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-vscode-theme-kind", "theme"];
+
+/** Keeps `data-theme` on the root in step with the host's background, or with the trait `theme` that overrules it. */
+export function followTheme(root: HTMLElement, model: Model, signal: AbortSignal): void {
   const apply = () => {
-    root.dataset.theme = isDark(getComputedStyle(root).backgroundColor) ? "dark" : "light";
+    const wanted = model.get("theme");
+    const forced = wanted === "light" || wanted === "dark";
+    root.toggleAttribute("data-theme-forced", forced);
+    if (forced) root.dataset.theme = wanted;
+    else root.dataset.theme = isDark(getComputedStyle(root).backgroundColor) ? "dark" : "light";
   };
   apply();
   const observer = new MutationObserver(apply);
   for (const element of [document.documentElement, document.body]) {
-    observer.observe(element, {
-      attributes: true,
-      attributeFilter: ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-vscode-theme-kind", "theme"],
-    });
+    observer.observe(element, { attributes: true, attributeFilter: HOST_MARKS });
   }
   // A theme's variables arrive with its style sheet, some time after the attribute.
   observer.observe(document.head, { childList: true });
+  document.head.addEventListener("load", apply, { signal, capture: true });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply, { signal });
-  root.addEventListener("transitionend", (event) => event.target === root && apply(), { signal });
-  signal.addEventListener("abort", () => observer.disconnect());
+  model.on("change:theme", apply);
+  signal.addEventListener("abort", () => {
+    observer.disconnect();
+    model.off("change:theme", apply);
+  });
 }
 
 /** Whether a computed colour is darker than middle grey. */

@@ -35,6 +35,7 @@ export function Canvas() {
   const selectedEdges = useView((view) => view.edges);
   const moving = useView((view) => view.moving);
   const active = useView((view) => view.active);
+  const readOnly = useSession((state) => state.readOnly);
   const maker = useRef<FlowMaker>(null);
   maker.current ??= new FlowMaker();
   const flow = maker.current;
@@ -74,6 +75,12 @@ export function Canvas() {
         else selected.delete(change.id);
       }
       editor.patch({ edges: selected });
+    },
+    [editor],
+  );
+  const onDragStart = useCallback(
+    (_: unknown, node: CardNode) => {
+      if (!editor.view.get().nodes.has(node.id)) editor.select([node.id]);
     },
     [editor],
   );
@@ -135,6 +142,7 @@ export function Canvas() {
       edgeTypes={EDGE_TYPES}
       onNodesChange={onNodesChange}
       onEdgesChange={onEdgesChange}
+      onNodeDragStart={onDragStart}
       onNodeDragStop={onDragStop}
       onSelectionDragStop={onDragStop}
       onNodeDoubleClick={onDoubleClick}
@@ -143,6 +151,8 @@ export function Canvas() {
       onConnect={onConnect}
       isValidConnection={isValidConnection}
       onlyRenderVisibleElements
+      nodesDraggable={!readOnly}
+      nodesConnectable={!readOnly}
       nodesFocusable={false}
       edgesFocusable={false}
       disableKeyboardA11y
@@ -151,11 +161,14 @@ export function Canvas() {
       zoomActivationKeyCode={null}
       selectionKeyCode="Shift"
       multiSelectionKeyCode="Shift"
+      // From the first pixel: with a threshold, the node would trail the pointer by as much.
+      nodeDragThreshold={0}
+      selectNodesOnDrag={false}
       connectOnClick={false}
       connectionRadius={24}
       zoomOnScroll={active}
       zoomOnDoubleClick={false}
-      preventScrolling
+      preventScrolling={active}
       minZoom={0.05}
       maxZoom={2}
       proOptions={{ hideAttribution: true }}
@@ -215,12 +228,13 @@ function useViewport(): void {
   }, [editor, domNode, fitView, screenToFlowPosition, setCenter, getZoom, getInternalNode]);
 
   // Nodes that came without a place are arranged once, when the view opens.
+  const current = useSession((state) => state.current && !state.readOnly);
   const asked = useRef(false);
   useEffect(() => {
-    if (!scene || asked.current) return;
+    if (!scene || !current || asked.current) return;
     asked.current = true;
     if (!arranged) editor.arrange();
-  }, [editor, scene, arranged]);
+  }, [editor, scene, current, arranged]);
 
   const fitted = useRef<string | null>(null);
   useEffect(() => {

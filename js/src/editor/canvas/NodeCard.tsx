@@ -48,6 +48,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
           {card.summary}
         </div>
       )}
+      {hasLabels(card, "output") && <div style={{ height: LABELS_HEIGHT }} />}
       <Ports card={card} />
       {selected && worst && (
         <div className={`pnne-card-message pnne-severity-${worst} nodrag nopan`}>

@@ -8,7 +8,7 @@ import { Field } from "./Field";
 import { FixButton } from "./Problems";
 
 /** The right panel: the one selected node's properties, or what the document is. */
-export function Properties() {
+export function Properties({ readOnly }: { readOnly: boolean }) {
   const scene = useScene();
   const selected = useView((view) => view.nodes);
   const [only] = selected.size === 1 ? selected : [];
@@ -16,7 +16,9 @@ export function Properties() {
   return (
     <aside className="pnne-properties nowheel" aria-label="Properties">
       {scene && node ? (
-        <NodeForm key={scene.prefix + node.name} scene={scene} node={node} />
+        <fieldset disabled={readOnly}>
+          <NodeForm key={scene.prefix + node.name} scene={scene} node={node} />
+        </fieldset>
       ) : (
         <Overview scene={scene} selected={selected.size} />
       )}

@@ -42,7 +42,7 @@ function Action({ name, hint, icon, onClick, disabled = false, pressed, children
   );
 }
 
-export function Toolbar({ onAdd }: { onAdd: () => void }) {
+export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: boolean }) {
   const editor = useEditor();
   const history = useSession((state) => state.sync?.history);
   const selected = useView((view) => view.nodes.size);
@@ -51,7 +51,7 @@ export function Toolbar({ onAdd }: { onAdd: () => void }) {
   const properties = useView((view) => view.properties);
   return (
     <div className="pnne-toolbar" role="toolbar" aria-label="Graph editor">
-      <Action name="Add node" hint="Add node (/)" icon="add" onClick={onAdd}>
+      <Action name="Add node" hint="Add node (/)" icon="add" onClick={onAdd} disabled={readOnly}>
         <span>Add node</span>
       </Action>
       <i className="pnne-divider" />
@@ -59,14 +59,14 @@ export function Toolbar({ onAdd }: { onAdd: () => void }) {
         name="Undo"
         hint={`Undo${history?.undo ? `: ${history.undo}` : ""} (Ctrl+Z)`}
         icon="undo"
-        disabled={!history?.undo}
+        disabled={readOnly || !history?.undo}
         onClick={() => editor.session.undo()}
       />
       <Action
         name="Redo"
         hint={`Redo${history?.redo ? `: ${history.redo}` : ""} (Ctrl+Shift+Z)`}
         icon="redo"
-        disabled={!history?.redo}
+        disabled={readOnly || !history?.redo}
         onClick={() => editor.session.redo()}
       />
       <i className="pnne-divider" />
@@ -74,18 +74,18 @@ export function Toolbar({ onAdd }: { onAdd: () => void }) {
         name="Delete"
         hint="Delete (Del)"
         icon="trash"
-        disabled={selected + selectedEdges === 0}
+        disabled={readOnly || selected + selectedEdges === 0}
         onClick={() => editor.deleteSelection()}
       />
       <Action
         name="Group"
         hint="Group the selected nodes into a block (Ctrl+G)"
         icon="group"
-        disabled={selected === 0}
+        disabled={readOnly || selected === 0}
         onClick={() => editor.group()}
       />
       <i className="pnne-divider" />
-      <Action name="Arrange" hint="Arrange the graph (Shift+A)" icon="arrange" onClick={() => editor.arrange()} />
+      <Action name="Arrange" hint="Arrange the graph (Shift+A)" icon="arrange" onClick={() => editor.arrange()} disabled={readOnly} />
       <Action name="Fit view" hint="Fit view (F)" icon="fit" onClick={() => editor.viewport?.fit()} />
       <Breadcrumbs />
       <span className="pnne-spring" />

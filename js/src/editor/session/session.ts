@@ -26,6 +26,9 @@ export interface SessionState {
   readonly derived: DerivedState;
   readonly catalog: LoadedCatalog | null;
   readonly connection: Connection;
+  /** Whether Python has said what the document is now; what the page was opened with may be older. */
+  readonly current: boolean;
+  readonly readOnly: boolean;
   readonly notices: readonly Notice[];
 }
 
@@ -50,15 +53,17 @@ export class Session {
       derived: NOTHING_DERIVED,
       catalog,
       connection: "ready",
+      current: false,
+      readOnly: model.get("read_only") === true,
       notices: [],
     });
     const receive = (content: unknown) => this.receive(content as Event);
     const reopen = () => this.open(model.get("snapshot") as Snapshot | null);
-    model.on("msg:custom", receive);
-    model.on("change:snapshot", reopen);
+    const lock = () => this.patch({ readOnly: model.get("read_only") === true });
+    const listeners = { "msg:custom": receive, "change:snapshot": reopen, "change:read_only": lock };
+    for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
     this.closing.signal.addEventListener("abort", () => {
-      model.off("msg:custom", receive);
-      model.off("change:snapshot", reopen);
+      for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
     });
     reopen();
     // The trait is as old as the model's state in this page, and messages sent while this module was loading are
@@ -80,7 +85,7 @@ export class Session {
   /** Applies a change at once and asks Python for it; returns whether it was shown. */
   edit(ops: readonly Op[], label: string): boolean {
     const { sync } = this.store.get();
-    if (!sync || ops.length === 0) return false;
+    if (!sync || ops.length === 0 || this.isLocked()) return false;
     const id = this.lastId + 1;
     try {
       this.patch({ sync: edited(sync, { id, ops }) });
@@ -94,15 +99,23 @@ export class Session {
   }
 
   undo(): void {
-    this.request({ message: "undo" });
+    if (!this.isLocked()) this.request({ message: "undo" });
   }
 
   redo(): void {
-    this.request({ message: "redo" });
+    if (!this.isLocked()) this.request({ message: "redo" });
   }
 
   arrange(graph: string): void {
-    this.request({ message: "arrange", graph });
+    if (!this.isLocked()) this.request({ message: "arrange", graph });
+  }
+
+  group(nodes: readonly string[], graph: string): void {
+    if (!this.isLocked()) this.request({ message: "group", nodes, graph });
+  }
+
+  ungroup(node: string, graph: string): void {
+    if (!this.isLocked()) this.request({ message: "ungroup", node, graph });
   }
 
   sync(): void {
@@ -128,7 +141,7 @@ export class Session {
     this.patch({ notices: this.store.get().notices.filter((notice) => notice.id !== id) });
   }
 
-  request(request: Unaddressed<Request>): number {
+  private request(request: Unaddressed<Request>): number {
     this.lastId += 1;
     const id = this.lastId;
     this.unanswered.set(id, Date.now());
@@ -181,6 +194,7 @@ export class Session {
     if (sync && snapshot.version < sync.version && snapshot.id == null) return;
     const settled = snapshot.client === this.client && snapshot.id != null ? snapshot.id : -1;
     this.patch({
+      current: this.store.get().current || settled >= 0,
       sync: fromSnapshot(snapshot, sync, settled),
       derived: applyDerived(NOTHING_DERIVED, snapshot.derived),
     });
@@ -196,6 +210,11 @@ export class Session {
     const { sync } = this.store.get();
     if (sync) this.patch({ sync: without(sync, id) });
     this.notify(error, diagnostics);
+  }
+
+  private isLocked(): boolean {
+    if (this.store.get().readOnly) this.notify("This editor is read-only.");
+    return this.store.get().readOnly;
   }
 
   /** Says how long the oldest request has been waiting. */

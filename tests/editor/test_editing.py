@@ -1,0 +1,190 @@
+"""Editing with the mouse: add, connect, refuse, move, delete, undo."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from pnne_nb.graph.document import NodeGraph
+from tests.editor.conftest import OpenEditor
+from tests.editor.page import sent
+
+
+@pytest.fixture
+def graph() -> NodeGraph:
+    """An Input and a convolution side by side, not connected."""
+    graph = NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 1, 28, 28))
+    graph.add("Conv2d", name="conv1", out_channels=6, kernel_size=5)
+    graph.move("x", 0, 0)
+    graph.move("conv1", 0, 150)
+    return graph
+
+
+def test_a_click_in_the_palette_adds_a_node_fed_by_the_selected_one(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    editor.node("conv1").click()
+    editor.add("ReLU")
+    expect(editor.node("relu1")).to_be_visible()
+    editor.settle()
+    assert [str(edge.source) for edge in graph.edges] == ["conv1.output"]
+    assert graph.undo_label == "Add relu1"
+    editor.add("MaxPool2d")
+    expect(editor.edge("relu1.output", "max_pool2d1.input")).to_be_attached()
+    assert len(sent(editor.kernel, "edit")) == 2
+
+
+def test_a_drag_from_the_palette_adds_a_node_at_the_pointer(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    option = editor.search("Dropout").first
+    canvas = editor.root.get_by_role("group", name="Graph").bounding_box()
+    assert canvas is not None
+    editor.drag_by(option, canvas["x"] + 120, canvas["y"] + 380)
+    node = editor.node("dropout1")
+    expect(node).to_be_visible()
+    box = node.bounding_box()
+    assert box is not None
+    assert abs(box["x"] + box["width"] / 2 - canvas["x"] - 120) < 2
+    assert abs(box["y"] + box["height"] / 2 - canvas["y"] - 380) < 2
+    assert list(graph.nodes) == ["x", "conv1", "dropout1"]
+
+
+def test_a_drag_from_port_to_port_connects(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    editor.drag(editor.port("x.output"), editor.port("conv1.input"))
+    edge = editor.edge("x.output", "conv1.input")
+    expect(edge).to_be_attached()
+    expect(edge).to_contain_text("N×6×24×24")
+    editor.settle()
+    assert [(edge.source, edge.target) for edge in graph.edges] == [("x.output", "conv1.input")]
+
+
+def test_a_connection_can_be_drawn_backwards_and_dropped_on_a_node(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    editor.drag(editor.port("conv1.input"), editor.node("x"))
+    expect(editor.edge("x.output", "conv1.input")).to_be_attached()
+    editor.settle()
+    assert len(graph.edges) == 1
+
+
+@pytest.mark.parametrize(
+    ("prepare", "start", "end", "reason"),
+    [
+        (lambda graph: graph.connect("x", "conv1"), "x.output", "conv1.input", "They are connected already."),
+        (lambda graph: graph.connect("conv1", "relu"), "relu.output", "conv1.input", "would close a loop"),
+        (lambda graph: graph.connect("x", "conv1"), "relu.output", "conv1.input", "already fed by x.output"),
+        (lambda graph: graph.add("SGD", name="sgd"), "x.output", "sgd.loss", "gives a value, but .* takes a"),
+    ],
+)
+def test_a_connection_that_does_not_fit_is_refused_with_the_reason(
+    graph: NodeGraph, open_editor: OpenEditor, prepare: object, start: str, end: str, reason: str
+) -> None:
+    graph.add("ReLU", name="relu")
+    assert callable(prepare)
+    prepare(graph)
+    for place, name in enumerate(graph.nodes):
+        graph.move(name, 220.0 * (place % 2), 130.0 * place)
+    editor = open_editor(graph)
+    version = graph.version
+    target = editor.root.locator(f'[data-port="{end}"]')
+    editor.drag(editor.port(start), target, drop=False)
+    expect(target).to_have_class(re.compile("pnne-refuses"))
+    expect(editor.root.locator(".pnne-refusal")).to_have_text(re.compile(reason))
+    editor.page.mouse.up()
+    expect(editor.toast).to_contain_text(re.compile(reason))
+    assert graph.version == version
+    assert sent(editor.kernel, "edit") == []
+
+
+def test_a_drag_moves_a_node_with_one_message(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    box = editor.node("conv1").bounding_box()
+    assert box is not None
+    editor.drag_by(editor.node("conv1"), box["x"] + box["width"] / 2 + 100, box["y"] + box["height"] / 2 + 60)
+    editor.settle()
+    assert graph["conv1"].position == (100.0, 210.0)
+    assert len(sent(editor.kernel, "edit")) == 1
+    assert graph.undo_label == "Move conv1"
+
+
+def test_selected_nodes_are_deleted_with_their_edges(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.connect("x", "conv1")
+    editor = open_editor(graph)
+    expect(editor.button("Delete")).to_be_disabled()
+    editor.node("conv1").click()
+    editor.page.keyboard.press("Delete")
+    expect(editor.node("conv1")).to_have_count(0)
+    expect(editor.root.locator("[data-edge]")).to_have_count(0)
+    editor.settle()
+    assert list(graph.nodes) == ["x"]
+    editor.button("Undo").click()
+    expect(editor.edge("x.output", "conv1.input")).to_be_attached()
+    assert list(graph.nodes) == ["x", "conv1"]
+
+
+def test_an_edge_is_selected_and_deleted(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.connect("x", "conv1")
+    editor = open_editor(graph)
+    editor.edge("x.output", "conv1.input").click()
+    editor.button("Delete").click()
+    expect(editor.root.locator("[data-edge]")).to_have_count(0)
+    assert graph.edges == ()
+    assert graph.undo_label == "Disconnect"
+
+
+def test_undo_and_redo_by_button_follow_pythons_history(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    expect(editor.button("Redo")).to_be_disabled()
+    editor.button("Undo").click()
+    expect(editor.button("Redo")).to_be_enabled()
+    assert graph["conv1"].position is None
+    editor.button("Redo").click()
+    expect(editor.button("Redo")).to_be_disabled()
+    assert graph["conv1"].position == (0.0, 150.0)
+
+
+def test_shift_click_and_shift_drag_select_many(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    editor.node("x").click()
+    editor.node("conv1").click(modifiers=["Shift"])
+    expect(editor.root.locator(".react-flow__node.selected")).to_have_count(2)
+    editor.page.keyboard.press("Escape")
+    expect(editor.root.locator(".react-flow__node.selected")).to_have_count(0)
+    first, last = editor.node("x").bounding_box(), editor.node("conv1").bounding_box()
+    assert first is not None
+    assert last is not None
+    editor.page.keyboard.down("Shift")
+    editor.page.mouse.move(first["x"] - 30, first["y"] - 20)
+    editor.page.mouse.down()
+    editor.page.mouse.move(last["x"] + last["width"] + 30, last["y"] + last["height"] + 20, steps=4)
+    editor.page.mouse.up()
+    editor.page.keyboard.up("Shift")
+    expect(editor.root.locator(".react-flow__node.selected")).to_have_count(2)
+    assert sorted(editor.page.evaluate("() => window.model.get('selection')")) == ["conv1", "x"]
+
+
+def test_a_selection_is_grouped_entered_and_left(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.connect("x", "conv1")
+    editor = open_editor(graph)
+    editor.node("conv1").click()
+    editor.button("Group").click()
+    block = editor.root.locator('[data-type="Subgraph"]')
+    expect(block).to_be_visible()
+    block.dblclick()
+    inner = editor.root.locator('.pnne-card[data-type="Conv2d"]')
+    expect(inner).to_have_attribute("data-node", "subgraph1.conv1")
+    editor.root.get_by_role("navigation").get_by_role("button", name="net").click()
+    expect(block).to_be_visible()
+
+
+def test_nodes_without_a_place_are_arranged_once_when_the_view_opens(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 4))
+    graph.add("Linear", name="fc", out_features=2)
+    graph.connect("x", "fc")
+    editor = open_editor(graph)
+    expect(editor.root).to_have_attribute("data-version", "4")
+    assert graph["fc"].position is not None
+    assert len(sent(editor.kernel, "arrange")) == 1

@@ -1,0 +1,256 @@
+"""The editor as a guest in a page: keys, wheel, theme, several views, a kernel that is busy, leaving no trace."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from pnne_nb.graph.document import NodeGraph
+from tests.editor.conftest import OpenEditor
+from tests.editor.page import STATIC, EditorPage, sent
+
+
+def chain(length: int = 3) -> NodeGraph:
+    """An Input and a chain of layers, arranged."""
+    graph = NodeGraph("chain")
+    last = graph.add("Input", name="x", shape=("N", 8))
+    for number in range(1, length + 1):
+        node = graph.add("Linear", name=f"fc{number}", out_features=8)
+        graph.connect(last, node)
+        last = node
+    graph.connect(last, graph.add("Output", name="y"))
+    graph.arrange()
+    return graph
+
+
+def zoom(editor: EditorPage) -> float:
+    style = editor.root.first.locator(".react-flow__viewport").get_attribute("style")
+    found = re.search(r"scale\(([\d.]+)\)", style or "")
+    assert found, style
+    return float(found[1])
+
+
+def test_keys_edit_the_graph_and_never_reach_the_notebook(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    editor.page.evaluate(
+        """() => {
+          window.stolen = [];
+          document.addEventListener("keydown", (event) => {
+            const marked = event.target.getAttribute?.("data-lm-suppress-shortcuts") === "true";
+            if (!marked) window.stolen.push(event.key);
+          }, true);
+        }"""
+    )
+    editor.node("fc2").click()
+    version = editor.graph.version
+    editor.page.keyboard.press("Delete")
+    expect(editor.node("fc2")).to_have_count(0)
+    editor.page.keyboard.press("Control+z")
+    expect(editor.node("fc2")).to_be_visible()
+    editor.page.keyboard.press("Control+Shift+z")
+    expect(editor.node("fc2")).to_have_count(0)
+    editor.page.keyboard.press("Control+z")
+    expect(editor.node("fc2")).to_be_visible()
+    editor.page.keyboard.press("Control+y")
+    expect(editor.node("fc2")).to_have_count(0)
+    editor.settle()
+    assert editor.graph.version == version + 5
+    for key in ("x", "d", "a", "Shift+Enter", "Enter"):
+        editor.page.keyboard.press(key)
+    editor.root.get_by_role("searchbox").fill("conv")
+    editor.page.keyboard.type("xddab")
+    editor.button("Fit view").focus()
+    editor.page.keyboard.press("x")
+    assert editor.page.evaluate("() => window.stolen") == []
+
+
+def test_ctrl_s_still_reaches_the_notebook(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    editor.page.evaluate(
+        """() => {
+          window.saved = 0;
+          document.addEventListener("keydown", (event) => {
+            const marked = event.target.closest?.("[data-lm-suppress-shortcuts]");
+            if (!marked && event.ctrlKey && event.key === "s" && event.keyCode === 83) {
+              window.saved += 1;
+              event.preventDefault();
+            }
+          }, true);
+        }"""
+    )
+    editor.node("fc1").click()
+    editor.page.keyboard.press("Control+s")
+    assert editor.page.evaluate("() => window.saved") == 1
+
+
+def test_arrow_keys_move_the_selection_as_one_edit(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    start = editor.graph["fc1"].position
+    assert start is not None
+    editor.node("fc1").click()
+    for _ in range(3):
+        editor.page.keyboard.press("ArrowRight")
+    expect(editor.root).to_have_attribute("data-version", str(editor.graph.version + 1))
+    assert editor.graph["fc1"].position == (start[0] + 24, start[1])
+    assert len(sent(editor.kernel, "edit")) == 1
+
+
+def test_a_selection_is_duplicated_as_one_undo_step(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    editor.node("fc1").click()
+    editor.page.keyboard.press("Control+a")
+    editor.page.keyboard.press("Control+d")
+    expect(editor.root.locator("[data-node]")).to_have_count(10)
+    editor.settle()
+    assert len(editor.graph.edges) == 8
+    assert editor.graph.undo_label == "Duplicate 5 nodes"
+
+
+def test_the_wheel_scrolls_the_page_until_the_editor_was_clicked(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain(1))
+    before = zoom(editor)
+    box = editor.node("fc1").bounding_box()
+    assert box is not None
+    editor.page.mouse.move(box["x"] - 40, box["y"])
+    editor.page.mouse.wheel(0, 120)
+    editor.page.wait_for_function("() => window.scrollY > 0")
+    assert zoom(editor) == before
+    editor.page.evaluate("() => window.scrollTo(0, 0)")
+    editor.page.keyboard.down("Control")
+    editor.page.mouse.wheel(0, -100)
+    editor.page.keyboard.up("Control")
+    editor.page.wait_for_function("before => !document.querySelector('.react-flow__viewport').style.transform.includes(`scale(${before})`)", arg=before)
+    zoomed = zoom(editor)
+    assert zoomed > before
+    editor.page.mouse.click(box["x"] - 60, box["y"] - 20)
+    editor.page.mouse.wheel(0, 100)
+    editor.page.wait_for_function("before => !document.querySelector('.react-flow__viewport').style.transform.includes(`scale(${before})`)", arg=zoomed)
+    assert zoom(editor) < zoomed
+    assert editor.page.evaluate("() => window.scrollY") == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_editor_follows_the_theme(open_editor: OpenEditor, theme: str) -> None:
+    editor = open_editor(chain(), theme=theme, size=(1280, 640))
+    expect(editor.root).to_have_attribute("data-theme", theme)
+    editor.node("fc2").click()
+    editor.screenshot(f"editor_{theme}")
+    lightness = editor.node("fc1").evaluate("card => getComputedStyle(card).backgroundColor")
+    red = float(re.findall(r"[\d.]+", lightness)[0])
+    assert (red < 0.5 or 1 < red < 128) == (theme == "dark")
+    editor.page.evaluate("() => { document.body.dataset.theme = 'light'; document.body.dataset.jpThemeLight = 'true'; }")
+    expect(editor.root).to_have_attribute("data-theme", "light")
+
+
+def test_every_style_rule_is_ours_alone() -> None:
+    css = re.sub(r"/\*.*?\*/", "", (STATIC / "editor.css").read_text(encoding="utf-8"), flags=re.DOTALL)
+    css = re.sub(r"@keyframes[^{]+\{(?:[^{}]*\{[^{}]*\})*\s*\}", "", css)
+    css = re.sub(r"@media[^{]+\{", "", css)
+    selectors = [part for rule in re.findall(r"([^{}]+)\{[^{}]*\}", css) for part in _parts(rule)]
+    assert len(selectors) > 100
+    assert [selector for selector in selectors if not selector.startswith(".pnne-editor")] == []
+
+
+def _parts(rule: str) -> list[str]:
+    """The selectors of a rule; commas inside of brackets separate nothing."""
+    return [part.strip() for part in re.split(r",(?![^(]*\))", rule.strip())]
+
+
+def test_two_views_of_a_model_stay_in_step(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain(), views=2)
+    first, second = editor.root.nth(0), editor.root.nth(1)
+    editor.node("fc1").click()
+    editor.page.keyboard.press("Delete")
+    expect(first.locator("[data-node=fc1]")).to_have_count(0)
+    expect(second.locator("[data-node=fc1]")).to_have_count(0)
+    expect(second).to_have_attribute("data-version", str(editor.graph.version))
+
+
+def test_edits_from_python_appear(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    editor.graph.set("fc1", out_features=32)
+    editor.graph.add("ReLU", name="late")
+    editor.deliver()
+    expect(editor.node("fc1")).to_contain_text("→32")
+    expect(editor.node("late")).to_be_attached()
+    editor.settle()
+
+
+def test_a_missed_commit_is_asked_for(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    before = len(sent(editor.kernel, "sync"))
+    editor.graph.add("ReLU", name="lost")
+    editor.kernel.pending()
+    editor.graph.add("ReLU", name="told")
+    editor.deliver()
+    expect(editor.node("lost")).to_be_attached()
+    expect(editor.node("told")).to_be_attached()
+    editor.settle()
+    assert len(sent(editor.kernel, "sync")) == before + 1
+
+
+def test_a_busy_kernel_is_waited_for_and_the_graph_can_be_saved(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    editor.page.clock.install()
+    editor.kernel.busy = True
+    editor.node("fc1").click()
+    editor.page.keyboard.press("Delete")
+    expect(editor.node("fc1")).to_have_count(0)
+    editor.page.clock.run_for(3_500)
+    expect(editor.root.get_by_role("status").filter(has_text="Waiting for kernel")).to_be_visible()
+    editor.page.clock.run_for(12_000)
+    expect(editor.root.get_by_role("status").filter(has_text="Not connected")).to_be_visible()
+    expect(editor.button("Copy graph as JSON")).to_be_visible()
+
+
+def test_a_closed_editor_leaves_nothing_behind(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    editor.node("fc1").click()
+    assert editor.page.evaluate("() => window.listenerCount()") > 0
+    editor.page.evaluate("() => window.closeViews()")
+    expect(editor.root).to_have_count(0)
+    assert editor.page.evaluate("() => window.listenerCount()") == 0
+
+
+def test_the_source_is_shown_with_pythons_reason_when_there_is_none(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    editor.button("Code").click()
+    source = editor.root.get_by_role("region", name="Source")
+    expect(source).to_contain_text("class Net(nn.Module)")
+    editor.node("fc2").click()
+    editor.page.keyboard.press("Delete")
+    expect(source).to_contain_text("its source can be shown once they are gone")
+    source.get_by_role("button", name="Close").click()
+    expect(source).to_have_count(0)
+
+
+def test_the_size_in_the_page_is_the_size_that_was_computed(open_editor: OpenEditor) -> None:
+    graph = chain(2)
+    graph.add("cat", name="cat1")
+    graph.connect("fc1", "cat1")
+    graph.connect("fc2", "cat1")
+    graph.add("LSTM", name="lstm", hidden_size=4)
+    graph.add("MaxPool2d", name="pool", kernel_size=2, return_indices=True)
+    graph.add("add", name="sum")
+    graph.arrange()
+    editor = open_editor(graph, size=(1800, 1200))
+    editor.button("Fit view").click()
+    expect(editor.root.locator("[data-node]")).to_have_count(8)
+    sizes = editor.page.evaluate(
+        """() => [...document.querySelectorAll("[data-node]")].map((card) => {
+          const frame = card.parentElement;
+          const content = [...card.children].filter((child) => getComputedStyle(child).position !== "absolute");
+          return {
+            name: card.dataset.node,
+            wanted: [parseFloat(frame.style.width), parseFloat(frame.style.height)],
+            found: [card.offsetWidth, card.offsetHeight],
+            content: content.reduce((sum, child) => sum + child.offsetHeight, 0),
+            ports: [...card.querySelectorAll("[data-port]")].map((port) => [port.offsetLeft, port.offsetTop]),
+          };
+        })"""
+    )
+    for size in sizes:
+        assert size["found"] == size["wanted"], size
+        assert size["content"] == size["wanted"][1], size
