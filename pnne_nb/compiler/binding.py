@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from pnne_nb.catalog.custom import is_autograd_function
 from pnne_nb.compiler.constants import constant
 from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Sequence
 from pnne_nb.errors import Diagnostic
@@ -172,7 +173,7 @@ def variadic_items(port: Port, wires: Mapping[str, object]) -> list[str]:
 def _reads_well_by_position(spec: NodeSpec, name: str) -> bool:
     """Whether people write this typed-in argument without its name: ``flatten(x, 1)``, but ``softmax(x, dim=1)``."""
     prop = spec.property_named(name)
-    if prop is None or name in ("start_dim", "end_dim"):
+    if prop is None or name in ("start_dim", "end_dim") or is_autograd_function(spec):
         return True
     return prop.required and not (name == "dim" and spec.target.startswith("torch.nn.functional."))
 

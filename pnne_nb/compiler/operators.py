@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pnne_nb.catalog.custom import is_autograd_function
 from pnne_nb.graph.spec import NodeSpec
 
 Function = Callable[..., Any]
@@ -75,5 +76,5 @@ def function_of(spec: NodeSpec, operands: int, *, plain: bool) -> Function:
     """Return what a node of kind function really runs: Python's operator where source has one."""
     if plain and is_operator(spec.target, operands):
         return (UNARY if operands == 1 else BINARY)[spec.target][1]
-    function: Any = spec.torch
+    function: Any = spec.torch.apply if is_autograd_function(spec) else spec.torch  # type: ignore[attr-defined]
     return function  # type: ignore[no-any-return]  # the core carries it as an object
