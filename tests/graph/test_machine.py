@@ -1,0 +1,234 @@
+"""Random edits of a document against a simple model of it, illegal ones included."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pnne_nb.errors import GraphError
+from pnne_nb.graph.applying import apply_op
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.files import state_of, write
+from pnne_nb.graph.node import Transaction, split_port
+from pnne_nb.graph.ops import (
+    AddGraph,
+    AddNode,
+    Connect,
+    Disconnect,
+    MoveNode,
+    Op,
+    RemoveGraph,
+    RemoveNode,
+    RenameNode,
+    ResetProperty,
+    SetProperty,
+)
+from pnne_nb.graph.state import Content, topological_order
+from tests.graph.types import TYPES
+
+NAMES = ("a", "b", "c", "d", "0", "train", "x y")
+GRAPHS = ("", "inner", "deep")
+TYPE_NAMES = ("Input", "Output", "ReLU", "add", "cat", "Linear", "Subgraph", "Module", "Missing")
+PORTS = ("output", "input", "other", "tensors", "tensors_0", "tensors_2", "indices", *NAMES[:4])
+
+names = st.sampled_from(NAMES)
+graphs = st.sampled_from(GRAPHS)
+ends = st.builds("{}.{}".format, names, st.sampled_from(PORTS))
+properties = st.fixed_dictionaries(
+    {},
+    optional={
+        "in_features": st.sampled_from((1, 0, "x")),
+        "shares": st.sampled_from(("a", "b", None)),
+        "definition": st.sampled_from(("inner", "deep", "gone")),
+        "alpha": st.sampled_from((1, 0.5, float("nan"), True)),
+        "inputs": st.sampled_from((("input",), ("input", "other"))),
+    },
+)
+positions = st.none() | st.tuples(st.integers(-9, 9), st.floats(-9, 9))
+ops: st.SearchStrategy[Op] = st.one_of(
+    st.builds(AddNode, names, st.sampled_from(TYPE_NAMES), properties, positions, graphs, st.none() | st.integers(-1, 5)),
+    st.builds(AddNode, names, st.sampled_from(TYPE_NAMES[:6]), st.just({}), st.none(), graphs),
+    st.builds(AddNode, names, st.just("Subgraph"), st.builds(dict, definition=st.sampled_from(GRAPHS[1:])), st.none(), graphs),
+    st.builds(RemoveNode, names, graphs),
+    st.builds(RenameNode, names, names, graphs),
+    st.builds(SetProperty, names, st.just("definition"), st.sampled_from(GRAPHS), graphs),
+    st.builds(SetProperty, names, st.just("shares"), names, graphs),
+    st.builds(SetProperty, names, st.just("in_features"), st.integers(-1, 9), graphs),
+    st.builds(ResetProperty, names, st.sampled_from(("definition", "shares", "in_features")), graphs),
+    st.builds(MoveNode, names, positions, graphs),
+    st.builds(Connect, ends, ends, graphs),
+    st.builds(Disconnect, ends, ends, graphs),
+    st.builds(AddGraph, st.sampled_from(GRAPHS)),
+    st.builds(RemoveGraph, st.sampled_from(GRAPHS)),
+)
+
+
+class Oops(Exception):
+    """Raised by a person's code in the middle of a transaction."""
+
+
+class Editing(RuleBasedStateMachine):
+    """The model is the list of texts that the document has had, and where in it undo and redo stand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graph = NodeGraph("net", types=TYPES)
+        self.texts = [self.graph.to_json()]
+        self.place = 0
+        self.version = 0
+        self.seen: list[Transaction] = []
+        self.replica = Content("net")
+        self.graph.observe(self.seen.append)
+
+    @rule(batch=st.lists(ops, min_size=1, max_size=4))
+    def apply(self, batch: list[Op]) -> None:
+        self._try(lambda: self.graph.apply(batch))
+
+    @rule(batches=st.lists(st.lists(ops, min_size=1, max_size=2), min_size=1, max_size=4), fail=st.booleans())
+    def transact(self, batches: list[list[Op]], fail: bool) -> None:
+        """Some of the changes inside may be refused and the rest goes on, as in code that catches the error."""
+        try:
+            with self.graph.transaction("several"):
+                for batch in batches:
+                    try:
+                        with self.graph.transaction():
+                            self.graph.apply(batch)
+                    except GraphError:
+                        continue
+                if fail:
+                    raise Oops
+        except Oops:
+            return
+        if self.graph.version != self.version:
+            self._committed()
+
+    @rule(chosen=st.sets(names, min_size=1, max_size=3), name=st.none() | names)
+    def group(self, chosen: set[str], name: str | None) -> None:
+        self._try(lambda: self.graph.group(sorted(chosen), name))
+
+    @rule(name=names)
+    def ungroup(self, name: str) -> None:
+        self._try(lambda: self.graph.ungroup(name))
+
+    @rule(name=names)
+    def remove(self, name: str) -> None:
+        self._try(lambda: self.graph.remove(name))
+
+    @rule(start=names | ends, end=names | ends)
+    def connect(self, start: str, end: str) -> None:
+        self._try(lambda: self.graph.connect(start, end))
+
+    @rule()
+    def arrange(self) -> None:
+        self.graph.arrange()
+        if self.graph.version != self.version:
+            self._committed()
+
+    @precondition(lambda self: self.place > 0)
+    @rule()
+    def undo(self) -> None:
+        self.graph.undo()
+        self.place -= 1
+        self.version += 1
+
+    @precondition(lambda self: self.place < len(self.texts) - 1)
+    @rule()
+    def redo(self) -> None:
+        self.graph.redo()
+        self.place += 1
+        self.version += 1
+
+    @precondition(lambda self: self.place > 0)
+    @rule()
+    def undo_everything_and_redo_it(self) -> None:
+        for place in reversed(range(self.place)):
+            self.graph.undo()
+            assert self.graph.to_json() == self.texts[place]
+        for place in range(1, self.place + 1):
+            self.graph.redo()
+            assert self.graph.to_json() == self.texts[place]
+        self.version += 2 * self.place
+
+    @invariant()
+    def is_as_the_model_says(self) -> None:
+        assert self.graph.to_json() == self.texts[self.place]
+        assert self.graph.version == self.version
+        assert (self.graph.undo_label is None) == (self.place == 0)
+        assert (self.graph.redo_label is None) == (self.place == len(self.texts) - 1)
+
+    @invariant()
+    def reads_back_equal(self) -> None:
+        assert NodeGraph.from_json(self.graph.to_json(), types=TYPES) == self.graph
+        assert copy.deepcopy(self.graph) == self.graph
+
+    @invariant()
+    def a_replica_that_follows_the_commits_is_equal(self) -> None:
+        for done in self.seen:
+            for op in done.ops:
+                apply_op(self.replica, op)
+        assert [done.version for done in self.seen] == sorted(done.version for done in self.seen)
+        self.seen.clear()
+        assert write(state_of(self.replica)) == self.graph.to_json()
+
+    @invariant()
+    def indexes_are_consistent(self) -> None:
+        check_indexes(self.graph)
+
+    @invariant()
+    def lint_never_fails(self) -> None:
+        for finding in self.graph.diagnostics():
+            assert finding.node is None or finding.node in self.graph
+
+    def _try(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except GraphError as error:
+            assert str(error)
+            return
+        self._committed()
+
+    def _committed(self) -> None:
+        self.version += 1
+        self.place += 1
+        self.texts[self.place :] = [self.graph.to_json()]
+
+
+def check_indexes(graph: NodeGraph) -> None:
+    """Compare every index of the content with what it is an index of."""
+    content = graph._content
+    users: set[tuple[str, str, str]] = set()
+    for id, index in content.graphs.items():
+        assert index.id == id
+        assert sorted(index.order) == sorted(index.nodes) == sorted(index.incoming) == sorted(index.outgoing)
+        assert all(node.name == node.path == name for name, node in index.nodes.items())
+        into = {key for edges in index.incoming.values() for key in edges.values()}
+        out_of = {key for edges in index.outgoing.values() for key in edges}
+        assert into == out_of == set(index.edges)
+        for key, (source, target) in index.edges.items():
+            name, port = split_port(target)
+            assert index.incoming[name][port] == key
+            assert key in index.outgoing[split_port(source)[0]]
+        assert not topological_order(index)[1]
+        inputs = tuple(name for name in index.order if index.nodes[name].type == "Input")
+        assert index.interface[0] == inputs
+        sharers = {(node.shares, name) for name, node in index.nodes.items() if node.shares is not None}
+        assert sharers == {(owner, name) for owner, them in index.sharers.items() for name in them}
+        shown: dict[str, int] = {}
+        for name, node in index.nodes.items():
+            if node.definition is not None:
+                users.add((node.definition, id, name))
+                shown[node.definition] = shown.get(node.definition, 0) + 1
+                assert not content.contains(node.definition, id)
+                ports = content.graphs[node.definition].interface
+                assert set(index.incoming[name]) <= set(ports[0])
+                assert {split_port(edge.source)[1] for edge in index.edges_out_of(name)} <= set(ports[1])
+        assert index.shown == shown
+    assert users == {(used, *user) for used, them in content.users.items() for user in them}
+
+
+TestEditing = Editing.TestCase
+TestEditing.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
