@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol, final, get_args
 
@@ -10,10 +10,12 @@ import pandas as pd
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError, LayerNotFoundError, near
-from pnne_nb.frames import Quantity
+from pnne_nb.frames import Frame, Quantity
 from pnne_nb.inspector.capture import Capture
 from pnne_nb.inspector.compiled import is_compiled, uncompiled, why_not_hookable
+from pnne_nb.inspector.diagnosis import RULES, Finding, Rule, diagnose
 from pnne_nb.inspector.drawing import LayerView, draw
+from pnne_nb.inspector.evidence import frames_of
 from pnne_nb.inspector.handwritten import HandwrittenLoop
 from pnne_nb.inspector.histogram import Bins, Histogram, histograms
 from pnne_nb.inspector.live import LiveProbe
@@ -235,6 +237,18 @@ class Inspector:
                 }
             )
         return pd.DataFrame(rows, columns=None if rows else ["layer", "type", "what", "label"])
+
+    def diagnose(self, frames: Iterable[Frame] | None = None, rules: Iterable[Rule] = RULES) -> list[Finding]:
+        """What is wrong, where, why, and what to try; empty if nothing is.
+
+        Args:
+            frames: Of a training, e.g. ``live.frames``; None for the last run of `run_inspection`.
+            rules: What to look for.
+
+        Raises:
+            InspectionError: If there are no frames and there was no run.
+        """
+        return diagnose(self._model, frames_of(self.inspection) if frames is None else frames, rules)
 
     # Live
 

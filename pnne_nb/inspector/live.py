@@ -15,9 +15,10 @@ from pnne_nb.frames import Frame, HistogramFrame, NormsFrame, Quantity, Statisti
 from pnne_nb.inspector.compiled import why_not_hookable
 from pnne_nb.inspector.gradients import PendingNorms, launch_norms
 from pnne_nb.inspector.hooks import HookOwner, in_backward, primary_tensor
-from pnne_nb.inspector.patterns import layers, leaf_layers, match_layers, own_parameters, resolve_watch
+from pnne_nb.inspector.patterns import leaf_layers, match_layers, own_parameters, resolve_watch
 from pnne_nb.inspector.sampling import LIVE_SAMPLE, measurable, sample, to_host
 from pnne_nb.inspector.segments import measure_segments
+from pnne_nb.inspector.units import Bounds, bounds_of, saturation
 
 SAMPLE_BUDGET = 131_072
 """Elements that one observation looks at, at most, over all layers: many layers share it, 256 each at least."""
@@ -65,6 +66,7 @@ class _Observation:
         histograms: Layers whose histograms are wanted in this step; None for all.
         statistics: The same for statistics.
         limit: Elements to sample, at most, per layer and quantity.
+        bounds: Where the outputs of saturating activations end, by layer.
         before: Samples of the parameters before the optimizer's step.
         changes: By layer, (change, value before) of each parameter.
     """
@@ -74,6 +76,7 @@ class _Observation:
     histograms: frozenset[str] | None = None
     statistics: frozenset[str] | None = None
     limit: int = LIVE_SAMPLE
+    bounds: dict[str, Bounds] = field(default_factory=dict)
     pools: dict[_Key, _Pool] = field(default_factory=dict)
     norms: PendingNorms = field(default_factory=PendingNorms)
     before: list[tuple[str, nn.Parameter, Tensor]] = field(default_factory=list)
@@ -104,6 +107,8 @@ class _Observation:
                 values = {statistic: float(column[row]) for statistic, column in segments.values.items()}
                 if quantity == "updates":
                     values["ratio"] = ratios[name]
+                if quantity == "activations" and name in self.bounds:
+                    values["saturation"] = saturation(samples[row], self.bounds[name])
                 frames.append(StatisticsFrame(self.step, name, quantity, values))
             if self.histograms is None or name in self.histograms:
                 lower, upper = float(segments.lower[row]), float(segments.upper[row])
@@ -159,7 +164,9 @@ class LiveProbe:
             reason = why_not_hookable(model)
             if reason:
                 raise InspectionError(reason)
-        self._modules = layers(model)
+        self._modules = dict(model.named_modules())
+        found = {name: bounds_of(self._modules[name]) for name in self._watched}
+        self._bounds = {name: bounds for name, bounds in found.items() if bounds is not None}
         self.histograms_of = histograms_of
         self.statistics_of = statistics_of
         self._hooks = HookOwner()
@@ -200,7 +207,7 @@ class LiveProbe:
         }
         places = sum(len(quantities) for quantities in wanted.values())
         limit = max(256, min(LIVE_SAMPLE, SAMPLE_BUDGET // max(1, places)))
-        self._seen = _Observation(step, wanted, histograms, statistics, limit)
+        self._seen = _Observation(step, wanted, histograms, statistics, limit, self._bounds)
         for name, quantities in wanted.items():
             module = self._modules[name]
             if "inputs" in quantities:

@@ -15,6 +15,7 @@ from pnne_nb.errors import InspectionError
 from pnne_nb.frames import Quantity
 from pnne_nb.inspector.capture import Capture, Recorder
 from pnne_nb.inspector.compiled import is_compiled
+from pnne_nb.inspector.gradients import GradientNorms, gradient_norms
 from pnne_nb.inspector.hooks import HookOwner
 from pnne_nb.inspector.preserve import preserved
 
@@ -27,6 +28,7 @@ class Inspection:
     Attributes:
         captures: Every captured tensor with its statistics, in the model's order.
         calls: How often each layer ran.
+        norms: The norms of all parameters' gradients; empty without a loss.
         loss: The value of the loss, or None if none was asked for.
         output: What the model returned, its tensors detached; nested containers are plain tuples, lists
             and dicts, and what is neither a tensor nor a constant is left out as None.
@@ -34,6 +36,7 @@ class Inspection:
 
     captures: tuple[Capture, ...]
     calls: Mapping[str, int]
+    norms: GradientNorms
     loss: float | None
     output: object
 
@@ -87,9 +90,11 @@ def run_once(
             _check_loss(loss)
             torch.autograd.backward(loss)
         recorder.parameters()
+        norms = gradient_norms(model)
     return Inspection(
         captures=tuple(recorder.finish()),
         calls=dict(recorder.calls),
+        norms=norms,
         loss=None if loss is None else float(loss.detach()),
         output=_detached(output),
     )

@@ -208,14 +208,14 @@ def live_tensors() -> int:
 
 
 def test_a_thousand_runs_leave_nothing() -> None:
-    net, x = mlp(), torch.randn(2, 5)
+    net, x = nn.Sequential(nn.Linear(5, 3)), torch.randn(2, 5)
     inspector = Inspector(net)
-    inspector.watch("*", ALL)
+    inspector.watch("0", ALL)
     for _ in range(1000):
-        inspector.watch("*", ALL)
+        inspector.watch("0", ALL)
         inspector.run_inspection(x, loss_fn=square)
     assert hooks_on(net) == 0
-    assert len(inspector.watched) == 3
+    assert len(inspector.watched) == 1
     tensors = live_tensors()
     inspector.run_inspection(x, loss_fn=square)
     assert live_tensors() == tensors

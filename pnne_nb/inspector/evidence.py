@@ -1,0 +1,116 @@
+"""What a diagnosis looks at: frames of a training or of one inspection, sorted by what they are about."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from torch import nn
+
+from pnne_nb.frames import EpochFrame, Frame, NormsFrame, Quantity, StatisticsFrame, StepFrame
+from pnne_nb.inspector.gradients import GradientNorms
+from pnne_nb.inspector.run import Inspection
+from pnne_nb.inspector.units import UnitCounts
+
+RECENT = 10
+"""Observations that decide about the present."""
+
+
+@final
+@dataclass
+class Evidence:
+    """Frames by what they tell, in the order of their steps.
+
+    Attributes:
+        kinds: Type name of every layer, in the model's order.
+        losses: Training losses by step.
+        epochs: Metrics by epoch.
+        norms: Gradient norms by observed step.
+        statistics: By layer and quantity.
+    """
+
+    kinds: Mapping[str, str]
+    losses: list[float] = field(default_factory=list)
+    epochs: list[Mapping[str, float]] = field(default_factory=list)
+    norms: list[NormsFrame] = field(default_factory=list)
+    statistics: dict[tuple[str, Quantity], list[StatisticsFrame]] = field(default_factory=dict)
+
+    def layers(self, quantity: Quantity) -> list[str]:
+        """Layers with statistics of `quantity`, in the model's order."""
+        return [layer for layer in self.kinds if (layer, quantity) in self.statistics]
+
+    def recent(self, layer: str, quantity: Quantity, name: str) -> float | None:
+        """The median of a statistic over the last observations, or None where it was never finite."""
+        frames = self.statistics.get((layer, quantity), [])[-RECENT:]
+        return median(frame.values[name] for frame in frames if name in frame.values)
+
+    def recent_norm(self, layer: str) -> float | None:
+        """The median of a layer's gradient norm over the last observations, or None where it was never finite."""
+        return median(frame.norms[layer] for frame in self.norms[-RECENT:] if layer in frame.norms)
+
+
+def median(values: Iterable[float]) -> float | None:
+    """The median of the finite values, or None if there is none."""
+    finite = [value for value in values if math.isfinite(value)]
+    return statistics.median(finite) if finite else None
+
+
+def gather(model: nn.Module, frames: Iterable[Frame]) -> Evidence:
+    """Sort `frames` of `model`."""
+    evidence = Evidence({name: type(module).__name__ for name, module in model.named_modules()})
+    for frame in frames:
+        match frame:
+            case StepFrame():
+                evidence.losses.append(frame.loss)
+            case EpochFrame():
+                evidence.epochs.append(frame.metrics)
+            case NormsFrame():
+                evidence.norms.append(frame)
+            case StatisticsFrame():
+                evidence.statistics.setdefault((frame.layer, frame.quantity), []).append(frame)
+            case _:
+                pass
+    return evidence
+
+
+def frames_of(inspection: Inspection) -> list[Frame]:
+    """The frames that one inspection would be as an observed step; of several outputs or calls, each is one."""
+    frames: list[Frame] = [
+        StatisticsFrame(0, capture.layer, capture.quantity, _values(capture.statistics.to_row(), capture.units))
+        for capture in inspection.captures
+    ]
+    if inspection.norms.by_layer:
+        frames.append(norms_frame(inspection.norms, 0))
+    return frames
+
+
+def norms_frame(norms: GradientNorms, step: int) -> NormsFrame:
+    """`norms` as a frame."""
+    return NormsFrame(step, norms.by_layer, norms.total)
+
+
+def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, float]:
+    values = {name: float(value) for name, value in row.items() if isinstance(value, (int, float))}
+    if units is not None:
+        values["dead"] = units.dead / units.units
+        values["saturation"] = units.saturation
+    return values
+
+
+def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
+    """The earliest frame in which one of the counts is not 0; within a step, of the first layer in the model.
+
+    Containers come after the layers inside them, because theirs is the same tensor later.
+    """
+    order = list(evidence.kinds)
+    found = [
+        frame
+        for layer in evidence.layers(quantity)
+        for frame in evidence.statistics[layer, quantity]
+        if any(frame.values.get(name, 0.0) > 0 for name in names)
+    ]
+    inner = [frame for frame in found if not any(other.layer.startswith(f"{frame.layer}.") for other in found)]
+    return min(inner, key=lambda frame: (frame.step, order.index(frame.layer)), default=None)
