@@ -73,10 +73,12 @@ def test_closing_wakes_who_waits_and_keeps_what_is_there() -> None:
 
 def test_nothing_is_lost_or_doubled_between_threads() -> None:
     channel = Channel(capacity=100_000)
-    senders = [
-        threading.Thread(target=lambda start=start: [channel.put(step(start + i)) for i in range(500)])
-        for start in (0, 1000, 2000)
-    ]
+
+    def send(start: int) -> None:
+        for i in range(500):
+            channel.put(step(start + i))
+
+    senders = [threading.Thread(target=send, args=(start,)) for start in (0, 1000, 2000)]
     for sender in senders:
         sender.start()
     received: list[int] = []

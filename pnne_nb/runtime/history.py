@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import msgspec
@@ -251,7 +252,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             return pd.DataFrame(columns).rename_axis(index="step")
         raise ValueError(f'over must be "epochs" or "steps", not {over!r}.')
 
-    def to_csv(self, path: str, over: Literal["epochs", "steps"] = "epochs") -> None:
+    def to_csv(self, path: str | Path, over: Literal["epochs", "steps"] = "epochs") -> None:
         """Write the table of `to_frame` as a CSV file."""
         self.to_frame(over).to_csv(path)
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.engine import TrainingEngine
 
 EXAMPLES = 96
@@ -37,7 +38,7 @@ def network() -> nn.Sequential:
         )
 
 
-def engine(model: nn.Module | None = None, **options: Any) -> TrainingEngine:
+def engine(model: nn.Module | NodeGraph | None = None, **options: Any) -> TrainingEngine:
     """An engine for the task, on the CPU."""
     settings: dict[str, Any] = {"epochs": 2, "batch_size": 16, "device": "cpu", **options}
     data = settings.pop("train_data", None)

@@ -34,7 +34,7 @@ class Noisy(Dataset[tuple[Tensor, float, float, float]]):
         return 10
 
     def __getitem__(self, index: int) -> tuple[Tensor, float, float, float]:
-        return torch.tensor(index), torch.rand(()).item(), random.random(), float(np.random.rand())
+        return torch.tensor(index), torch.rand(()).item(), random.random(), float(np.random.rand())  # noqa: NPY002  datasets do
 
 
 def opened(data: Any, *, batch_size: int = 4, shuffle: bool = True, seed: int = 0, num_workers: int = 0) -> Source:
@@ -81,7 +81,7 @@ def test_without_shuffling_the_order_is_the_data_s() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_random_numbers_of_a_dataset_depend_on_the_place_only(workers: int) -> None:
-    whole = [batch for batch in opened(Noisy()).batches(2)]
+    whole = list(opened(Noisy()).batches(2))
     source = opened(Noisy(), num_workers=workers)
     again = list(source.batches(2, 1))
     source.close()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import threading
 import weakref
 from collections.abc import Sequence
@@ -97,7 +98,7 @@ def test_frames_arrive_in_the_order_of_events() -> None:
     steps = [frame for frame in frames if isinstance(frame, StepFrame)]
     assert [frame.step for frame in steps] == list(range(1, STEPS + 1))
     assert [frame.epoch for frame in steps] == [1] * 6 + [2] * 6
-    assert all(a.seconds < b.seconds for a, b in zip(steps, steps[1:], strict=False))
+    assert all(a.seconds < b.seconds for a, b in itertools.pairwise(steps))
     assert [frame.epoch for frame in frames if isinstance(frame, EpochFrame)] == [1, 2]
     progress = [frame for frame in frames if isinstance(frame, ProgressFrame)]
     assert (progress[-1].epoch, progress[-1].batch, progress[-1].batches, progress[-1].step) == (2, 6, 6, STEPS)
@@ -395,7 +396,10 @@ def test_listeners_are_called_until_they_leave() -> None:
     leave()
     trained.resume()
     trained.wait(60)
-    assert [type(frame).__name__ for frame in seen] == ["StateFrame", "StepFrame", *["StateFrame"] * 1] + [
+    assert [type(frame).__name__ for frame in seen] == [
+        "StateFrame",
+        "StepFrame",
+        *(["StateFrame"] * 1),
         "EpochFrame",
         "EpochFrame",
         "StateFrame",
@@ -403,7 +407,7 @@ def test_listeners_are_called_until_they_leave() -> None:
 
 
 def test_an_event_that_does_not_exist() -> None:
-    with pytest.raises(TrainingError, match="There is no event 'epochs'; there are 'step'.* Did you mean 'epoch'"):
+    with pytest.raises(TrainingError, match=r"There is no event 'epochs'; there are 'step'.* Did you mean 'epoch'"):
         engine().on("epochs", print)
 
 
@@ -458,7 +462,8 @@ def test_a_failing_node_is_named_and_the_error_raised_by_wait() -> None:
     frame = trained.channel.drain()[-1]
     assert isinstance(frame, StateFrame)
     assert (frame.state, frame.node) == ("failed", "1")
-    assert frame.error is not None and "mat1 and mat2" in frame.error
+    assert frame.error is not None
+    assert "mat1 and mat2" in frame.error
 
 
 def test_a_failing_node_of_a_graph_is_named() -> None:
@@ -504,7 +509,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_model() -> None:
     seen: list[AnomalyFrame] = []
     trained.on("anomaly", seen.append)
     trained.start()
-    with pytest.raises(TrainingError, match="The loss became nan at step 4 .*first at node '0'.*as it was before"):
+    with pytest.raises(TrainingError, match=r"The loss became nan at step 4 .*first at node '0'.*as it was before"):
         trained.wait(60)
     assert [(frame.kind, frame.step, frame.node) for frame in seen] == [("nan-loss", 4, "0")]
     assert trained.history.anomalies == seen
@@ -540,7 +545,7 @@ class Exploding(nn.Module):
 def test_gradients_that_are_no_numbers_are_noticed_before_the_update(clip: float | None) -> None:
     trained = engine(model=Exploding(), grad_clip=clip)
     trained.start()
-    with pytest.raises(TrainingError, match="A gradient became NaN or infinite at step 1 .* first at node 'first'"):
+    with pytest.raises(TrainingError, match=r"A gradient became NaN or infinite at step 1 .* first at node 'first'"):
         trained.wait(60)
     assert [anomaly.kind for anomaly in trained.history.anomalies] == ["nan-gradient"]
     assert trained.model.get_parameter("first.weight").isfinite().all()
@@ -653,7 +658,7 @@ def test_arguments_that_cannot_be(options: dict[str, Any], message: str) -> None
 
 
 def test_something_else_than_a_model() -> None:
-    with pytest.raises(TrainingError, match="Give a NodeGraph or an nn.Module to train, not a str"):
+    with pytest.raises(TrainingError, match=r"Give a NodeGraph or an nn.Module to train, not a str"):
         TrainingEngine("resnet", images())  # type: ignore[arg-type]
 
 
@@ -675,7 +680,7 @@ def test_one_model_is_trained_by_one_engine_at_a_time() -> None:
 def test_an_engine_and_its_model_die_when_nobody_needs_them() -> None:
     trained = run(val_data=images(2))
     trained.add_probe(Watcher())
-    references = [weakref.ref(trained), weakref.ref(trained.model), weakref.ref(trained.optimizer)]
+    references: list[weakref.ref[Any]] = [weakref.ref(owned) for owned in (trained, trained.model, trained.optimizer)]
     del trained
     gc.collect()
     assert [reference() for reference in references] == [None, None, None]
@@ -686,7 +691,8 @@ def test_a_trained_model_is_as_plain_as_before() -> None:
     before = dict(model.__dict__)
     run(model=model)
     assert {name for name, value in model.__dict__.items() if value != before.get(name)} <= {"training"}
-    assert not model._forward_hooks and not model._forward_pre_hooks
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
 
 
 def test_the_repr_is_stable() -> None:

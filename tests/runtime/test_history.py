@@ -92,7 +92,7 @@ def test_metrics_by_name() -> None:
 
 
 def test_a_name_that_is_not_there() -> None:
-    with pytest.raises(KeyError, match="The history has no 'los'; it has loss, .* Did you mean 'loss'"):
+    with pytest.raises(KeyError, match=r"The history has no 'los'; it has loss, .* Did you mean 'loss'"):
         example()["los"]
     with pytest.raises(KeyError, match="The history has no 'nothing'"):
         example().steps("nothing")

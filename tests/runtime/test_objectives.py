@@ -52,15 +52,20 @@ def test_schedulers_and_when_they_move() -> None:
     by_step = make_schedule(("StepLR", {"step_size": 2}, "step"), optimizer, total_steps=10)
     one_cycle = make_schedule(("OneCycleLR", {"max_lr": 1.0}), optimizer, total_steps=10)
     plateau = make_schedule("ReduceLROnPlateau", optimizer, total_steps=10)
-    assert by_epoch is not None and by_epoch.every == "epoch"
-    assert by_step is not None and by_step.every == "step"
-    assert one_cycle is not None and one_cycle.every == "step"
-    assert one_cycle.scheduler.total_steps == 10
-    assert plateau is not None and isinstance(plateau.scheduler, ReduceLROnPlateau)
+    assert by_epoch is not None
+    assert by_epoch.every == "epoch"
+    assert by_step is not None
+    assert by_step.every == "step"
+    assert one_cycle is not None
+    assert one_cycle.every == "step"
+    assert one_cycle.scheduler.state_dict()["total_steps"] == 10
+    assert plateau is not None
+    assert isinstance(plateau.scheduler, ReduceLROnPlateau)
     assert make_schedule(None, optimizer, total_steps=10) is None
     ready = StepLR(optimizer, 1)
     made = make_schedule(ready, optimizer, total_steps=10)
-    assert made is not None and made.scheduler is ready
+    assert made is not None
+    assert made.scheduler is ready
     assert make_schedule(lambda o: StepLR(o, 1), optimizer, total_steps=None) is not None
 
 

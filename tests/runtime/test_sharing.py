@@ -1,0 +1,271 @@
+"""Cells that do to the live model whatever cells do, while a training runs."""
+
+from __future__ import annotations
+
+import copy
+import io
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import pytest
+import torch
+from torch import nn
+
+from pnne_nb.runtime.cells import cells
+from pnne_nb.runtime.engine import TrainingEngine
+from tests.runtime.tasks import engine, images, network
+
+Cell: TypeAlias = Callable[[nn.Module, TrainingEngine], object]
+
+PICTURES, CLASSES = images(seed=3)
+
+
+@contextmanager
+def cell() -> Iterator[None]:
+    cells.began()
+    try:
+        yield
+    finally:
+        cells.ended()
+
+
+def forward(model: nn.Module, trained: TrainingEngine) -> None:
+    model(PICTURES)
+
+
+def backward(model: nn.Module, trained: TrainingEngine) -> None:
+    nn.functional.cross_entropy(model(PICTURES), CLASSES).backward()
+
+
+def to_eval(model: nn.Module, trained: TrainingEngine) -> None:
+    model.eval()
+    model(PICTURES)
+
+
+def a_layer_to_eval(model: nn.Module, trained: TrainingEngine) -> None:
+    trained.model.get_submodule("4").eval()
+
+
+def seed(model: nn.Module, trained: TrainingEngine) -> None:
+    trained.model.get_parameter("0.weight")
+    torch.manual_seed(0)
+    torch.rand(100)
+
+
+def read_state(model: nn.Module, trained: TrainingEngine) -> None:
+    first = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    second = model.state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def copy_it(model: nn.Module, trained: TrainingEngine) -> None:
+    copied = copy.deepcopy(model)
+    copied.eval()
+    copied.train()
+    nn.functional.cross_entropy(copied(PICTURES), CLASSES).backward()
+    assert isinstance(copied.train(), nn.Sequential)
+
+
+def save_it(model: nn.Module, trained: TrainingEngine) -> None:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert not loaded.eval().training
+    loaded(PICTURES)
+
+
+def interrupted(model: nn.Module, trained: TrainingEngine) -> None:
+    model(PICTURES)
+    raise KeyboardInterrupt
+
+
+HOSTILE: list[Cell] = [
+    forward,
+    backward,
+    to_eval,
+    a_layer_to_eval,
+    seed,
+    read_state,
+    copy_it,
+    save_it,
+    interrupted,
+]
+
+
+def endless(model: nn.Module) -> TrainingEngine:
+    """A training that runs until it is stopped."""
+    return engine(model=model, epochs=100_000)
+
+
+def trained_with(hostile: list[Cell], steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Losses and final state of a training of `steps` steps, with cells in turn until it has made them."""
+    model = network()
+    trained = endless(model)
+    reached = threading.Event()
+    trained.on("step", lambda frame: reached.set() or trained.stop() if frame.step == steps else None)
+    trained.start()
+    done = 0
+    while not reached.is_set() and hostile:
+        try:
+            with cell():
+                hostile[done % len(hostile)](model, trained)
+        except KeyboardInterrupt:
+            pass
+        done += 1
+    assert trained.wait(60)
+    assert done >= len(hostile)
+    return trained.history["loss"].tolist(), model.state_dict()
+
+
+def test_hostile_cells_leave_a_seeded_run_bit_identical() -> None:
+    expected, expected_state = trained_with([], 300)
+    losses, state = trained_with(HOSTILE, 300)
+    assert losses == expected
+    assert all(torch.equal(state[name], tensor) for name, tensor in expected_state.items())
+
+
+@pytest.mark.parametrize("use", HOSTILE[:-1], ids=lambda use: use.__name__)
+def test_each_use_of_the_model_parks_the_training_until_the_cell_ends(use: Cell) -> None:
+    model = network()
+    trained = endless(model)
+    trained.start()
+    with cell():
+        use(model, trained)
+        assert trained.waiting_for == "a cell that uses the model"
+        steps = trained.progress.step
+        assert trained.state == "running"
+        assert trained.progress.step == steps
+    assert trained.waiting_for is None
+    trained.stop()
+
+
+def test_a_cell_that_leaves_the_model_alone_does_not_park() -> None:
+    trained = endless(network())
+    trained.start()
+    with cell():
+        torch.rand(3)
+        assert trained.progress is not None
+        assert trained.waiting_for is None
+    trained.stop()
+
+
+def test_an_exclusive_training_waits_for_every_cell() -> None:
+    trained = endless(network())
+    trained.exclusive = True
+    assert trained.exclusive
+    trained.start()
+    ready = threading.Event()
+    trained.on("step", lambda _: ready.set())
+    assert ready.wait(60)
+    with cell():
+        assert trained.waiting_for == "a cell that uses the model"
+    assert trained.waiting_for is None
+    trained.stop()
+
+
+@pytest.mark.parametrize("go_on", [TrainingEngine.wait, TrainingEngine.start, TrainingEngine.resume])
+def test_a_cell_that_lets_training_go_on_gives_the_model_back(go_on: Callable[[TrainingEngine], object]) -> None:
+    model = network()
+    trained = engine(model=model, epochs=3)
+    trained.step()
+    with cell():
+        model(PICTURES)
+        trained.start()
+        trained.model.eval()
+        if trained.state == "running":
+            go_on(trained)
+        assert trained.wait(60)
+
+
+def test_stepping_in_a_cell_that_uses_the_model() -> None:
+    model = network()
+    trained = engine(model=model)
+    with cell():
+        for expected in (1, 2, 3):
+            trained.step()
+            model(PICTURES)
+            assert trained.progress.step == expected
+    trained.stop()
+
+
+def test_buttons_work_while_a_cell_holds_the_model() -> None:
+    model = network()
+    trained = endless(model)
+    trained.start()
+    with cell():
+        model(PICTURES)
+        trained.pause()
+        assert trained.state == "paused"
+        trained.stop()
+        assert trained.state == "stopped"
+
+
+def test_what_a_paused_block_does_to_buffers_stays() -> None:
+    model = network()
+    trained = endless(model)
+    trained.step()
+    with cell():
+        model(PICTURES)
+        with trained.paused() as held, torch.no_grad():
+            held.get_buffer("1.running_mean").fill_(7.0)
+        model(PICTURES)
+    assert (model.get_buffer("1.running_mean") == 7.0).all()
+    trained.stop()
+
+
+def test_nested_cells_count_as_one() -> None:
+    model = network()
+    trained = endless(model)
+    trained.start()
+    with cell():
+        with cell():
+            model(PICTURES)
+        assert trained.waiting_for is not None
+    assert trained.waiting_for is None
+    trained.stop()
+
+
+def test_outside_a_cell_a_use_has_the_model_for_as_long_as_it_takes() -> None:
+    model = network()
+    trained = endless(model)
+    trained.start()
+    for _ in range(20):
+        model.eval()
+        model(PICTURES)
+        model.state_dict()
+        copy.deepcopy(model)
+    with trained.paused():
+        backward(model, trained)
+    assert trained.waiting_for is None
+    trained.stop()
+
+
+def test_a_backward_pass_outside_a_cell_never_meets_a_step() -> None:
+    model = network()
+    trained = endless(model)
+    trained.start()
+    refused = 0
+    for _ in range(50):
+        try:
+            backward(model, trained)
+        except RuntimeError as error:
+            # A step came between forward and backward: torch notices, and nothing breaks.
+            assert "modified by an inplace operation" in str(error)  # noqa: PT017
+            refused += 1
+    reached = threading.Event()
+    trained.on("step", lambda _: reached.set())
+    model.eval()
+    assert reached.wait(60)
+    trained.stop()
+
+
+def test_after_the_training_the_model_is_nobody_s() -> None:
+    trained = engine(epochs=1)
+    trained.start()
+    assert trained.wait(60)
+    with cell():
+        assert trained.model is not None
+        assert trained.waiting_for is None
