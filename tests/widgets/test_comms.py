@@ -1,0 +1,86 @@
+"""A message reaches its widget while a cell keeps the installed ipykernel busy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import start_new_kernel
+
+from pnne_nb.widgets.comms import answer_while_busy
+
+PATIENCE = 30.0
+
+SETUP = """
+import threading
+from pnne_nb.widgets.controls import ControlBar
+heard = threading.Event()
+bar = ControlBar(lambda message: heard.set())
+print(bar.comm.comm_id)
+"""
+
+
+@pytest.fixture
+def kernel() -> Iterator[BlockingKernelClient]:
+    manager, client = start_new_kernel(kernel_name="python3")
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def receive(get: Callable[..., Any], wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        message: dict[str, Any] = get(timeout=max(0.0, deadline - time.monotonic()))
+        if wanted(message):
+            return message
+
+
+def stream_of(client: BlockingKernelClient, request: str) -> str:
+    message = receive(
+        client.get_iopub_msg,
+        lambda message: message["msg_type"] == "stream" and message["parent_header"].get("msg_id") == request,
+    )
+    text: str = message["content"]["text"]
+    return text.strip()
+
+
+def test_a_click_is_heard_during_a_cell(kernel: BlockingKernelClient) -> None:
+    comm_id = stream_of(kernel, kernel.execute(SETUP))
+    kernel.control_channel.send(kernel.session.msg("create_subshell_request"))
+    created = receive(kernel.get_control_msg, lambda message: message["msg_type"] == "create_subshell_reply")
+    subshell = created["content"]["subshell_id"]
+    # Ends early only if the click is heard; otherwise after 20 s, and says so.
+    busy = kernel.execute("print('busy', flush=True); print(heard.wait(20))")
+    assert stream_of(kernel, busy) == "busy"
+    content = {"method": "custom", "content": {"kind": "command", "id": 1, "command": "pause"}}
+    click = kernel.session.msg("comm_msg", {"comm_id": comm_id, "data": content})
+    click["header"]["subshell_id"] = subshell
+    kernel.shell_channel.send(click)
+    assert stream_of(kernel, busy) == "True"
+
+
+class RedirectingComm:
+    """A comm as ipykernel 7.4 has it."""
+
+    def _reply_subshell_for(self, _data: object, _default: str | None) -> str | None:
+        return None
+
+
+class Widget:
+    def __init__(self, comm: object) -> None:
+        self.comm = comm
+
+
+def test_the_redirection_is_switched_off_where_there_is_one() -> None:
+    comm = RedirectingComm()
+    assert answer_while_busy(Widget(comm)) is True
+    assert comm._reply_subshell_for({}, "the browser's choice") == "the browser's choice"
+
+
+@pytest.mark.parametrize("comm", [None, object()])
+def test_other_comms_are_left_alone(comm: object) -> None:
+    assert answer_while_busy(Widget(comm)) is False
