@@ -143,11 +143,17 @@ def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -
             )
 
 
+def _can_be_typed(spec: NodeSpec | None, port: str) -> bool:
+    """Whether a value may be typed in instead (``add.other``): its absence is a missing property."""
+    prop = spec.property_named(port) if spec is not None else None
+    return prop is not None and prop.role == "call"
+
+
 def _lint_inputs(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
     incoming = graph.incoming[node.name]
     for port in input_ports(content, node, types) or ():
         fed = any(find_input(content, node, name, types) == port for name in incoming) if port.variadic else port.name in incoming
-        if not fed and not port.optional:
+        if not fed and not port.optional and not _can_be_typed(types.get(node.type), port.name):
             yield Diagnostic(
                 code="unconnected-input",
                 message=f"Input {port.name} is not connected.",
