@@ -11,8 +11,8 @@ import math
 from types import EllipsisType
 
 from pnne_nb.errors import CompileError
-from pnne_nb.graph.types import DtypeType, ListType, OptionalType, PropertyType, TupleType, UnionType
-from pnne_nb.graph.values import DTYPES, MAX_DEPTH, TorchConstant
+from pnne_nb.graph.types import DtypeType, EnumType, ListType, OptionalType, PropertyType, TupleType, UnionType
+from pnne_nb.graph.values import DTYPES, MAX_DEPTH, MEMORY_FORMATS, TorchConstant
 
 _DECIMAL_LIMIT = 10**1000
 """Larger ints are written in hexadecimal: Python refuses to read very long decimals."""
@@ -89,10 +89,13 @@ def constant(kind: PropertyType, value: object) -> object:
     match kind:
         case DtypeType() if isinstance(value, str) and value in DTYPES:
             return TorchConstant(value)
+        case EnumType(choices) if choices == MEMORY_FORMATS and isinstance(value, str):
+            return TorchConstant(value)
         case OptionalType(item) if value is not None:
             return constant(item, value)
-        case UnionType(options) if any(isinstance(option, DtypeType) for option in options):
-            return constant(DtypeType(), value)
+        case UnionType(options):
+            changed = (constant(option, value) for option in options)
+            return next((each for each in changed if each is not value), value)
         case TupleType(item) if isinstance(value, tuple):
             return tuple(constant(item, each) for each in value)
         case ListType(item) if isinstance(value, list):
@@ -111,6 +114,4 @@ def _index_item(value: object) -> str:
 def _quoted(text: str) -> str:
     # ascii() escapes everything that is not printable ASCII; double quotes are what a formatter would choose.
     literal = ascii(text)
-    if literal[0] == "'" and '"' not in literal and "\\'" not in literal:
-        return f'"{literal[1:-1]}"'
-    return literal
+    return f'"{literal[1:-1]}"' if literal[0] == "'" and '"' not in literal else literal

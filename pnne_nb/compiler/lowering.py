@@ -86,6 +86,11 @@ class _Lowering:
         self._resolved = resolved
         self.diagnostics: list[Diagnostic] = []
         self.objects: dict[str, object] = {}
+        self._users: dict[str, list[tuple[Drawing, str]]] = {id: [] for id in drawings}
+        for drawing in drawings.values():
+            for name, node in drawing.nodes.items():
+                if node.definition is not None:
+                    self._users[node.definition].append((drawing, name))
         types = {node.type for drawing in drawings.values() for node in drawing.nodes.values()}
         self._specs = {type: registry.require(type) for type in types}
 
@@ -115,9 +120,7 @@ class _Lowering:
         return Program(
             definition=drawing.id,
             members=tuple(members),
-            entries=tuple(
-                Entry(name, tensor=drawing.nodes[name].properties.get("shape") is not None) for name in drawing.inputs
-            ),
+            entries=tuple(Entry(name, tensor=self._takes_tensor(drawing, name)) for name in drawing.inputs),
             calls=tuple(calls[name] for name in drawing.order if name in calls),
             results=tuple(
                 Result(name, values.get(ref, ref), tensor=self._gives_tensor(drawing, ref))
@@ -126,10 +129,18 @@ class _Lowering:
             ),
         )
 
+    def _takes_tensor(self, drawing: Drawing, name: str) -> bool:
+        """Whether what arrives at an Input is known to be a tensor: it says so, or every use gives one."""
+        if drawing.nodes[name].properties.get("shape") is not None:
+            return True
+        users = self._users[drawing.id]
+        wired = [(user, user.wires.get(node, NO_WIRES).get(name)) for user, node in users]
+        return bool(wired) and all(ref is not None and self._gives_tensor(user, ref) for user, ref in wired)
+
     def _gives_tensor(self, drawing: Drawing, ref: Ref) -> bool:
         node = drawing.nodes[ref.node]
         if node.type == "Input":
-            return node.properties.get("shape") is not None
+            return self._takes_tensor(drawing, node.name)
         if node.definition is not None:
             inner = self._drawings[node.definition]
             source = inner.wires.get(ref.port, NO_WIRES).get("input")

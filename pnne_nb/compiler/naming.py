@@ -12,8 +12,13 @@ from pnne_nb.errors import CompileError
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-RESERVED = frozenset({"self", "torch", "nn", "F", "_", *keyword.kwlist, *dir(builtins)})
-"""Names that a local variable or a generated class never takes."""
+RESERVED = frozenset(
+    {
+        *("self", "torch", "nn", "F", "operator", "_", *keyword.kwlist),
+        *("complex", "float", "getattr", "list", "slice", "super", "tuple"),
+    }
+)
+"""Names that mean something in generated source."""
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -45,14 +50,14 @@ def camel(name: str) -> str:
 
 def parameter_name(name: str) -> str:
     """Return the identifier nearest to a node's name: ``"0"`` becomes ``"x0"``, ``"lambda"`` ``"lambda_"``."""
-    text = name if _IDENTIFIER.fullmatch(name) else f"x{name}"
-    return f"{text}_" if keyword.iskeyword(text) or text in {"self", "torch", "nn", "F", "_"} else text
+    text = name if _IDENTIFIER.fullmatch(name) else f"x{re.sub(r'[^A-Za-z0-9_]', '_', name)}"
+    return f"{text}_" if text in RESERVED else text
 
 
 def unique(name: str, taken: Container[str]) -> str:
-    """Return `name`, or with a number if it is taken or reserved."""
+    """Return `name`, with a number if it is taken."""
     number, candidate = 2, name
-    while candidate in taken or (candidate in RESERVED and candidate[:1].isupper()):
+    while candidate in taken:
         candidate = f"{name}{number}"
         number += 1
     return candidate

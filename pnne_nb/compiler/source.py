@@ -10,6 +10,7 @@ the person chose by drawing ``relu`` rather than ``ReLU``.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
 from typing import assert_never, final
 
@@ -83,7 +84,7 @@ class _Writer:
         self._lines: list[str] = []
         self._map: dict[int, Line] = {}
         self._opaque: dict[str, tuple[tuple[str, ...], ...]] = {}  # definition -> paths inside it
-        taken = {*self._expressions.reserved}
+        taken = {*self._expressions.reserved, *dir(builtins)}
         self._classes: dict[str, str] = {}
         for definition in ["", *(id for id in unit.programs if id)]:
             name = unique(camel(definition or unit.name), taken)
