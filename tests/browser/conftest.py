@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.browser.jupyter import LabServer, Notebook, write_notebook
 
@@ -16,6 +16,10 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 OpenNotebook = Callable[..., Notebook]
 """``open_notebook(*cells)`` opens a new notebook; ``open_notebook(path="x.ipynb")`` a copy from notebooks/."""
+
+
+# Generous: CI machines are slow and shared, and the first shapes after an import take seconds.
+expect.set_options(timeout=30_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

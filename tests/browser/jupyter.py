@@ -144,6 +144,7 @@ class Notebook:
 
     def __exit__(self, *exception: object) -> None:
         with suppress(Error):  # the page may have gone already; the server ends the kernel when it stops
+            self.screenshot(f"last-of-{Path(self.path).stem}")
             self._evaluate("await panel.sessionContext.shutdown(); return true;")
         self._context.close()
 
@@ -250,21 +251,27 @@ class Notebook:
     # Kernel
 
     def wait_until_idle(self, seconds: float = CELL_SECONDS) -> None:
-        """Wait until the kernel has nothing to do."""
+        """Wait until no cell is waiting or running."""
         self.page.wait_for_function(
-            f"() => {{ {PANEL} return panel.sessionContext.session?.kernel?.status === 'idle'; }}",
+            f"() => {{ {PANEL} return notebook.widgets.every(cell => cell.model.executionState !== 'running'); }}",
             timeout=seconds * 1000,
         )
 
-    def wait_until_busy(self) -> None:
-        """Wait until the kernel is at work."""
-        self.page.wait_for_function(
-            f"() => {{ {PANEL} return panel.sessionContext.session.kernel.status === 'busy'; }}"
-        )
+    def is_running(self, index: int) -> bool:
+        """Whether the cell at `index` is waiting or running.
 
-    def is_busy(self) -> bool:
-        """Whether the kernel is at work."""
-        return bool(self._evaluate("return panel.sessionContext.session.kernel.status === 'busy';"))
+        The kernel's own status does not tell: it is idle for a moment after each button that it answers meanwhile.
+        """
+        return bool(self._evaluate("return notebook.widgets[argument].model.executionState === 'running';", index))
+
+    def wait_for_cell(self, index: int, seconds: float = CELL_SECONDS) -> None:
+        """Wait until the cell at `index` has ended; fail the test if it raised."""
+        self.page.wait_for_function(
+            f"index => {{ {PANEL} return notebook.widgets[index].model.executionState !== 'running'; }}",
+            arg=index,
+            timeout=seconds * 1000,
+        )
+        self.raise_error(index)
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of a Python expression in the kernel, a literal; leaves no cell behind."""

@@ -86,7 +86,7 @@ class EditorPage:
 
     def canvas_box(self) -> dict[str, float]:
         """Where the canvas is on the page."""
-        box = self.root.get_by_role("application", name="Graph").bounding_box()
+        box = self.root.locator(".pnne-canvas").bounding_box()
         assert box is not None
         return {"x": box["x"], "y": box["y"], "width": box["width"], "height": box["height"]}
 

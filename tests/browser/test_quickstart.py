@@ -32,15 +32,15 @@ engine = pn.TrainingEngine(graph, (images[~held_out], labels[~held_out]), (image
 pn.TrainingDashboard(engine)
 """
 
-# Type, name, place in the canvas, and what to type into the property panel.
-DRAWING: tuple[tuple[str, str, tuple[int, int], dict[str, str]], ...] = (
-    ("Input", "x", (300, 60), {"shape": "N, 1, 8, 8"}),
-    ("Conv2d", "conv", (300, 170), {"in_channels": "1", "out_channels": "8", "kernel_size": "3"}),
-    ("ReLU", "relu", (300, 280), {}),
-    ("MaxPool2d", "pool", (300, 390), {"kernel_size": "2"}),
-    ("Flatten", "flat", (600, 170), {}),
-    ("Linear", "head", (600, 280), {"in_features": "auto", "out_features": "10"}),
-    ("Output", "y", (600, 390), {}),
+# Type, name, place in the canvas (None: a click puts it in the middle), and what to type into the property panel.
+DRAWING: tuple[tuple[str, str, tuple[int, int] | None, dict[str, str]], ...] = (
+    ("Input", "x", None, {"shape": "N, 1, 8, 8"}),
+    ("Conv2d", "conv", (250, 90), {"in_channels": "1", "out_channels": "8", "kernel_size": "3"}),
+    ("ReLU", "relu", (250, 210), {}),
+    ("MaxPool2d", "pool", (250, 330), {"kernel_size": "2"}),
+    ("Flatten", "flat", (950, 90), {}),
+    ("Linear", "head", (950, 210), {"in_features": "auto", "out_features": "10"}),
+    ("Output", "y", (950, 330), {}),
 )
 WIRES = [
     ("x.output", "conv.input"),
@@ -73,6 +73,12 @@ def dashboard_of(notebook: Notebook, index: int) -> DashboardPage:
     return DashboardPage(root)
 
 
+def expect_wires(editor: EditorPage) -> None:
+    for source, target in WIRES:
+        expect(editor.edge(source, target)).to_be_attached()
+    assert len(editor.edges()) == len(WIRES)
+
+
 def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_errors: frozenset[str]) -> None:
     notebook = open_notebook(size=(1800, 1100))
     notebook.collapse_sidebar()
@@ -81,13 +87,16 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
     editor = editor_of(notebook, drawing)
 
     # Draw: from the palette by search and drag, properties in the panel, edges from port to port.
-    for type, name, (x, y), values in DRAWING:
-        editor.add_by_drag(type, name, x, y)
+    for type, name, place, values in DRAWING:
+        if place is None:
+            editor.add_by_click(type, name)
+        else:
+            editor.add_by_drag(type, name, *place)
         if values:
             editor.set(name, **values)
     for source, target in WIRES:
         editor.connect(source, target)
-    assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
+    expect_wires(editor)
 
     # Shapes stand on the edges.
     expect(editor.edge("conv.output", "relu.input")).to_contain_text("8×6×6")
@@ -108,7 +117,7 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
     expect(editor.node("relu")).to_have_count(0)
     notebook.page.keyboard.press("Control+z")
     expect(editor.node("relu")).to_be_visible()
-    assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
+    expect_wires(editor)
     assert notebook.evaluate("graph['conv'].properties['out_channels']") == 16
 
     # An edge that cannot be is refused, with the reason.
@@ -122,7 +131,7 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
         "[graph[name].position[1] for name in graph] == sorted(graph[name].position[1] for name in graph)"
     )
     editor.button("Fit view").click()
-    assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
+    expect_wires(editor)
 
     # Train: the curve moves, and the buttons answer, also while a cell is busy.
     training = notebook.run(TRAIN)
@@ -148,12 +157,12 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
     until(lambda: dashboard.step > halted + 20, notebook, "the training has not gone on")
 
     busy = notebook.run("began = time.time()\nwhile time.time() - began < 10: pass\nengine.state", wait=False)
-    notebook.wait_until_busy()
+    until(lambda: notebook.is_running(busy), notebook, "the cell has not begun")
     dashboard = dashboard_of(notebook, training)
     dashboard.button("Stop").click()
     expect(dashboard.state).to_have_text("Stopped", timeout=8000)
-    assert notebook.is_busy(), "The cell has ended: this shows nothing."
-    notebook.wait_until_idle()
+    assert notebook.is_running(busy), "The cell has ended: this shows nothing."
+    notebook.wait_for_cell(busy)
     assert notebook.text(busy) == "'stopped'"
 
     # Reload: graph and plots are as they were.
@@ -168,7 +177,7 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
     editor = editor_of(notebook, drawing)
     for _, name, _, _ in DRAWING:
         expect(editor.node(name)).to_be_visible()
-    assert editor.edges() == {f"{source}->{target}" for source, target in WIRES}
+    expect_wires(editor)
     expect(editor.edge("conv.output", "relu.input")).to_contain_text("16×6×6")
     notebook.screenshot("reloaded-dark")
     notebook.set_theme("light")
