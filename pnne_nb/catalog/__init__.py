@@ -16,7 +16,7 @@ from itertools import chain
 from types import ModuleType
 from typing import final
 
-from pnne_nb.catalog import functions, layers, operators, optimizers, training
+from pnne_nb.catalog import facts, functions, layers, operators, optimizers, training
 from pnne_nb.catalog.custom import register_node
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
@@ -25,15 +25,21 @@ __all__ = ["register_node", "specs"]
 
 
 def specs() -> tuple[NodeSpec, ...]:
-    """Return the spec of everything that the installed torch offers."""
+    """Return the spec of everything that the installed torch offers, in the order of the palette."""
     collecting = gc.isenabled()
     # Thousands of new objects set off a collection that walks all of torch: longer than the work itself.
     gc.disable()
     try:
-        return tuple(chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs(), training.specs()))
+        found = chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs(), training.specs())
+        return tuple(sorted(found, key=_place))
     finally:
         if collecting:
             gc.enable()
+
+
+def _place(spec: NodeSpec) -> int:
+    order = facts.CATEGORY_ORDER
+    return order.index(spec.category) if spec.category in order else len(order)
 
 
 @final

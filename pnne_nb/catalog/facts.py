@@ -194,6 +194,14 @@ MODULE_CATEGORIES = {
 """Category of a layer by the last part of its module in torch; a module of a later torch appears under its own name."""
 CATEGORIES = {"MultiheadAttention": "Attention", "LinearCrossEntropyLoss": "Loss"}
 
+CATEGORY_ORDER = (
+    "Linear", "Convolution", "Pooling", "Activation", "Normalization", "Dropout", "Recurrent", "Attention",
+    "Transformer", "Embedding", "Padding", "Vision", "Distance", "Loss", "Shape", "Joining", "Arithmetic", "Matrix",
+    "Reduction", "Indexing", "Comparison", "Logic", "Trigonometry", "Special functions", "Sorting", "Creation",
+    "Random", "Casts", "Complex", "Fourier", "In-place", "Python", "Optimizer", "Scheduler", "Training",
+)  # fmt: skip
+"""Order of the headings in the palette; others follow."""
+
 NOT_LAYERS = frozenset(
     ("Module", "Container", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
      "DataParallel", "RNNBase", "RNNCellBase", "NLLLoss2d")

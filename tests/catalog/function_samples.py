@@ -87,16 +87,6 @@ _VALUES: dict[str, Mapping[str, Value]] = {
 _BY_NAME = {name: values for names, values in _VALUES.items() for name in names.split()}
 
 _WINDOW: Mapping[str, Value] = {"kernel_size": 2}
-_SPATIAL: tuple[tuple[str, Callable[[int], Sample]], ...] = (
-    (r"conv(\d)d", lambda n: _given({"padding": 1}, input=_image(n), weight=rand(6, 4, *[3] * n), bias=rand(6))),
-    (r"conv_transpose(\d)d", lambda n: _given({"stride": 2}, input=_image(n), weight=rand(4, 6, *[3] * n))),
-    (r"adaptive_\w+_pool(\d)d", lambda n: _given({"output_size": 3}, input=_image(n))),
-    (r"fractional_max_pool(\d)d", lambda n: _given({**_WINDOW, "output_size": 3}, input=_image(n))),
-    (r"lp_pool(\d)d", lambda n: _given({**_WINDOW, "norm_type": 2.0}, input=_image(n))),
-    (r"(?:max|avg)_pool(\d)d", lambda n: _given(_WINDOW, input=_image(n))),
-    (r"max_unpool(\d)d", _unpool),
-    (r"dropout(\d)d", lambda n: _given(input=_image(n))),
-)
 
 
 def _image(rank: int) -> torch.Tensor:
@@ -107,6 +97,18 @@ def _unpool(rank: int) -> Sample:
     pool: Any = getattr(torch.nn, f"MaxPool{rank}d")(2, return_indices=True)
     pooled, indices = pool(_image(rank))
     return _given(_WINDOW, input=pooled.detach(), indices=indices)
+
+
+_SPATIAL: tuple[tuple[str, Callable[[int], Sample]], ...] = (
+    (r"conv(\d)d", lambda n: _given({"padding": 1}, input=_image(n), weight=rand(6, 4, *[3] * n), bias=rand(6))),
+    (r"conv_transpose(\d)d", lambda n: _given({"stride": 2}, input=_image(n), weight=rand(4, 6, *[3] * n))),
+    (r"adaptive_\w+_pool(\d)d", lambda n: _given({"output_size": 3}, input=_image(n))),
+    (r"fractional_max_pool(\d)d", lambda n: _given({**_WINDOW, "output_size": 3}, input=_image(n))),
+    (r"lp_pool(\d)d", lambda n: _given({**_WINDOW, "norm_type": 2.0}, input=_image(n))),
+    (r"(?:max|avg)_pool(\d)d", lambda n: _given(_WINDOW, input=_image(n))),
+    (r"max_unpool(\d)d", _unpool),
+    (r"dropout(\d)d", lambda n: _given(input=_image(n))),
+)
 
 
 _SPECIAL: dict[str, Make] = {

@@ -1,0 +1,105 @@
+"""Writes the reference page of all node types: ``python -m pnne_nb.catalog.reference docs/nodes.md``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import torch
+
+from pnne_nb.catalog import specs
+from pnne_nb.graph.spec import NodeSpec, Port, Property, Required
+from pnne_nb.graph.structural import STRUCTURAL
+from pnne_nb.graph.types import describe
+
+PAGE = Path("docs/nodes.md")
+"""Where the page lies, from the root of the project."""
+
+COMMAND = f"python -m pnne_nb.catalog.reference {PAGE}"
+
+
+def page(types: Iterable[NodeSpec]) -> str:
+    """Return the reference page of some node types, as Markdown."""
+    by_category: dict[str, list[NodeSpec]] = {}
+    for spec in types:
+        by_category.setdefault(spec.category, []).append(spec)
+    return "\n".join([*_head(by_category), *(line for item in by_category.items() for line in _section(*item))]) + "\n"
+
+
+def version() -> str:
+    """Return the version of torch that the page describes, without the build, e.g. ``"2.13.0"``."""
+    return torch.__version__.partition("+")[0]
+
+
+def _head(by_category: dict[str, list[NodeSpec]]) -> Iterator[str]:
+    count = sum(map(len, by_category.values()))
+    yield "# Node types"
+    yield ""
+    yield f"All {count} types, as the catalogue reads them from torch {version()}. Written by `{COMMAND}`; do not edit."
+    yield ""
+    yield (
+        "*Inputs* that may stay unconnected have a question mark; those that take any number of edges have `…`. An "
+        "argument of the call that is no input here can still be wired. *Outputs* in parentheses exist only while the "
+        "property that is named differs from its default."
+    )
+    yield ""
+    for category, members in by_category.items():
+        yield f"- [{category}](#{_anchor(category)}) ({len(members)})"
+
+
+def _section(category: str, members: list[NodeSpec]) -> Iterator[str]:
+    yield ""
+    yield f"## {category}"
+    for spec in members:
+        yield ""
+        yield f"### {spec.type}"
+        yield ""
+        yield _escaped(spec.doc) + (f" [torch]({spec.url})" if spec.url else "")
+        yield ""
+        if spec.inputs:
+            yield f"- Inputs: {', '.join(map(_input, spec.inputs))}"
+        if spec.outputs:
+            yield f"- Outputs: {', '.join(map(_output, spec.outputs))}"
+        shown = [prop for prop in spec.properties if prop.name != "shares"]
+        if shown:
+            yield ""
+            yield "| Property | Value | Default | |"
+            yield "|---|---|---|---|"
+            yield from map(_row, shown)
+
+
+def _input(port: Port) -> str:
+    kind = "" if port.kind == "tensor" else f" ({port.kind})"
+    return f"`{port.name}{'…' if port.variadic else ''}`{'?' if port.optional else ''}{kind}"
+
+
+def _output(port: Port) -> str:
+    kind = "" if port.kind == "tensor" else f" ({port.kind})"
+    return f"(`{port.name}`{kind}, with `{port.when}`)" if port.when else f"`{port.name}`{kind}"
+
+
+def _row(prop: Property) -> str:
+    default = "" if isinstance(prop.default, Required) else f"`{prop.default!r}`"
+    return f"| `{prop.name}` | {_escaped(describe(prop.type))} | {default} | {_escaped(prop.doc)} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+
+
+def _anchor(category: str) -> str:
+    return category.lower().replace(" ", "-")
+
+
+def main(arguments: list[str]) -> None:
+    """Write the page to the path that is given, or else print it."""
+    text = page([*STRUCTURAL, *specs()])
+    if arguments:
+        Path(arguments[0]).write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

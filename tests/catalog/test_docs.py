@@ -1,0 +1,72 @@
+"""Docstrings as plain text."""
+
+from __future__ import annotations
+
+import pytest
+
+from pnne_nb.catalog import docs
+
+TORCH = r"""
+add(input, other, *, alpha=1, out=None) -> Tensor
+
+Adds :attr:`other`, scaled by :attr:`alpha`, to :attr:`input`. See
+:func:`~torch.sub` and `the page <https://example.org>`_.
+
+.. math::
+    \text{{out}}_i = \text{{input}}_i
+
+Args:
+    input (Tensor): the input tensor.
+    other (Tensor or Number): the tensor or number to add
+        to :attr:`input`. A second sentence. A third one.
+
+Keyword arguments:
+    alpha (Number, optional): the multiplier, :math:`\alpha \leq 1`
+    low, high (float): bounds
+
+Shape:
+    - Input: not an argument.
+"""
+
+
+def test_summary_is_the_first_paragraph_without_markup() -> None:
+    assert docs.summary(TORCH) == "Adds other, scaled by alpha, to input. See torch.sub and the page."
+
+
+def test_arguments_are_read_from_their_sections() -> None:
+    assert docs.arguments(TORCH, {"input", "other", "alpha", "low", "high", "Input"}) == {
+        "input": "the input tensor.",
+        "other": "the tensor or number to add to input. A second sentence.",
+        "alpha": "the multiplier, α ≤ 1",
+        "low": "bounds",
+        "high": "bounds",
+    }
+
+
+def test_only_wanted_arguments_are_read() -> None:
+    assert docs.arguments(TORCH, {"alpha"}).keys() == {"alpha"}
+
+
+@pytest.mark.parametrize("doc", [None, "", "\n\n", "f(x) -> Tensor", ".. note:: hidden"])
+def test_nothing_to_say(doc: str | None) -> None:
+    assert docs.summary(doc) == ""
+    assert docs.arguments(doc, {"x"}) == {}
+
+
+def test_references_name_what_a_docstring_refers_to() -> None:
+    doc = "See :class:`~torch.nn.ReLU`, :func:`torch.add` and :meth:`~Tensor.view`."
+
+    assert docs.references(doc) == ["nn.ReLU", "add", "Tensor.view"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r":math:`\beta \times 2`", "β × 2"),
+        ("``None`` or *x*", "None or *x*"),
+        (r"\text{size} and \frac", "size and frac"),
+        ("two   spaces\n", "two spaces"),
+    ],
+)
+def test_plain(text: str, expected: str) -> None:
+    assert docs.plain(text) == expected

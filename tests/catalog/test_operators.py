@@ -1,0 +1,50 @@
+"""Items, attributes, tuples and Python's operators."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+import torch
+
+from pnne_nb.catalog import operators
+from tests.catalog.calling import call
+
+SPECS = {spec.type: spec for spec in operators.specs()}
+
+
+def _run(name: str, values: dict[str, object] | None = None, **inputs: Any) -> Any:
+    return call(SPECS[name], SPECS[name].torch, values or {}, inputs)
+
+
+def test_items_by_number_slice_and_tuple() -> None:
+    x = torch.arange(12).reshape(3, 4)
+
+    assert torch.equal(_run("getitem", {"index": 1}, input=x), x[1])
+    assert torch.equal(_run("getitem", {"index": (slice(None), slice(0, 2), None)}, input=x), x[:, :2, None])
+    assert _run("getitem", input=(5, 6), index=1) == 6
+
+
+def test_attributes_from_a_closed_set() -> None:
+    assert _run("getattr", {"name": "shape"}, input=torch.ones(2, 3)) == (2, 3)
+    with pytest.raises(ValueError, match="one of 'shape', 'dtype'"):
+        _run("getattr", {"name": "__class__"}, input=torch.ones(2))
+
+
+def test_tuples_lists_and_slices_are_put_together() -> None:
+    assert _run("tuple", items=[2, 3]) == (2, 3)
+    assert _run("list", items=[2, 3]) == [2, 3]
+    assert _run("slice", {"start": None, "step": None}, stop=4) == slice(None, 4, None)
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if name.startswith("operator_")])
+def test_operators_work_on_numbers(name: str) -> None:
+    spec = SPECS[name]
+    inputs = {port.name: torch.ones(2, 2, dtype=torch.long) if "matmul" in name else 3 for port in spec.inputs}
+    function = getattr(operator, spec.target.removeprefix("operator."))
+
+    assert str(call(spec, spec.torch, {}, inputs)) == str(function(*inputs.values()))
+    assert spec.torch is function
+    assert spec.doc
+    assert all(prop.doc for prop in spec.properties)
