@@ -98,7 +98,7 @@ def test_a_type_that_is_not_registered_is_kept() -> None:
     text = TEXT.replace('"Output"}', '"Swish", "properties": {"beta": {"$list": [1]}}}', 1)
     graph = NodeGraph.from_json(text, types=TYPES)
     assert graph.to_json() == text
-    assert [finding.code for finding in graph.diagnostics()] == ["no-output", "unknown-type"]
+    assert [finding.code for finding in graph.diagnostics()] == ["no-output", "unconnected-input", "unknown-type"]
     graph.move("y", 1, 2)
     graph.rename("y", "swish")
     graph.remove("swish")

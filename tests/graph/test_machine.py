@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pnne_nb.errors import GraphError
 from pnne_nb.graph.applying import apply_op
@@ -30,7 +30,7 @@ from pnne_nb.graph.ops import (
 from pnne_nb.graph.state import Content, topological_order
 from tests.graph.types import TYPES
 
-NAMES = ("a", "b", "c", "d", "0", "train", "x y")
+NAMES = ("a", "b", "c", "d", "e", "f", "g", "0", "train", "x y")
 GRAPHS = ("", "inner", "deep")
 TYPE_NAMES = ("Input", "Output", "ReLU", "add", "cat", "Linear", "Subgraph", "Module", "Missing")
 PORTS = ("output", "input", "other", "tensors", "tensors_0", "tensors_2", "indices", *NAMES[:4])
@@ -49,10 +49,10 @@ properties = st.fixed_dictionaries(
     },
 )
 positions = st.none() | st.tuples(st.integers(-9, 9), st.floats(-9, 9))
-ops: st.SearchStrategy[Op] = st.one_of(
-    st.builds(AddNode, names, st.sampled_from(TYPE_NAMES), properties, positions, graphs, st.none() | st.integers(-1, 5)),
-    st.builds(AddNode, names, st.sampled_from(TYPE_NAMES[:6]), st.just({}), st.none(), graphs),
-    st.builds(AddNode, names, st.just("Subgraph"), st.builds(dict, definition=st.sampled_from(GRAPHS[1:])), st.none(), graphs),
+places = st.none() | st.integers(-1, 5)
+
+wild: st.SearchStrategy[Op] = st.one_of(
+    st.builds(AddNode, names, st.sampled_from(TYPE_NAMES), properties, positions, graphs, places),
     st.builds(RemoveNode, names, graphs),
     st.builds(RenameNode, names, names, graphs),
     st.builds(SetProperty, names, st.just("definition"), st.sampled_from(GRAPHS), graphs),
@@ -62,9 +62,80 @@ ops: st.SearchStrategy[Op] = st.one_of(
     st.builds(MoveNode, names, positions, graphs),
     st.builds(Connect, ends, ends, graphs),
     st.builds(Disconnect, ends, ends, graphs),
-    st.builds(AddGraph, st.sampled_from(GRAPHS)),
-    st.builds(RemoveGraph, st.sampled_from(GRAPHS)),
+    st.builds(AddGraph, graphs),
+    st.builds(RemoveGraph, graphs),
 )
+"""Ops without a look at the document: most are refused."""
+
+
+def likely(graph: NodeGraph) -> st.SearchStrategy[Op]:
+    """Ops that name what the document has: most are accepted."""
+    return st.sampled_from(tuple(graph.graphs)).flatmap(lambda id: st.one_of(_likely_in(graph, id)))
+
+
+def _likely_in(graph: NodeGraph, id: str) -> list[st.SearchStrategy[Op]]:
+    view = graph.graphs[id]
+    inside = st.just(id)
+    definitions = [other for other in graph.graphs if other]
+    found: list[st.SearchStrategy[Op]] = [
+        st.builds(AddNode, names, st.sampled_from(TYPE_NAMES[:6]), st.just({}), positions, inside, places),
+        st.builds(AddGraph, st.sampled_from(GRAPHS[1:])),
+        st.builds(RemoveGraph, st.sampled_from(GRAPHS[1:])),
+    ]
+    if definitions:
+        shown = st.builds(dict, definition=st.sampled_from(definitions))
+        found.append(st.builds(AddNode, names, st.just("Subgraph"), shown, st.none(), inside, places))
+    if not view.nodes:
+        return found
+    own = st.sampled_from(tuple(view.nodes))
+    found += [
+        st.builds(RemoveNode, own, inside),
+        st.builds(RenameNode, own, names, inside),
+        st.builds(MoveNode, own, positions, inside),
+    ]
+    if linear := [name for name, node in view.nodes.items() if node.type == "Linear"]:
+        found.append(st.builds(SetProperty, st.sampled_from(linear), st.just("shares"), own, inside))
+        found.append(st.builds(ResetProperty, st.sampled_from(linear), st.just("shares"), inside))
+    if blocks := [name for name, node in view.nodes.items() if node.type == "Subgraph"]:
+        found.append(
+            st.builds(SetProperty, st.sampled_from(blocks), st.just("definition"), st.sampled_from(definitions or [""]), inside)
+        )
+        found.append(st.builds(ResetProperty, st.sampled_from(blocks), st.just("definition"), inside))
+    if view.edges:
+        found.append(st.sampled_from(view.edges).map(lambda edge: Disconnect(edge.source, edge.target, id)))
+    starts = [f"{name}.{port.name}" for name in view.nodes for port in view.output_ports(name) or ()]
+    goals = [f"{name}.{port.name}" for name in view.nodes for port in view.input_ports(name) or ()]
+    if starts and goals:
+        wire = st.builds(Connect, st.sampled_from(starts), st.sampled_from(goals), inside)
+        found += [wire, wire, wire]
+    return found
+
+
+RICH: list[Op] = [
+    AddGraph("deep"),
+    AddNode("a", "Input", graph="deep"),
+    AddNode("b", "ReLU", graph="deep"),
+    AddNode("c", "Output", graph="deep"),
+    Connect("a.output", "b.input", "deep"),
+    Connect("b.output", "c.input", "deep"),
+    AddGraph("inner"),
+    AddNode("a", "Input", graph="inner"),
+    AddNode("d", "Subgraph", {"definition": "deep"}, graph="inner"),
+    AddNode("b", "Output", graph="inner"),
+    Connect("a.output", "d.a", "inner"),
+    Connect("d.c", "b.input", "inner"),
+    AddNode("a", "Input"),
+    AddNode("b", "Subgraph", {"definition": "inner"}),
+    AddNode("c", "Subgraph", {"definition": "inner"}),
+    AddNode("d", "Linear"),
+    AddNode("e", "Linear", {"shares": "d"}),
+    AddNode("f", "Output"),
+    Connect("a.output", "b.a"),
+    Connect("b.b", "c.a"),
+    Connect("c.b", "d.input"),
+    Connect("d.output", "f.input"),
+]
+"""Definitions inside definitions, one of them used twice, and a shared module."""
 
 
 class Oops(Exception):
@@ -84,19 +155,31 @@ class Editing(RuleBasedStateMachine):
         self.replica = Content("net")
         self.graph.observe(self.seen.append)
 
-    @rule(batch=st.lists(ops, min_size=1, max_size=4))
-    def apply(self, batch: list[Op]) -> None:
+    @initialize(rich=st.booleans())
+    def start(self, rich: bool) -> None:
+        if rich:
+            self.graph.apply(RICH)
+            self._committed()
+
+    @rule(batch=st.lists(wild, min_size=1, max_size=3))
+    def apply_anything(self, batch: list[Op]) -> None:
         self._try(lambda: self.graph.apply(batch))
 
-    @rule(batches=st.lists(st.lists(ops, min_size=1, max_size=2), min_size=1, max_size=4), fail=st.booleans())
-    def transact(self, batches: list[list[Op]], fail: bool) -> None:
+    @rule(data=st.data(), spoil=st.one_of(st.none(), st.none(), st.none(), st.none(), wild))
+    def apply(self, data: st.DataObject, spoil: Op | None) -> None:
+        batch = [data.draw(likely(self.graph))]
+        self._try(lambda: self.graph.apply(batch if spoil is None else [*batch, spoil]))
+
+    @rule(data=st.data(), count=st.integers(1, 5), fail=st.booleans())
+    def transact(self, data: st.DataObject, count: int, fail: bool) -> None:
         """Some of the changes inside may be refused and the rest goes on, as in code that catches the error."""
         try:
             with self.graph.transaction("several"):
-                for batch in batches:
+                for _ in range(count):
+                    op = data.draw(likely(self.graph))
                     try:
                         with self.graph.transaction():
-                            self.graph.apply(batch)
+                            self.graph.apply([op])
                     except GraphError:
                         continue
                 if fail:
@@ -106,16 +189,24 @@ class Editing(RuleBasedStateMachine):
         if self.graph.version != self.version:
             self._committed()
 
-    @rule(chosen=st.sets(names, min_size=1, max_size=3), name=st.none() | names)
-    def group(self, chosen: set[str], name: str | None) -> None:
-        self._try(lambda: self.graph.group(sorted(chosen), name))
+    @precondition(lambda self: len(self.graph.nodes) > 0)
+    @rule(data=st.data(), name=st.none() | names, graph=graphs)
+    def group(self, data: st.DataObject, name: str | None, graph: str) -> None:
+        within = graph if graph in self.graph.graphs and self.graph.graphs[graph].nodes else ""
+        chosen = data.draw(st.sets(st.sampled_from(tuple(self.graph.graphs[within].nodes)), min_size=1, max_size=3))
+        self._try(lambda: self.graph.group(sorted(chosen), name, graph=within))
 
-    @rule(name=names)
-    def ungroup(self, name: str) -> None:
+    @precondition(lambda self: any(node.type == "Subgraph" for node in self.graph.nodes.values()))
+    @rule(data=st.data())
+    def ungroup(self, data: st.DataObject) -> None:
+        blocks = [name for name, node in self.graph.nodes.items() if node.type == "Subgraph"]
+        name = data.draw(st.sampled_from(blocks))
         self._try(lambda: self.graph.ungroup(name))
 
-    @rule(name=names)
-    def remove(self, name: str) -> None:
+    @precondition(lambda self: len(self.graph.nodes) > 0)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(tuple(self.graph.nodes)))
         self._try(lambda: self.graph.remove(name))
 
     @rule(start=names | ends, end=names | ends)
