@@ -516,6 +516,7 @@ class TrainingEngine:
         self._listeners.tell(frame)
 
     def _state_changed(self, state: TrainingState) -> None:
+        self._progress.rest()
         error = self.error if state == "failed" else None
         frame = StateFrame(
             state=state,

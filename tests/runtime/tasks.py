@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.engine import TrainingEngine
@@ -43,3 +46,31 @@ def engine(model: nn.Module | NodeGraph | None = None, **options: Any) -> Traini
     settings: dict[str, Any] = {"epochs": 2, "batch_size": 16, "device": "cpu", **options}
     data = settings.pop("train_data", None)
     return TrainingEngine(network() if model is None else model, images() if data is None else data, **settings)
+
+
+def picture_graph(out_features: int = CLASSES) -> NodeGraph:
+    """The task's network as a graph."""
+    graph = NodeGraph(name="lenet")
+    graph.add("Input", name="x", shape=("N", 1, 6, 6))
+    graph.add("Conv2d", name="conv1", in_channels=1, out_channels=4, kernel_size=3)
+    graph.add("ReLU", name="relu1")
+    graph.add("Flatten", name="flat")
+    graph.add("Linear", name="fc", in_features="auto", out_features=out_features)
+    graph.add("Output", name="y")
+    for source, target in [("x", "conv1"), ("conv1", "relu1"), ("relu1", "flat"), ("flat", "fc"), ("fc", "y")]:
+        graph.connect(source, target)
+    return graph
+
+
+class Noisy(Dataset[tuple[Tensor, Tensor]]):
+    """The task's pictures, with noise from every generator that datasets use."""
+
+    def __init__(self) -> None:
+        self.pictures, self.classes = images()
+
+    def __len__(self) -> int:
+        return EXAMPLES
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        noise = torch.rand(()).item() + random.random() + float(np.random.rand())  # noqa: NPY002  datasets do
+        return self.pictures[index] + 0.1 * noise, self.classes[index]

@@ -16,10 +16,9 @@ from torch.utils.data import Dataset
 
 from pnne_nb.errors import CompileError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, ProgressFrame, StateFrame, StepFrame
-from pnne_nb.graph.document import NodeGraph
 from pnne_nb.probe import Cadence
 from pnne_nb.runtime.engine import TrainingEngine
-from tests.runtime.tasks import CLASSES, engine, images, network
+from tests.runtime.tasks import CLASSES, engine, images, network, picture_graph
 
 STEPS = 12  # 96 examples, 16 a batch, 2 epochs
 
@@ -34,19 +33,6 @@ def run(**options: Any) -> TrainingEngine:
     made.start()
     assert made.wait(60)
     return made
-
-
-def picture_graph(out_features: int = CLASSES) -> NodeGraph:
-    graph = NodeGraph(name="lenet")
-    graph.add("Input", name="x", shape=("N", 1, 6, 6))
-    graph.add("Conv2d", name="conv1", in_channels=1, out_channels=4, kernel_size=3)
-    graph.add("ReLU", name="relu1")
-    graph.add("Flatten", name="flat")
-    graph.add("Linear", name="fc", in_features="auto", out_features=out_features)
-    graph.add("Output", name="y")
-    for source, target in [("x", "conv1"), ("conv1", "relu1"), ("relu1", "flat"), ("flat", "fc"), ("fc", "y")]:
-        graph.connect(source, target)
-    return graph
 
 
 class Watcher:

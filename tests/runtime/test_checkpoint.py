@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+
+from pnne_nb.errors import CheckpointError
+from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime.checkpoint import CheckpointDirectory, read, read_newest_good, write
+from pnne_nb.runtime.engine import TrainingEngine
+from tests.runtime.tasks import Noisy, engine, images, network, picture_graph
+
+OPTIONS: dict[str, Any] = {
+    "epochs": 3,
+    "optimizer": ("AdamW", {"lr": 0.01}),
+    "scheduler": ("OneCycleLR", {"max_lr": 0.02}),
+    "grad_clip": 1.0,
+}
+
+
+def finish(trained: TrainingEngine) -> tuple[list[float], dict[str, list[float]], dict[str, Tensor]]:
+    """Losses, metrics and weights after the rest of the training."""
+    trained.start()
+    assert trained.wait(60)
+    metrics = {name: trained.history[name].tolist() for name in trained.history}
+    return trained.history["loss"].tolist(), metrics, trained.model.state_dict()
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return list(a) == list(b) and all(torch.equal(a[name], b[name]) for name in a)
+
+
+class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+    """A stream that draws from the global generator."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        pictures, classes = images()
+        for picture, label in zip(pictures, classes, strict=True):
+            yield picture + 0.1 * torch.rand(()), label
+
+
+DATA = {
+    "tensors": images,
+    "dataset": Noisy,
+    "workers": lambda: DataLoader(Noisy(), 16, shuffle=True, num_workers=2),
+    "sampler": lambda: DataLoader(
+        TensorDataset(*images()), 16, sampler=WeightedRandomSampler(torch.linspace(0.1, 1, 96).tolist(), 96)
+    ),
+    "stream": Stream,
+}
+
+
+@pytest.mark.parametrize("form", list(DATA))
+@pytest.mark.parametrize("interrupted_at", [1, 6, 9, 18])
+def test_a_resumed_training_is_bit_identical(form: str, interrupted_at: int, tmp_path: Path) -> None:
+    options = {**OPTIONS, "train_data": DATA[form](), "val_data": images(2)}
+    if form == "stream":
+        options["scheduler"] = ("StepLR", {"step_size": 1}, "step")
+    undisturbed = finish(engine(**options))
+    first = engine(**options)
+    first.step(interrupted_at)
+    first.save_checkpoint(tmp_path / "a.ckpt")
+    first.stop()
+    torch.manual_seed(1234)
+    second = TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), DATA[form](), images(2))
+    assert second.progress.step == interrupted_at
+    losses, metrics, weights = finish(second)
+    assert losses == undisturbed[0]
+    assert metrics == undisturbed[1]
+    assert same(weights, undisturbed[2])
+
+
+def test_a_graph_comes_back_from_its_checkpoint(tmp_path: Path) -> None:
+    first = engine(model=picture_graph(), **OPTIONS)
+    first.step(4)
+    first.save_checkpoint(tmp_path / "a.ckpt")
+    second = TrainingEngine.resume_from(tmp_path / "a.ckpt", train_data=images())
+    first.resume()
+    assert first.wait(60)
+    assert finish(second)[0] == first.history["loss"].tolist()
+
+
+def test_half_precision_resumes_with_its_scale(tmp_path: Path) -> None:
+    first = engine(precision="16")
+    first.step(3)
+    first.save_checkpoint(tmp_path / "a.ckpt")
+    first.resume()
+    assert first.wait(60)
+    second = TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images())
+    assert finish(second)[0] == first.history["loss"].tolist()
+
+
+def test_a_running_training_can_be_saved(tmp_path: Path) -> None:
+    first = engine(epochs=10_000)
+    first.start()
+    first.save_checkpoint(tmp_path / "a.ckpt")
+    first.stop()
+    second = TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images(), epochs=10_000)
+    known = second.progress.step
+    assert second.history["loss"].tolist() == first.history["loss"].tolist()[:known]
+
+
+def test_options_may_be_different_afterwards(tmp_path: Path) -> None:
+    first = engine()
+    first.step()
+    first.stop()
+    first.save_checkpoint(tmp_path / "a.ckpt")
+    assert TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images(), epochs=7).epochs == 7
+
+
+def test_a_directory_keeps_the_latest_and_the_best(tmp_path: Path) -> None:
+    trained = engine(epochs=5, checkpoint_dir=tmp_path / "run", val_data=images(2))
+    trained.start()
+    assert trained.wait(60)
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert names[:3] == ["000003-step-18.ckpt", "000004-step-24.ckpt", "000005-step-30.ckpt"]
+    assert set(names[3:]) <= {"best.ckpt", "best.ckpt.previous"}
+    assert read(tmp_path / "run" / "best.ckpt")["loop"]["place"]["steps"] > 0
+
+
+def test_stopping_in_the_middle_of_an_epoch_keeps_the_place(tmp_path: Path) -> None:
+    trained = engine(checkpoint_dir=tmp_path)
+    trained.step(8)
+    trained.stop()
+    assert TrainingEngine.resume_from(tmp_path, network(), images()).progress.step == 8
+
+
+def test_a_later_training_in_the_same_directory_is_the_newest(tmp_path: Path) -> None:
+    for steps in (9, 2):
+        trained = engine(checkpoint_dir=tmp_path)
+        trained.step(steps)
+        trained.stop()
+    assert TrainingEngine.resume_from(tmp_path, network(), images()).progress.step == 2
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    trained = engine(epochs=2, checkpoint_dir=tmp_path)
+    trained.start()
+    assert trained.wait(60)
+    newest = tmp_path / "000002-step-12.ckpt"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(bytes(content))
+    with pytest.warns(UserWarning, match=r"000002-step-12.ckpt is damaged.*Resumed from .*000001-step-6.ckpt instead"):
+        resumed = TrainingEngine.resume_from(tmp_path, network(), images())
+    assert resumed.progress.step == 6
+    assert [anomaly.kind for anomaly in resumed.history.anomalies] == ["checkpoint-damaged"]
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert TrainingEngine.resume_from(newest, network(), images()).progress.step == 6
+
+
+def test_a_file_written_twice_keeps_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    write(path, {"value": 1})
+    write(path, {"value": 2})
+    assert read(path)["value"] == 2
+    path.write_bytes(path.read_bytes()[:-10])
+    state, found, faults = read_newest_good(path)
+    assert state["value"] == 1
+    assert found.name == "a.ckpt.previous"
+    assert len(faults) == 1
+    path.unlink()
+    assert read_newest_good(path)[0]["value"] == 1
+
+
+def test_unfinished_files_are_swept_away(tmp_path: Path) -> None:
+    (tmp_path / ".000001-step-3.ckpt-xyz").write_bytes(b"half")
+    CheckpointDirectory(tmp_path).save(1, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["000001-step-1.ckpt"]
+
+
+@pytest.mark.parametrize("cut", [0, 5, 20, 60, 500])
+def test_a_cut_file_is_noticed(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    write(path, {"value": torch.zeros(100)})
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(
+        CheckpointError, match=r"is damaged: its content does not match its checksum|is no checkpoint of"
+    ):
+        read(path)
+
+
+def sealed(payload: bytes) -> bytes:
+    return checkpoint._MAGIC + hashlib.sha256(payload).digest() + payload
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("echo harm",)
+
+
+def test_a_hostile_file_runs_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.ckpt"
+    torch.save({"format": 1, "value": Hostile()}, tmp_path / "raw")
+    path.write_bytes(sealed((tmp_path / "raw").read_bytes()))
+    with pytest.raises(CheckpointError, match="holds something else than plain values"):
+        read(path)
+    assert "harm" not in capfd.readouterr().out
+
+
+def test_a_file_from_a_later_version(tmp_path: Path) -> None:
+    torch.save({"format": 99}, tmp_path / "raw")
+    (tmp_path / "a.ckpt").write_bytes(sealed((tmp_path / "raw").read_bytes()))
+    with pytest.raises(CheckpointError, match=r"has format 99; this version reads up to 1. Update pnne_nb"):
+        read(tmp_path / "a.ckpt")
+
+
+def test_nothing_to_read_and_nowhere_to_write(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot be read: No such file"):
+        read_newest_good(tmp_path / "none.ckpt")
+    with pytest.raises(CheckpointError, match="There is no checkpoint in"):
+        read_newest_good(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        write(tmp_path / "file" / "a.ckpt", {})
+
+
+def saved(tmp_path: Path, **options: Any) -> Path:
+    trained = engine(**options)
+    trained.step()
+    trained.stop()
+    trained.save_checkpoint(tmp_path / "a.ckpt")
+    return tmp_path / "a.ckpt"
+
+
+def test_what_a_checkpoint_cannot_hold_must_be_given_again(tmp_path: Path) -> None:
+    path = saved(tmp_path, loss=torch.nn.CrossEntropyLoss())
+    with pytest.raises(CheckpointError, match="The checkpoint cannot hold loss: give them to resume_from again"):
+        TrainingEngine.resume_from(path, network(), images())
+    assert TrainingEngine.resume_from(path, network(), images(), loss=torch.nn.CrossEntropyLoss()).state == "idle"
+    with pytest.raises(CheckpointError, match=r"is of a plain nn.Module: give the model"):
+        TrainingEngine.resume_from(path, train_data=images(), loss="CrossEntropyLoss")
+    with pytest.raises(CheckpointError, match="A checkpoint holds no data: give train_data"):
+        TrainingEngine.resume_from(path, network())
+
+
+def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    with pytest.raises(CheckpointError, match="The checkpoint does not fit this training"):
+        TrainingEngine.resume_from(path, torch.nn.Sequential(torch.nn.Linear(36, 4)), images())
+
+
+CHILD = """
+import json, sys
+sys.path.insert(0, ".")
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from pnne_nb.runtime.engine import TrainingEngine
+from tests.runtime.tasks import Noisy, engine, images, network, picture_graph
+directory = Path(sys.argv[1])
+options = dict(epochs=400, checkpoint_dir=directory, val_data=images(2))
+if any(directory.glob("*.ckpt")):
+    options.pop("val_data")
+    made = TrainingEngine.resume_from(directory, network(), images(), images(2), checkpoint_dir=directory)
+else:
+    made = engine(**options)
+limit = int(sys.argv[2])
+made.on("step", lambda frame: print(json.dumps([frame.step, frame.loss.hex()]), flush=True))
+made.on("step", lambda frame: made.stop() if frame.step >= limit else None)
+made.start()
+made.wait()
+"""
+
+
+def test_killed_at_any_moment_a_training_resumes_bit_identically(tmp_path: Path) -> None:
+    def child(directory: Path, limit: int) -> subprocess.Popen[str]:
+        arguments = [sys.executable, "-c", CHILD, str(directory), str(limit)]
+        return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+
+    with child(tmp_path / "whole", 90) as whole:
+        assert whole.stdout is not None
+        expected = dict(json.loads(line) for line in whole.stdout)
+    seen: dict[int, str] = {}
+    for kill_at in (17, 43, 71, None):
+        with child(tmp_path / "killed", 90) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                step, loss = json.loads(line)
+                assert seen.setdefault(step, loss) == loss
+                if kill_at is not None and step >= kill_at:
+                    process.send_signal(signal.SIGKILL)
+                    break
+    assert seen == expected

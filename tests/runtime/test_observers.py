@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pnne_nb.frames import CostFrame, Frame, NormsFrame
+from pnne_nb.probe import Cadence
+from pnne_nb.runtime.observers import Observers
+
+
+class Probe:
+    """Notes its calls, and fails where it is told to."""
+
+    def __init__(self, fails: str | None = None) -> None:
+        self.calls: list[str] = []
+        self._fails = fails
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if call == self._fails:
+            raise RuntimeError(f"{call} fails")
+
+    def open(self, step: int) -> None:
+        self._note("open")
+
+    def gradients_ready(self) -> None:
+        self._note("gradients")
+
+    def updated(self) -> None:
+        self._note("updated")
+
+    def close(self) -> Sequence[Frame]:
+        self._note("close")
+        return [NormsFrame(step=1, norms={}, total=1.0)]
+
+
+def always() -> Cadence:
+    return Cadence(hz=1e9, budget=1.0)
+
+
+def step(observers: Observers, number: int = 1) -> bool:
+    with observers.watching(number) as watched:
+        if watched is not None:
+            watched.gradients_ready()
+            watched.updated()
+        return watched is not None
+
+
+def test_a_probe_is_called_in_order_and_its_frames_are_published() -> None:
+    published: list[Frame] = []
+    observers = Observers(published.extend)
+    probe = Probe()
+    observers.add(probe, always())
+    assert step(observers)
+    assert probe.calls == ["open", "gradients", "updated", "close"]
+    assert [type(frame) for frame in published] == [NormsFrame, CostFrame]
+    assert isinstance(published[1], CostFrame)
+    assert 0 <= published[1].share <= 1
+
+
+def test_only_probes_that_are_due_are_called() -> None:
+    observers = Observers(lambda frames: None)
+    seldom, often = Probe(), Probe()
+    observers.add(seldom, Cadence(hz=1e-6))
+    observers.add(often, always())
+    for number in range(3):
+        step(observers, number)
+    assert seldom.calls.count("open") == 1
+    assert often.calls.count("open") > 1
+
+
+def test_nothing_happens_without_probes_and_after_the_last_has_left() -> None:
+    observers = Observers(lambda frames: None)
+    assert not step(observers)
+    remove = observers.add(Probe(), always())
+    assert step(observers)
+    remove()
+    remove()
+    assert not step(observers)
+
+
+def test_the_same_probe_added_twice_is_removed_once() -> None:
+    observers = Observers(lambda frames: None)
+    probe = Probe()
+    remove = observers.add(probe, always())
+    observers.add(probe, always())
+    remove()
+    assert step(observers)
+    assert probe.calls.count("open") == 1
+
+
+@pytest.mark.parametrize("fails", ["open", "gradients", "updated", "close"])
+def test_every_probe_is_closed_whichever_fails(fails: str) -> None:
+    observers = Observers(lambda frames: None)
+    good, bad = Probe(), Probe(fails)
+    observers.add(bad, always())
+    observers.add(good, always())
+    with pytest.raises(RuntimeError, match=f"{fails} fails"):
+        step(observers)
+    assert bad.calls[-1] == "close"
+    assert good.calls.count("open") == good.calls.count("close")
+
+
+def test_probes_are_closed_when_the_step_fails() -> None:
+    observers = Observers(lambda frames: None)
+    probe = Probe()
+    observers.add(probe, always())
+    with pytest.raises(KeyError, match="step"), observers.watching(1):
+        raise KeyError("step")
+    assert probe.calls == ["open", "close"]
