@@ -46,7 +46,7 @@ class AckMessage(_Message, frozen=True, tag="ack"):
 Message: TypeAlias = CommandMessage | ChooseMessage | AckMessage
 
 
-class Control(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget has no types
+class Control(anywidget.AnyWidget):
     """A widget whose messages arrive also while a cell is running, on any thread, and are answered by number.
 
     Args:

@@ -28,7 +28,9 @@ class Curve:
 
     def __init__(self, limit: int = 1000) -> None:
         if limit < 4 or limit % 4:
-            raise ValueError(f"limit must be a multiple of 4, not {limit!r}: buckets hold two points and merge in pairs.")
+            raise ValueError(
+                f"limit must be a multiple of 4, not {limit!r}: buckets hold two points and merge in pairs."
+            )
         self.limit = limit
         self.count = 0
         self._stride = 1
@@ -137,7 +139,7 @@ class CurveTable:
             self._stride *= 2
 
     def table(self) -> tuple[Floats, Floats]:
-        """x as float32 `[n]` and the columns as float32 `[names, n]`, NaN where a name has no value."""
+        """Steps as float32 `[n]` and columns as float32 `[names, n]`, NaN where a name has no value."""
         x = np.asarray([row[0] for row in self._rows], dtype=np.float32)
         y = np.full((len(self.names), len(self._rows)), np.nan, dtype=np.float32)
         with np.errstate(over="ignore"):

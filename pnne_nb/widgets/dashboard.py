@@ -40,7 +40,7 @@ BUDGET: Final = 0.02
 
 
 @final
-class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class TrainingDashboard(ipywidgets.VBox):
     """Loss, metric, gradient norms, activations, progress, and buttons that answer while cells run.
 
     There is one dashboard for each engine, with as many views as cells show it: calling this again with the
@@ -64,9 +64,10 @@ class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
             return
         self._engine: TrainingEngine | None = engine
         layers = list(dict.fromkeys(layer for layer, _, parameter in own_parameters(engine.module)))
-        self._probe = _probe(engine)
+        probe = _probe(engine)
+        self._probe: LiveProbe | None = probe
         self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
-        watched = list(self._probe.watched)
+        watched = list(probe.watched)
         self._status = Status(state=engine.state)
         self._bar = ControlBar(self._answer)
         self._chooser = LayerChooser(self._answer, layers=watched, layer=watched[0] if watched else "")
@@ -81,7 +82,7 @@ class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         self._draw_status(0)
         for plot in self._plots:
             plot.draw()
-        remove_probe = engine.add_probe(self._probe, self._cadence)
+        remove_probe = engine.add_probe(probe, self._cadence)
         remove_listener = engine.on("state", _starter(weakref.ref(self._pump)))
         self._release = weakref.finalize(self, _release, self._pump, remove_probe, remove_listener)
         self._open[id(engine)] = self
@@ -111,7 +112,8 @@ class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         if self._engine is None:
             return
         self._open.pop(id(self._engine), None)
-        self._engine = None
+        # Whoever still holds the closed dashboard (IPython's Out does) must not keep the model alive.
+        self._engine = self._probe = None
         self._release()
         self._pump.join(5.0)
         for widget in _tree(self):
@@ -182,8 +184,9 @@ class TrainingDashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
                 assert_never(command)
 
     def _choose(self, layer: str) -> None:
-        self._probe.histograms_of = (layer,)
-        self._chooser.layer = layer
+        if self._probe is not None:
+            self._probe.histograms_of = (layer,)
+            self._chooser.layer = layer
 
     # What was before
 

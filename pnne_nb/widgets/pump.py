@@ -129,14 +129,18 @@ class Pump:
 
     def _pump_until_ended(self) -> None:
         ended = False
-        while not ended and not self._closed:
+        while not (ended or self._is_closed()):
             if not self._source.wait(POLL_SECONDS) and not self._stale():
                 continue
             ended = self._take()
-            while not ended and not self._closed and self._pause():
+            while not (ended or self._is_closed()) and self._pause():
                 ended = self._take()
-            if not self._closed:
+            if not self._is_closed():
                 self._draw()
+
+    def _is_closed(self) -> bool:
+        with self._condition:
+            return self._closed
 
     def _pause(self) -> bool:
         """Wait a little for the browser; whether it is still too early to draw."""

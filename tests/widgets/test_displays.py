@@ -6,7 +6,8 @@ from pnne_nb.widgets.displays import Displays
 
 
 class Widget:
-    closed = False
+    def __init__(self) -> None:
+        self.closed = False
 
     def close(self) -> None:
         self.closed = True
@@ -31,19 +32,18 @@ def test_what_another_cell_shows_stays_until_that_one_runs_again() -> None:
     displays.record("a", 1, old)
     displays.record("b", 2, old)
     displays.record("a", 3, new)
-    assert not old.closed
+    assert [old.closed, new.closed] == [False, False]
     displays.record("b", 4, new)
-    assert old.closed
+    assert [old.closed, new.closed] == [True, False]
 
 
 def test_a_cell_may_show_several() -> None:
     displays, first, second = Displays(), Widget(), Widget()
     displays.record("a", 1, first)
     displays.record("a", 1, second)
-    assert not first.closed
+    assert [first.closed, second.closed] == [False, False]
     displays.record("a", 2, Widget())
-    assert first.closed
-    assert second.closed
+    assert [first.closed, second.closed] == [True, True]
 
 
 def test_outside_a_notebook_nothing_is_recorded() -> None:

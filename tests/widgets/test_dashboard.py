@@ -1,0 +1,261 @@
+"""The dashboard follows its engine, obeys its buttons, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+import ipywidgets
+import pytest
+import torch
+from ipywidgets.widgets import widget as registry
+from torch import nn
+
+from pnne_nb.frames import StepFrame
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.widgets.controls import ControlBar
+from pnne_nb.widgets.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard
+
+PATIENCE = 20.0
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.relu1, self.fc2 = nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.fc2(self.relu1(self.fc1(x)))
+        return y
+
+
+def make_engine(model: nn.Module | None = None, epochs: int = 3) -> TrainingEngine:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 4, generator=generator)
+    y = torch.randint(0, 3, (60,), generator=generator)
+    return TrainingEngine(model or Net(), (x, y), (x, y), epochs=epochs, batch_size=20, device="cpu")
+
+
+@pytest.fixture
+def engine() -> Iterator[TrainingEngine]:
+    engine = make_engine()
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture
+def dashboard(engine: TrainingEngine) -> Iterator[TrainingDashboard]:
+    dashboard = TrainingDashboard(engine)
+    yield dashboard
+    engine.stop()
+    dashboard.close()
+
+
+def bar_of(dashboard: TrainingDashboard) -> ControlBar:
+    bar = dashboard.children[0]
+    assert isinstance(bar, ControlBar)
+    return bar
+
+
+class Awaited:
+    """Waits until the control bar shows something."""
+
+    def __init__(self, bar: ControlBar) -> None:
+        self._bar = bar
+        self._changed = threading.Condition()
+        bar.observe(self._tell, "status")
+
+    def _tell(self, _change: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def until(self, shown: Callable[[dict[str, object]], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: shown(self._bar.status), PATIENCE), self._bar.status
+
+
+def press(dashboard: TrainingDashboard, command: str) -> None:
+    bar_of(dashboard)._handle_custom_msg({"kind": "command", "id": 1, "command": command}, [])
+
+
+def loss_points(dashboard: TrainingDashboard) -> int:
+    return len(dashboard._plots[0].figure.marks[0].x)  # type: ignore[attr-defined]  # the first plot is the loss
+
+
+def test_a_training_from_the_first_click_to_the_end(dashboard: TrainingDashboard) -> None:
+    awaited = Awaited(bar_of(dashboard))
+    assert bar_of(dashboard).status["state"] == "idle"
+    press(dashboard, "start")
+    awaited.until(lambda status: status["state"] == "finished")
+    status = bar_of(dashboard).status
+    assert (status["epoch"], status["epochs"], status["step"]) == (3, 3, 9)
+    assert dashboard._pump.join(PATIENCE)
+    assert loss_points(dashboard) == 9
+    norms = dashboard._plots[2].figure.marks[0].y  # type: ignore[attr-defined]
+    assert norms.shape[0] == 2
+    assert dashboard._histogram.latest is not None
+    assert dashboard._histogram.latest.layer == "fc1"
+    assert dashboard._chooser.caption.startswith("step 1")
+
+
+def test_step_pause_resume_stop(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
+    awaited = Awaited(bar_of(dashboard))
+    press(dashboard, "step")
+    awaited.until(lambda status: status["state"] == "paused" and status["step"] == 1)
+    press(dashboard, "step")
+    awaited.until(lambda status: status["step"] == 2)
+    press(dashboard, "stop")
+    awaited.until(lambda status: status["state"] == "stopped")
+    press(dashboard, "start")
+    awaited.until(lambda status: status["state"] == "finished")
+    assert len(engine.history["loss"]) == 9
+
+
+def test_a_refused_command_is_explained(dashboard: TrainingDashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[dict[str, object]] = []
+    monkeypatch.setattr(bar_of(dashboard), "send", answers.append)
+    press(dashboard, "resume")
+    assert "nothing to resume" in str(answers[0]["error"])
+
+
+def test_a_failure_shows_what_and_where() -> None:
+    class Broken(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc2 = nn.Linear(7, 3)
+
+    engine = make_engine(Broken())
+    dashboard = TrainingDashboard(engine)
+    awaited = Awaited(bar_of(dashboard))
+    press(dashboard, "start")
+    awaited.until(lambda status: status["state"] == "failed")
+    assert bar_of(dashboard).status["node"] == "fc2"
+    assert "shapes cannot be multiplied" in str(bar_of(dashboard).status["error"])
+    dashboard.close()
+    later = TrainingDashboard(engine)
+    assert bar_of(later).status["node"] == "fc2"
+    assert bar_of(later).status["state"] == "failed"
+    later.close()
+
+
+def test_a_dashboard_made_after_training_shows_all_of_it(engine: TrainingEngine) -> None:
+    engine.start()
+    assert engine.wait(PATIENCE)
+    dashboard = TrainingDashboard(engine)
+    assert loss_points(dashboard) == 9
+    assert bar_of(dashboard).status["state"] == "finished"
+    assert bar_of(dashboard).status["step"] == 9
+    assert not dashboard._pump.running
+    engine.start()
+    assert engine.wait(PATIENCE)
+    assert dashboard._pump.join(PATIENCE)
+    assert loss_points(dashboard) == 18, "frames of before are not counted twice"
+    dashboard.close()
+
+
+def test_another_dashboard_in_the_middle_knows_what_was_before(engine: TrainingEngine) -> None:
+    first = TrainingDashboard(engine)
+    engine.step(4)
+    first.close()
+    second = TrainingDashboard(engine)
+    assert loss_points(second) == 4
+    awaited = Awaited(bar_of(second))
+    engine.resume()
+    awaited.until(lambda status: status["state"] == "finished")
+    assert second._pump.join(PATIENCE)
+    assert loss_points(second) == 9
+    second.close()
+
+
+def test_there_is_one_dashboard_for_an_engine(engine: TrainingEngine) -> None:
+    dashboard = TrainingDashboard(engine)
+    before = len(registry._instances)
+    assert all(TrainingDashboard(engine) is dashboard for _ in range(50))
+    assert len(registry._instances) == before
+    dashboard.close()
+    another = TrainingDashboard(engine)
+    assert another is not dashboard
+    another.close()
+
+
+def test_fifty_dashboards_come_and_go_without_a_trace() -> None:
+    before, threads = len(registry._instances), threading.active_count()
+    models: list[weakref.ref[nn.Module]] = []
+    for _ in range(50):
+        engine = make_engine(epochs=1)
+        dashboard = TrainingDashboard(engine)
+        engine.start()
+        assert engine.wait(PATIENCE)
+        models.append(weakref.ref(engine.module))
+        dashboard.close()
+        dashboard.close()
+    assert len(registry._instances) == before
+    assert threading.active_count() == threads
+    del engine
+    gc.collect()
+    assert [model for model in models if model() is not None] == []
+    with pytest.raises(RuntimeError, match="The dashboard was closed"):
+        _ = dashboard.engine
+
+
+def test_the_engine_goes_on_without_its_dashboard(engine: TrainingEngine) -> None:
+    dashboard = TrainingDashboard(engine)
+    engine.step(1)
+    dashboard.close()
+    engine.resume()
+    assert engine.wait(PATIENCE)
+    assert len(engine.history["loss"]) == 9
+
+
+def test_choosing_a_layer_changes_the_histogram(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
+    chooser = dashboard._chooser
+    assert chooser.layers == ["fc1", "relu1", "fc2"]
+    chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": "relu1"}, [])
+    awaited = Awaited(bar_of(dashboard))
+    engine.step(1)
+    awaited.until(lambda status: status["step"] == 1)
+    assert dashboard._histogram.latest is not None
+    assert dashboard._histogram.latest.layer == "relu1"
+
+
+def test_an_unknown_layer_is_refused(dashboard: TrainingDashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[dict[str, object]] = []
+    monkeypatch.setattr(dashboard._chooser, "send", answers.append)
+    dashboard._chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": "relu9"}, [])
+    assert "relu" in str(answers[0]["error"])
+    assert dashboard._chooser.layer == "fc1"
+
+
+def test_detail_is_measured_only_while_somebody_watches(dashboard: TrainingDashboard) -> None:
+    dashboard.draw(1, watched=True)
+    assert dashboard._cadence.hz == WATCHED_HZ
+    dashboard.draw(2, watched=False)
+    assert dashboard._cadence.hz == UNWATCHED_HZ
+
+
+def test_acknowledgements_reach_the_pump(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
+    awaited = Awaited(bar_of(dashboard))
+    engine.step(1)
+    awaited.until(lambda status: status["step"] == 1)
+    bar_of(dashboard)._handle_custom_msg({"kind": "ack", "tick": bar_of(dashboard).tick}, [])
+    awaited = Awaited(bar_of(dashboard))
+    engine.step(1)
+    awaited.until(lambda status: status["step"] == 2)
+    assert dashboard._cadence.hz == WATCHED_HZ
+
+
+def test_it_reads_the_same_in_every_run(dashboard: TrainingDashboard) -> None:
+    assert repr(dashboard) == "TrainingDashboard()"
+    assert dashboard._repr_mimebundle_()["text/plain"] == "TrainingDashboard()"
+    assert "pnne-dashboard" in dashboard._dom_classes
+    assert isinstance(dashboard, ipywidgets.VBox)
+
+
+def test_a_million_steps_stay_small(dashboard: TrainingDashboard) -> None:
+    frames = [StepFrame(1, 1, 0.5, 0.1, 20, 0.0)] * 1000
+    for _ in range(1000):
+        dashboard.take(frames)
+    dashboard.draw(1, watched=True)
+    assert loss_points(dashboard) <= 1000

@@ -1,0 +1,160 @@
+"""Plots see only frames, send only what has changed, and never more than a thousand float32 points a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import bqplot
+import ipywidgets
+import numpy as np
+import pytest
+
+from pnne_nb.frames import EpochFrame, Frame, HistogramFrame, NormsFrame, ProgressFrame, StepFrame
+from pnne_nb.widgets.plots import MAX_DOTS, MAX_LINES, HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot
+
+UNRELATED = ProgressFrame(1, 1, 1, None, 1, 1.0, None)
+
+
+def step(number: int, loss: float = 1.0) -> StepFrame:
+    return StepFrame(number, 1, loss, 0.1, 1, 0.0)
+
+
+def show(plot: Plot, frames: Iterable[Frame]) -> None:
+    for frame in [*frames, UNRELATED]:
+        plot.take(frame)
+    plot.draw()
+
+
+def marks(plot: LossPlot | MetricPlot | NormPlot | HistogramPlot) -> list[bqplot.Mark]:
+    found: list[bqplot.Mark] = plot.figure.marks
+    return found
+
+
+def heading(plot: Plot) -> str:
+    text: str = plot.view.children[0].value
+    return text
+
+
+def test_loss_raw_smoothed_and_validated() -> None:
+    plot = LossPlot()
+    show(plot, [step(1, 4.0), step(2, 2.0), EpochFrame(1, 2, {"val_loss": 3.0, "train_loss": 3.0})])
+    training, validation = marks(plot)
+    assert training.x.tolist() == [1, 2]
+    assert training.y.shape == (2, 2)
+    assert training.y[0].tolist() == [4, 2]
+    assert validation.x.tolist() == [2, 2]
+    assert validation.y.tolist() == [3, 3]
+    axes = plot.figure.axes
+    assert [axis.label for axis in axes] == ["step", "loss"]
+    assert "training" in heading(plot)
+    assert "validation" in heading(plot)
+
+
+def test_a_hundred_thousand_steps_are_a_thousand_float32_points() -> None:
+    plot = LossPlot()
+    show(plot, (step(number, math.sin(number)) for number in range(100_000)))
+    line = marks(plot)[0]
+    assert line.x.size <= 1000
+    assert line.x.dtype == line.y.dtype == np.float32
+
+
+def test_nothing_is_sent_when_nothing_has_changed() -> None:
+    plots: list[Plot] = [LossPlot(), MetricPlot(), NormPlot(["a"]), HistogramPlot()]
+    for plot in plots:
+        show(plot, [])
+        sent: list[object] = []
+        for mark in marks(plot):  # type: ignore[arg-type]  # each of the four has a figure
+            mark.observe(sent.append, ["x", "y"])
+        plot.draw()
+        assert sent == []
+
+
+def test_a_log_scale_leaves_gaps_where_the_loss_is_not_positive() -> None:
+    plot = LossPlot("log")
+    show(plot, [step(1, 10.0), step(2, -1.0), step(3, 0.1)])
+    assert isinstance(plot.figure.axes[1].scale, bqplot.LogScale)
+    assert np.isnan(marks(plot)[0].y[0]).tolist() == [False, True, False]
+
+
+def test_a_loss_that_explodes_keeps_what_can_be_drawn() -> None:
+    plot = LossPlot()
+    show(plot, [step(1, 1.0), step(2, math.inf), step(3, math.nan), step(4, 2.0)])
+    raw, smooth = marks(plot)[0].y
+    assert np.isnan(raw).tolist() == [False, True, True, False]
+    assert np.isfinite(smooth).all()
+    assert plot.figure.axes[1].scale.max < 10
+
+
+@pytest.mark.parametrize(
+    ("metrics", "metric", "title"),
+    [
+        ({"train_loss": 1.0, "train_accuracy": 0.5, "val_loss": 1.0, "val_accuracy": 0.4}, "accuracy", "Accuracy"),
+        ({"train_loss": 1.0, "train_mean_error": 0.5, "val_mean_error": 0.4}, "mean_error", "Mean error"),
+        ({"train_loss": 0.5, "val_loss": 0.4}, "loss", "Loss"),
+    ],
+)
+def test_the_first_epoch_decides_which_metric_is_shown(metrics: dict[str, float], metric: str, title: str) -> None:
+    plot = MetricPlot()
+    show(plot, [EpochFrame(1, 10, metrics)])
+    assert plot.metric == metric
+    assert f"{title} by epoch" in heading(plot)
+    assert [mark.y[0] for mark in marks(plot)] == pytest.approx([0.5, 0.4])
+
+
+def test_without_validation_there_is_one_curve() -> None:
+    plot = MetricPlot("accuracy")
+    show(plot, [EpochFrame(1, 10, {"train_accuracy": 0.5}), EpochFrame(2, 20, {"train_accuracy": 0.6})])
+    training, validation = marks(plot)
+    assert training.x.tolist() == [1, 2]
+    assert validation.x.size == 0
+
+
+def test_few_layers_are_lines_with_a_legend_above() -> None:
+    plot = NormPlot(["conv1", "fc"])
+    frames = [NormsFrame(1, {"conv1": 0.5, "fc": 0.0}, 0.5), NormsFrame(9, {"fc": 2.0}, 2.0)]
+    show(plot, frames)
+    (lines,) = marks(plot)
+    assert lines.x.tolist() == [1, 9]
+    np.testing.assert_array_equal(lines.y, np.array([[0.5, np.nan], [np.nan, 2.0]], np.float32))
+    assert "conv1" in heading(plot)
+    assert len(lines.colors) == MAX_LINES
+
+
+def test_one_layer_is_one_line() -> None:
+    plot = NormPlot(["fc"])
+    show(plot, [NormsFrame(1, {"fc": 1.0}, 1.0)])
+    assert marks(plot)[0].y.size == 2
+
+
+def test_many_layers_are_dots_in_the_models_order() -> None:
+    layers = [f"layer{index}" for index in range(20)]
+    plot = NormPlot(layers)
+    show(plot, [NormsFrame(1, dict.fromkeys(layers[:5], 0.1) | {"layer6": 0.0}, 1.0)])
+    (dots,) = marks(plot)
+    assert dots.y.tolist() == layers[:5]
+    assert dots.scales["y"].domain == layers
+
+
+def test_very_many_layers_are_thinned_out_and_said_so() -> None:
+    plot = NormPlot([f"layer{index}" for index in range(500)])
+    assert 0 < len(marks(plot)[0].scales["y"].domain) <= MAX_DOTS
+    assert "of 500 layers" in heading(plot)
+
+
+def test_the_latest_histogram_wins() -> None:
+    plot = HistogramPlot()
+    first = HistogramFrame(1, "conv1", "activations", -1.0, 1.0, (1, 2), 3, 3)
+    show(plot, [first, HistogramFrame(2, "fc", "parameter_gradients", 0.0, 4.0, (5, 0, 7, 1), 13, 26)])
+    (bars,) = marks(plot)
+    assert bars.x.tolist() == [0.5, 1.5, 2.5, 3.5]
+    assert bars.y.tolist() == [5, 0, 7, 1]
+    assert "Parameter gradients of fc" in heading(plot)
+
+
+def test_a_histogram_may_have_a_heading_of_its_own() -> None:
+    above = ipywidgets.Label("mine")
+    plot = HistogramPlot(above)
+    show(plot, [HistogramFrame(1, "conv1", "activations", 0.0, 0.0, (3,), 3, 3)])
+    assert plot.view.children[0] is above
+    assert above.value == "mine"
