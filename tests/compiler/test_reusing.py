@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import pnne_nb as pn
+from tests.compiler import graphs
+
+
+def test_an_edit_keeps_the_weights_of_all_other_nodes() -> None:
+    graph = graphs.lenet()
+    old = pn.compile(graph)
+    graph.set("conv2", out_channels=8)
+    new = pn.compile(graph, reuse=old)
+    assert torch.equal(new.get_parameter("conv1.weight"), old.get_parameter("conv1.weight"))
+    assert new.get_parameter("conv2.weight").shape[0] == 8
+    assert torch.equal(new.get_parameter("fc.bias"), old.get_parameter("fc.bias")), "what still fits is kept"
+    assert new.get_parameter("fc.weight").shape == (10, 128)
+
+
+def test_nothing_is_shared_with_the_old_model() -> None:
+    graph = graphs.residual()
+    old = pn.compile(graph)
+    new = pn.compile(graph, reuse=old)
+    before = {name: value.clone() for name, value in old.state_dict().items()}
+    new(torch.randn(3, 3, 8, 8)).sum().backward()
+    with torch.no_grad():
+        for parameter in new.parameters():
+            parameter.zero_()
+    assert all(parameter.grad is None for parameter in old.parameters())
+    assert all(torch.equal(before[name], value) for name, value in old.state_dict().items())
+
+
+def test_buffers_modes_gradients_and_types_come_along() -> None:
+    graph = graphs.residual()
+    old = pn.compile(graph).double()
+    old(torch.randn(3, 3, 8, 8, dtype=torch.float64))
+    old.eval()
+    old.get_submodule("drop").train()
+    old.get_parameter("stem.weight").requires_grad_(requires_grad=False)
+    graph.add("Linear", "extra", in_features=4, out_features=2)
+    graph.disconnect("flat", "y")
+    graphs.wire(graph, "flat extra y")
+    new = pn.compile(graph, reuse=old)
+    assert torch.equal(new.get_buffer("norm1.running_mean"), old.get_buffer("norm1.running_mean"))
+    assert not new.training
+    assert new.get_submodule("drop").training
+    assert not new.get_submodule("extra").training
+    assert not new.get_parameter("stem.weight").requires_grad
+    assert new.get_parameter("extra.weight").dtype == torch.float64
+    assert new(torch.randn(1, 3, 8, 8, dtype=torch.float64)).shape == (1, 2)
+
+
+def test_tied_weights_stay_tied() -> None:
+    graph = pn.NodeGraph("tied")
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("Linear", "one", in_features=4, out_features=4)
+    graph.add("Linear", "two", in_features=4, out_features=4)
+    graph.add("Output", "y")
+    graphs.wire(graph, "x one two y")
+    old = pn.compile(graph)
+    old.get_submodule("two").register_parameter("weight", old.get_parameter("one.weight"))
+    new = pn.compile(graph, reuse=old)
+    assert new.get_parameter("two.weight") is new.get_parameter("one.weight")
+    assert new.get_parameter("one.weight") is not old.get_parameter("one.weight")
+
+
+def test_recurrent_layers_use_what_was_carried_over() -> None:
+    graph = graphs.recurrent()
+    old = pn.compile(graph)
+    new = pn.compile(graph, reuse=old)
+    tokens = torch.arange(12).reshape(2, 6) % 11
+    assert torch.equal(new(tokens), old(tokens))
+
+
+def test_any_module_may_give_its_tensors() -> None:
+    hand = graphs.Residual()
+    model = pn.compile(graphs.residual(), reuse=hand)
+    x = torch.randn(3, 3, 8, 8)
+    assert torch.equal(model.eval()(x), hand.eval()(x))
+
+
+def test_a_model_without_tensors_gives_its_mode_only() -> None:
+    model = pn.compile(graphs.mlp(), reuse=nn.Identity().eval())
+    assert not model.training
