@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.inspector.drawing import LayerView, install_drawer
 
 if TYPE_CHECKING:
-    from pnne_nb import catalog
     from pnne_nb.catalog import register_node
     from pnne_nb.compiler import Explanation, TensorSpec, TorchCompiler, compile, explain, infer_shapes, to_source
     from pnne_nb.errors import (
@@ -50,6 +49,9 @@ if TYPE_CHECKING:
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.widgets.dashboard import TrainingDashboard
     from pnne_nb.widgets.editor import GraphEditor
+
+    # The package itself is the mapping: its module has a class of its own.
+    catalog: Mapping[str, NodeSpec]
 
 __version__ = "0.1.0"
 

@@ -17,7 +17,7 @@ from pnne_nb.graph.structural import SHARES
 from pnne_nb.graph.types import BoolType, EnumType, FloatType, IntType, OptionalType, StringType, TupleType
 
 if TYPE_CHECKING:
-    from nowhere import Missing
+    Missing = Tensor
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ class Untyped(nn.Module):
 
 class Moments(NamedTuple):
     mean: Tensor
-    count: int
+    total: int
 
 
 def moments(*samples: Tensor, mode: Literal["a", "b"] = "a") -> Moments:
@@ -126,7 +126,7 @@ def test_function_with_named_results_and_any_number_of_tensors() -> None:
     assert spec.kind == "function"
     assert [(port.name, port.variadic) for port in spec.inputs] == [("samples", True)]
     assert spec.positional == ("*samples",)
-    assert [(port.name, port.kind) for port in spec.outputs] == [("mean", "tensor"), ("count", "value")]
+    assert [(port.name, port.kind) for port in spec.outputs] == [("mean", "tensor"), ("total", "value")]
     assert _properties(spec) == {"mode": (EnumType(("a", "b")), "a", "call")}
 
 
@@ -190,7 +190,8 @@ def test_running_a_cell_again_replaces_its_type() -> None:
             return x
 
         node.__module__, node.__qualname__ = "__main__", "node"
-        return pn.register_node()(node)
+        registered: Callable[..., Tensor] = pn.register_node()(node)
+        return registered
 
     cell(1)
     cell(2)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pnne_nb import catalog
-from pnne_nb.catalog import reference
+from pnne_nb.catalog import reference, specs
 from pnne_nb.graph.spec import NodeSpec, Port, Property
 from pnne_nb.graph.structural import STRUCTURAL
 from pnne_nb.graph.types import IntType
@@ -17,7 +16,7 @@ PAGE = Path(__file__).parents[2] / reference.PAGE
 
 def test_page_is_as_new_as_the_catalogue() -> None:
     written = PAGE.read_text(encoding="utf-8")
-    fresh = reference.page([*STRUCTURAL, *catalog.specs()])
+    fresh = reference.page([*STRUCTURAL, *specs()])
 
     # The texts are torch's: another version says other things.
     if f"torch {reference.version()}." in written:
