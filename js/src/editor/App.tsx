@@ -56,9 +56,15 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
       <div className="pnne-body">
         {palette && !readOnly && <Palette searchBox={searchBox} />}
         {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the canvas takes the keyboard for the whole graph */}
-        <div className="pnne-canvas" ref={canvas} role="group" aria-label="Graph" tabIndex={0}
+        <div
+          className="pnne-canvas"
+          ref={canvas}
+          role="group"
+          aria-label="Graph"
+          tabIndex={0}
           onPointerDownCapture={(event) => {
-            if (!(event.target as Element).closest("input, button, select, a")) canvas.current?.focus({ preventScroll: true });
+            if (!(event.target as Element).closest("input, button, select, a"))
+              canvas.current?.focus({ preventScroll: true });
           }}
         >
           <Canvas />
@@ -68,7 +74,11 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
               <p>Click a node type on the left, or drag it here.</p>
             </div>
           )}
-          {!scene && <div className="pnne-empty"><p>Loading the graph…</p></div>}
+          {!scene && (
+            <div className="pnne-empty">
+              <p>Loading the graph…</p>
+            </div>
+          )}
           {source && <SourcePanel />}
           <Toasts />
         </div>

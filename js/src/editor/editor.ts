@@ -6,8 +6,8 @@ import { edgeId, graphAt, nodeOf, toState } from "./document/document";
 import { type Fragment, fragmentOf, parseFragment, pasteOps } from "./document/fragment";
 import { freeName } from "./document/names";
 import { portsOf } from "./document/ports";
-import { Store } from "./session/store";
 import type { Session } from "./session/session";
+import { Store } from "./session/store";
 import { FIRST_VIEW, NOTHING, STILL, type ViewState } from "./view";
 
 /** What the canvas can do for the commands: it alone knows the viewport. */
@@ -60,7 +60,8 @@ export class Editor {
     const [only] = nodes.size === 1 && !at ? nodes : [];
     const feeder = only === undefined ? undefined : scene.graph.nodes.get(only);
     const source = feeder && scene.cards.get(feeder.name)?.ports;
-    const edge = feeder && source && matchPorts(feeder.name, source, name, portsOf(scene.document, node, scene.types.get(type)));
+    const edge =
+      feeder && source && matchPorts(feeder.name, source, name, portsOf(scene.document, node, scene.types.get(type)));
     const wanted = at ?? this.placeFor(scene, edge ? feeder.name : null);
     const position = at ?? freePlace(this.centres(scene), wanted);
     const ops: Op[] = [
@@ -90,10 +91,18 @@ export class Editor {
     const mine = scene.cards.get(here.name)?.ports;
     const theirs = scene.cards.get(there.name)?.ports;
     if (!mine || !theirs) return;
-    const only = { inputs: mine.inputs, outputs: mine.outputs.filter((candidate) => `${here.name}.${candidate.name}` === port) };
-    const onlyInput = { outputs: mine.outputs, inputs: mine.inputs.filter((candidate) => `${here.name}.${candidate.name}` === port) };
+    const only = {
+      inputs: mine.inputs,
+      outputs: mine.outputs.filter((candidate) => `${here.name}.${candidate.name}` === port),
+    };
+    const onlyInput = {
+      outputs: mine.outputs,
+      inputs: mine.inputs.filter((candidate) => `${here.name}.${candidate.name}` === port),
+    };
     const edge =
-      side === "output" ? matchPorts(here.name, only, there.name, theirs) : matchPorts(there.name, theirs, here.name, onlyInput);
+      side === "output"
+        ? matchPorts(here.name, only, there.name, theirs)
+        : matchPorts(there.name, theirs, here.name, onlyInput);
     if (edge) this.connect(edge.source, edge.target);
     else this.session.notify(`No free port of ${there.name} fits ${port}.`);
   }
@@ -110,7 +119,12 @@ export class Editor {
       if (!gone && edges.has(edgeId(edge))) ops.push({ op: "disconnect", ...edge, graph });
     }
     for (const name of removed) ops.push({ op: "removeNode", name, graph });
-    const label = removed.length === 1 ? `Delete ${removed[0]}` : removed.length > 1 ? `Delete ${removed.length} nodes` : "Disconnect";
+    const label =
+      removed.length === 1
+        ? `Delete ${removed[0]}`
+        : removed.length > 1
+          ? `Delete ${removed.length} nodes`
+          : "Disconnect";
     if (this.session.edit(ops, label)) this.select([]);
   }
 
@@ -163,7 +177,9 @@ export class Editor {
   rename(name: string, newName: string): void {
     const scene = this.scene();
     if (!scene || name === newName) return;
-    if (this.session.edit([{ op: "renameNode", name, newName, graph: scene.graphId }], `Rename ${name} to ${newName}`)) {
+    if (
+      this.session.edit([{ op: "renameNode", name, newName, graph: scene.graphId }], `Rename ${name} to ${newName}`)
+    ) {
       this.select([newName]);
     }
   }

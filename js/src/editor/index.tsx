@@ -65,7 +65,8 @@ function keepKeysHere(root: HTMLElement, signal: AbortSignal): void {
     "focusout",
     (event) => {
       const left = event.target as Element;
-      if (event.relatedTarget === null) queueMicrotask(() => !left.isConnected && root.isConnected && root.focus({ preventScroll: true }));
+      if (event.relatedTarget === null)
+        queueMicrotask(() => !left.isConnected && root.isConnected && root.focus({ preventScroll: true }));
     },
     { signal },
   );
@@ -73,11 +74,10 @@ function keepKeysHere(root: HTMLElement, signal: AbortSignal): void {
 
 /** The wheel belongs to the page until the editor was clicked, and again after a click elsewhere. */
 function activateOnClick(root: HTMLElement, editor: Editor, signal: AbortSignal): void {
-  document.addEventListener(
-    "pointerdown",
-    (event) => editor.patch({ active: event.composedPath().includes(root) }),
-    { signal, capture: true },
-  );
+  document.addEventListener("pointerdown", (event) => editor.patch({ active: event.composedPath().includes(root) }), {
+    signal,
+    capture: true,
+  });
 }
 
 /** Keeps the trait `selection` (full paths) and this view's selection in step. */
@@ -86,7 +86,9 @@ function shareSelection(model: Model, editor: Editor, signal: AbortSignal): void
   const send = () => {
     const scene = editor.scene();
     if (!scene) return;
-    const paths = [...editor.view.get().nodes].filter((name) => scene.graph.nodes.has(name)).map((name) => scene.prefix + name);
+    const paths = [...editor.view.get().nodes]
+      .filter((name) => scene.graph.nodes.has(name))
+      .map((name) => scene.prefix + name);
     const text = JSON.stringify(paths);
     if (text === shared) return;
     shared = text;

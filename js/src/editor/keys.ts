@@ -43,15 +43,16 @@ export function keyName(event: KeyboardEvent): string {
 export function onKeyDown(event: KeyboardEvent, editor: Editor, root: HTMLElement, focusSearch: () => void): void {
   if (event.defaultPrevented) return;
   const name = keyName(event);
-  if (name === "Mod+s") return handToPage(event, root);
-  const target = event.composedPath()[0];
-  if (isTyping(target)) return;
-  if (name === "Escape") return escape(editor, root);
-  // Enter and the space bar press the button that has the focus.
-  const command = BY_KEY.get(name);
-  if (!command) return;
-  event.preventDefault();
-  command.run(editor, focusSearch);
+  if (name === "Mod+s") handToPage(event, root);
+  else if (isTyping(event.composedPath()[0])) return;
+  else if (name === "Escape") stepBack(editor, root);
+  else {
+    // Enter and the space bar have no command: they press the button that has the focus.
+    const command = BY_KEY.get(name);
+    if (!command) return;
+    event.preventDefault();
+    command.run(editor, focusSearch);
+  }
 }
 
 function isTyping(target: EventTarget | undefined): boolean {
@@ -59,7 +60,7 @@ function isTyping(target: EventTarget | undefined): boolean {
 }
 
 /** Steps back: out of the selection, then out of the nested graph, then back to the notebook. */
-function escape(editor: Editor, root: HTMLElement): void {
+function stepBack(editor: Editor, root: HTMLElement): void {
   const view = editor.view.get();
   if (view.nodes.size > 0 || view.edges.size > 0) editor.select([]);
   else if (view.path.length > 0) editor.enter(view.path.slice(0, -1));

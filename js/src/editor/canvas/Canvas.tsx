@@ -1,4 +1,5 @@
 import {
+  Background,
   type Connection,
   type EdgeChange,
   type FinalConnectionState,
@@ -39,8 +40,14 @@ export function Canvas() {
   const maker = useRef<FlowMaker>(null);
   maker.current ??= new FlowMaker();
   const flow = maker.current;
-  const nodes = useMemo(() => (scene ? flow.makeNodes(scene, selectedNodes, moving) : []), [flow, scene, selectedNodes, moving]);
-  const edges = useMemo(() => (scene ? flow.makeEdges(scene, selectedEdges, shapes) : []), [flow, scene, selectedEdges, shapes]);
+  const nodes = useMemo(
+    () => (scene ? flow.makeNodes(scene, selectedNodes, moving) : []),
+    [flow, scene, selectedNodes, moving],
+  );
+  const edges = useMemo(
+    () => (scene ? flow.makeEdges(scene, selectedEdges, shapes) : []),
+    [flow, scene, selectedEdges, shapes],
+  );
   const distant = useStore((state) => state.transform[2] < LABELS_FROM_ZOOM);
   useViewport();
 
@@ -87,7 +94,9 @@ export function Canvas() {
   const onDragStop = useCallback(() => editor.move(editor.view.get().moving), [editor]);
   const onConnectStart = useCallback(
     (_: unknown, { nodeId, handleId, handleType }: OnConnectStartParams) =>
-      editor.patch({ connecting: { port: `${nodeId}.${handleId}`, side: handleType === "source" ? "output" : "input" } }),
+      editor.patch({
+        connecting: { port: `${nodeId}.${handleId}`, side: handleType === "source" ? "output" : "input" },
+      }),
     [editor],
   );
   const onConnectEnd = useCallback(
@@ -99,7 +108,9 @@ export function Canvas() {
         const other = `${state.toHandle.nodeId}.${state.toHandle.id}`;
         if (other === connecting.port) return;
         if ((state.toHandle.type === "source") === (connecting.side === "output")) {
-          editor.session.notify(`Connect an output to an input; ${other} and ${connecting.port} are both ${connecting.side}s.`);
+          editor.session.notify(
+            `Connect an output to an input; ${other} and ${connecting.port} are both ${connecting.side}s.`,
+          );
         } else if (connecting.side === "output") editor.connect(connecting.port, other);
         else editor.connect(other, connecting.port);
         return;
@@ -173,6 +184,7 @@ export function Canvas() {
       maxZoom={2}
       proOptions={{ hideAttribution: true }}
     >
+      <Background gap={24} size={1.3} />
       <MiniMap />
       <Refusal />
     </ReactFlow>

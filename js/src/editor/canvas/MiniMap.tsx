@@ -1,10 +1,10 @@
 import { useReactFlow, useStore } from "@xyflow/react";
 import { type PointerEvent, useEffect, useRef } from "react";
 import { useEditor, useScene, useView } from "../context";
+import { STILL, type ViewState } from "../view";
 import { lookOf } from "./categories";
 import { topLeft } from "./flow";
 import { centreOf, type ShownScene } from "./scene";
-import { STILL, type ViewState } from "../view";
 
 const WIDTH = 148;
 const HEIGHT = 92;

@@ -1,11 +1,11 @@
 import { Handle, type NodeProps, Position } from "@xyflow/react";
 import { type CSSProperties, memo, useMemo } from "react";
-import { refusalsFrom } from "../document/connection";
 import { useEditor, useView } from "../context";
+import { refusalsFrom } from "../document/connection";
 import type { Card } from "./card";
 import { lookOf } from "./categories";
 import type { CardNode } from "./flow";
-import { HEADER_HEIGHT, type HandlePlace, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
+import { type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
@@ -71,9 +71,7 @@ function worstSeverity(card: Card): "error" | "warning" | null {
 }
 
 function Badge({ card, severity }: { card: Card; severity: "error" | "warning" }) {
-  const text = card.diagnostics
-    .map(({ message, hint }) => (hint ? `${message} ${hint}` : message))
-    .join("\n");
+  const text = card.diagnostics.map(({ message, hint }) => (hint ? `${message} ${hint}` : message)).join("\n");
   return (
     <span className={`pnne-badge pnne-severity-${severity}`} title={text} role="img" aria-label={text}>
       !
@@ -124,7 +122,10 @@ function Port({ card, handle, state, reason }: PortProps) {
         aria-label={label}
       />
       {handle.labelled && (
-        <span className={`pnne-port-label pnne-port-${handle.side} ${state}`} style={{ left: handle.x, maxWidth: card.geometry.width / ports.length - 4 }}>
+        <span
+          className={`pnne-port-label pnne-port-${handle.side} ${state}`}
+          style={{ left: handle.x, maxWidth: card.geometry.width / ports.length - 4 }}
+        >
           {handle.port}
         </span>
       )}

@@ -58,7 +58,8 @@ export function summaryOf(
   resolved: Readonly<Record<string, unknown>> = {},
 ): string {
   const given = node.properties ?? {};
-  if (node.type === "Subgraph") return typeof given.definition === "string" && given.definition !== node.name ? given.definition : "";
+  if (node.type === "Subgraph")
+    return typeof given.definition === "string" && given.definition !== node.name ? given.definition : "";
   const properties = type?.properties ?? [];
   const valueOf = (property: PropertyState) => {
     const value = given[property.name] ?? property.default;
@@ -74,8 +75,15 @@ export function summaryOf(
     if (property.name === "kernel_size" && value !== undefined) parts.push(times(property.type, value));
     else if (property.name === "shape" && Array.isArray(value)) parts.push(value.join("×"));
     else if (property.required && property.name in given) parts.push(`${brief(property.name)} ${short(value)}`);
-    else if (property.name in given && JSON.stringify(given[property.name]) !== JSON.stringify(property.default ?? null)) {
-      parts.push(typeof value === "boolean" ? `${value ? "" : "no "}${property.name}` : `${brief(property.name)} ${short(value)}`);
+    else if (
+      property.name in given &&
+      JSON.stringify(given[property.name]) !== JSON.stringify(property.default ?? null)
+    ) {
+      parts.push(
+        typeof value === "boolean"
+          ? `${value ? "" : "no "}${property.name}`
+          : `${brief(property.name)} ${short(value)}`,
+      );
     } else if (property.name in resolved && value === resolved[property.name]) parts.push(short(value));
   }
   return parts.slice(0, MAX_PARTS).join(" · ");
@@ -88,7 +96,8 @@ function brief(name: string): string {
 function short(value: unknown): string {
   if (value === undefined) return "?";
   if (value === "auto") return "auto";
-  if (Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === "number")) return value.join("×");
+  if (Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === "number"))
+    return value.join("×");
   return textOf(null, value).slice(0, 24);
 }
 

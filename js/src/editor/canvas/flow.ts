@@ -32,18 +32,19 @@ export class FlowMaker {
     return [...made.values()];
   }
 
-  makeEdges(
-    scene: ShownScene,
-    selected: ReadonlySet<string>,
-    shapes: ReadonlyMap<string, TensorShape>,
-  ): WireEdge[] {
+  makeEdges(scene: ShownScene, selected: ReadonlySet<string>, shapes: ReadonlyMap<string, TensorShape>): WireEdge[] {
     const made = new Map<string, WireEdge>();
     for (const edge of scene.graph.edges.values()) {
       const id = edgeId(edge);
       const label = shapeLabel(shapes.get(scene.prefix + edge.source));
       const earlier = this.edges.get(id);
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
-      if (earlier && earlier.data?.label === label && earlier.data.address === address && earlier.selected === selected.has(id)) {
+      if (
+        earlier &&
+        earlier.data?.label === label &&
+        earlier.data.address === address &&
+        earlier.selected === selected.has(id)
+      ) {
         made.set(id, earlier);
         continue;
       }

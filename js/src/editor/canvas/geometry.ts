@@ -1,4 +1,4 @@
-import type { PortView, Ports } from "../document/ports";
+import type { Ports, PortView } from "../document/ports";
 
 /**
  * The one place that decides how large a node is and where its ports are.

@@ -1,5 +1,6 @@
 import type { NodeState, NodeTypeState } from "../../protocol";
 import type { Scene } from "../document/connection";
+import { definitionOf } from "../document/definitions";
 import type { Graph } from "../document/document";
 import { graphAt } from "../document/document";
 import { portsOf } from "../document/ports";
@@ -50,12 +51,15 @@ export class SceneMaker {
       const diagnostics = state.derived.diagnostics.get(full) ?? NO_DIAGNOSTICS;
       const type = types.get(node.type);
       const wired = `${[...(into?.keys() ?? [])].join()}|${outOf?.map((edge) => edge.source).join() ?? ""}`;
-      const key = [node, type, wired, resolved, diagnostics, full, definitionOf(node, document.graphs)];
+      const key = [node, type, wired, resolved, diagnostics, full, shownBy(node, document.graphs)];
       const earlier = this.made.get(node.name);
       const entry =
         earlier && same(earlier.made, key)
           ? earlier
-          : { card: cardOf(full, node, type, portsOf(document, node, type, into, outOf), resolved, diagnostics), made: key };
+          : {
+              card: cardOf(full, node, type, portsOf(document, node, type, into, outOf), resolved, diagnostics),
+              made: key,
+            };
       made.set(node.name, entry);
       cards.set(node.name, entry.card);
     }
@@ -71,8 +75,9 @@ export function centreOf(scene: ShownScene, name: string, moving: ReadonlyMap<st
   return moving.get(name) ?? scene.graph.nodes.get(name)?.position ?? scene.provisional.get(name) ?? [0, 0];
 }
 
-function definitionOf(node: NodeState, graphs: ReadonlyMap<string, Graph>): Graph | undefined {
-  return node.type === "Subgraph" ? graphs.get(String(node.properties?.definition ?? "")) : undefined;
+function shownBy(node: NodeState, graphs: ReadonlyMap<string, Graph>): Graph | undefined {
+  const id = definitionOf(node);
+  return id === null ? undefined : graphs.get(id);
 }
 
 function same(a: readonly unknown[], b: readonly unknown[]): boolean {

@@ -40,7 +40,8 @@ export function refusalsFrom(scene: Scene, port: string, side: "input" | "output
     if (!sourcePort) return `${source} is not an output.`;
     if (!targetPort) return `${target} is not an input.`;
     const fed = scene.graph.edges.get(target);
-    if (fed) return fed.source === source ? "They are connected already." : `${target} is already fed by ${fed.source}.`;
+    if (fed)
+      return fed.source === source ? "They are connected already." : `${target} is already fed by ${fed.source}.`;
     if (!kindsFit(sourcePort.kind, targetPort.kind)) {
       return `${source} gives a ${sourcePort.kind}, but ${target} takes a ${targetPort.kind}.`;
     }

@@ -22,7 +22,8 @@ export function fragmentOf(graph: Graph, names: ReadonlySet<string>): Fragment {
 export function parseFragment(text: string): Fragment | null {
   try {
     const value: unknown = JSON.parse(text);
-    if (typeof value !== "object" || value === null || !("format" in value) || value.format !== "pnne-fragment") return null;
+    if (typeof value !== "object" || value === null || !("format" in value) || value.format !== "pnne-fragment")
+      return null;
     const { nodes, edges } = value as Partial<Fragment>;
     return Array.isArray(nodes) && Array.isArray(edges) ? { format: "pnne-fragment", nodes, edges } : null;
   } catch {

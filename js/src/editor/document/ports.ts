@@ -1,4 +1,5 @@
 import type { EdgeState, NodeState, NodeTypeState, Port, PortKind } from "../../protocol";
+import { definitionOf, interfaceOf } from "./definitions";
 import { type GraphDocument, splitPort } from "./document";
 import { UNWIRED } from "./wiring";
 
@@ -82,11 +83,14 @@ interface Declared {
   readonly outputs?: readonly Port[];
 }
 
-function declaredPorts(document: GraphDocument, node: NodeState, type: NodeTypeState | undefined): Declared | undefined {
+function declaredPorts(
+  document: GraphDocument,
+  node: NodeState,
+  type: NodeTypeState | undefined,
+): Declared | undefined {
   if (node.type === "Subgraph") {
-    const definition = document.graphs.get(String(node.properties?.definition ?? ""));
-    const inner = node.properties?.definition && definition ? [...definition.nodes.values()] : [];
-    const named = (kind: string) => inner.filter(({ type }) => type === kind).map(({ name }) => valuePort(name));
+    const id = definitionOf(node);
+    const named = (kind: "Input" | "Output") => interfaceOf(document.graphs, id, kind).map(valuePort);
     return { inputs: named("Input"), outputs: named("Output") };
   }
   if (node.type === "Module") {

@@ -1,7 +1,9 @@
 import type { EdgeState, NodeState, Op } from "../../protocol";
 import { closesCycle } from "./cycles";
+import { contains, definitionOf, interfaceOf, usersOf } from "./definitions";
 import type { Graph, GraphDocument } from "./document";
 import { nodeOf, splitPort } from "./document";
+import { MAX_NAME_LENGTH, whyIllegal, whyReserved } from "./names";
 
 /** A change that the document cannot take; the message completes what Python would say. */
 export class Refusal extends Error {
@@ -48,38 +50,46 @@ class Draft {
   apply(op: Op): void {
     switch (op.op) {
       case "addNode":
-        return this.addNode(this.edit(op.graph), op);
+        this.addNode(op);
+        break;
       case "removeNode":
-        return this.removeNode(this.edit(op.graph), op.name);
+        this.removeNode(op.graph ?? "", op.name);
+        break;
       case "renameNode":
-        return this.renameNode(this.edit(op.graph), op.name, op.newName);
+        this.renameNode(op.graph ?? "", op.name, op.newName);
+        break;
       case "setProperty":
-        return this.update(this.edit(op.graph), op.node, (node) => ({
-          ...node,
-          properties: { ...node.properties, [op.property]: op.value },
-        }));
       case "resetProperty":
-        return this.update(this.edit(op.graph), op.node, (node) => {
-          const { [op.property]: _, ...properties } = node.properties ?? {};
-          return { ...node, properties };
-        });
-      case "moveNode":
-        return this.update(this.edit(op.graph), op.name, (node) => ({ ...node, position: op.position }));
+        this.changeProperty(op);
+        break;
+      case "moveNode": {
+        const graph = this.edit(op.graph);
+        const node = this.require(graph, op.name);
+        graph.nodes.set(op.name, { ...node, position: checkedPosition(op.name, op.position) });
+        break;
+      }
       case "connect":
-        return this.connect(this.edit(op.graph), op);
+        this.connect(this.edit(op.graph), op);
+        break;
       case "disconnect":
-        return this.disconnect(this.edit(op.graph), op);
+        this.disconnect(this.edit(op.graph), op);
+        break;
       case "addGraph":
+        refuse(whyIllegal(op.graph), "illegal-name");
         if (this.graphs.has(op.graph)) throw new Refusal("name-taken", `There is already a definition ${op.graph}.`);
         this.graphs.set(op.graph, { nodes: new Map(), edges: new Map() });
-        return;
+        break;
       case "removeGraph":
-        return this.removeGraph(op.graph);
+        this.removeGraph(op.graph);
+        break;
       case "renameDocument":
+        if (op.name.trim() === "" || op.name.length > MAX_NAME_LENGTH || /\p{C}/u.test(op.name)) {
+          throw new Refusal("illegal-name", "A graph's name has 1 to 100 printable characters.");
+        }
         this.name = op.name;
-        return;
+        break;
       default:
-        return assertNever(op);
+        assertNever(op);
     }
   }
 
@@ -94,47 +104,71 @@ class Draft {
     return draft;
   }
 
-  private addNode(graph: DraftGraph, op: Extract<Op, { op: "addNode" }>): void {
+  private addNode(op: Extract<Op, { op: "addNode" }>): void {
+    const graph = this.edit(op.graph);
+    refuse(whyReserved(op.name), "illegal-name");
     if (graph.nodes.has(op.name)) throw new Refusal("name-taken", `There is already a node ${op.name}.`);
+    if (op.type === "") throw new Refusal("bad-value", "A node needs a type.");
     const node: NodeState = {
       name: op.name,
       type: op.type,
       properties: op.properties ?? {},
-      position: op.position ?? null,
+      position: checkedPosition(op.name, op.position ?? null),
       origin: op.origin ?? null,
     };
+    this.checkDefinition(op.graph ?? "", node);
     if (op.index === undefined || op.index === null || op.index >= graph.nodes.size) {
       graph.nodes.set(op.name, node);
       return;
     }
     const entries = [...graph.nodes];
-    entries.splice(op.index, 0, [op.name, node]);
+    entries.splice(Math.max(op.index, 0), 0, [op.name, node]);
     replaceEntries(graph.nodes, entries);
   }
 
-  private removeNode(graph: DraftGraph, name: string): void {
-    this.require(graph, name);
+  private removeNode(id: string, name: string): void {
+    const graph = this.edit(id);
+    const node = this.require(graph, name);
+    this.dropOuterEdges(id, node);
     graph.nodes.delete(name);
     for (const [target, edge] of graph.edges) {
       if (nodeOf(target) === name || nodeOf(edge.source) === name) graph.edges.delete(target);
     }
   }
 
-  private renameNode(graph: DraftGraph, name: string, newName: string): void {
-    this.require(graph, name);
+  /** An Input or Output node is a port of every node that shows its graph; the edges there go with it. */
+  private dropOuterEdges(id: string, port: NodeState): void {
+    if (port.type !== "Input" && port.type !== "Output") return;
+    for (const user of usersOf(this.graphs, id)) {
+      const outer = this.edit(user.graph);
+      const address = `${user.node}.${port.name}`;
+      for (const [target, edge] of outer.edges) {
+        if ((port.type === "Input" ? target : edge.source) === address) outer.edges.delete(target);
+      }
+    }
+  }
+
+  private renameNode(id: string, name: string, newName: string): void {
+    const graph = this.edit(id);
+    const node = this.require(graph, name);
+    refuse(whyReserved(newName), "illegal-name");
     if (name === newName) return;
     if (graph.nodes.has(newName)) throw new Refusal("name-taken", `There is already a node ${newName}.`);
-    const renamed = [...graph.nodes.values()].map((node): [string, NodeState] => {
-      if (node.name === name) return [newName, { ...node, name: newName }];
-      if (node.properties?.shares === name) {
-        return [node.name, { ...node, properties: { ...node.properties, shares: newName } }];
+    if (node.type === "Input" || node.type === "Output") {
+      const end = node.type === "Input" ? "target" : "source";
+      for (const user of usersOf(this.graphs, id)) {
+        redirect(this.edit(user.graph), end, `${user.node}.${name}`, `${user.node}.${newName}`);
       }
-      return [node.name, node];
+    }
+    const renamed = [...graph.nodes.values()].map((other): [string, NodeState] => {
+      const next = other.name === name ? { ...other, name: newName } : other;
+      if (next.properties?.shares !== name) return [next.name, next];
+      return [next.name, { ...next, properties: { ...next.properties, shares: newName } }];
     });
     replaceEntries(graph.nodes, renamed);
     const follow = (address: string) => {
-      const [node, port] = splitPort(address);
-      return node === name ? `${newName}.${port}` : address;
+      const [other, port] = splitPort(address);
+      return other === name ? `${newName}.${port}` : address;
     };
     const edges = [...graph.edges.values()].map((edge): [string, EdgeState] => {
       const target = follow(edge.target);
@@ -144,15 +178,46 @@ class Draft {
     replaceEntries(graph.edges, edges);
   }
 
-  private update(graph: DraftGraph, name: string, change: (node: NodeState) => NodeState): void {
-    graph.nodes.set(name, change(this.require(graph, name)));
+  private changeProperty(op: Extract<Op, { op: "setProperty" | "resetProperty" }>): void {
+    const graph = this.edit(op.graph);
+    const old = this.require(graph, op.node);
+    const { [op.property]: _, ...others } = old.properties ?? {};
+    const properties = op.op === "setProperty" ? { ...old.properties, [op.property]: op.value } : others;
+    const node = { ...old, properties };
+    if (op.property === "definition") {
+      this.checkDefinition(op.graph ?? "", node);
+      if (definitionOf(node) !== definitionOf(old)) this.dropLostEdges(graph, node);
+    }
+    graph.nodes.set(op.node, node);
+  }
+
+  /** What another definition has no ports for is not connected any more. */
+  private dropLostEdges(graph: DraftGraph, node: NodeState): void {
+    if (node.type !== "Subgraph") return;
+    const inputs = interfaceOf(this.graphs, definitionOf(node), "Input");
+    const outputs = interfaceOf(this.graphs, definitionOf(node), "Output");
+    for (const [target, edge] of graph.edges) {
+      const [to, input] = splitPort(target);
+      const [from, output] = splitPort(edge.source);
+      const lost = (to === node.name && !inputs.includes(input)) || (from === node.name && !outputs.includes(output));
+      if (lost) graph.edges.delete(target);
+    }
+  }
+
+  private checkDefinition(graph: string, node: NodeState): void {
+    if (node.type !== "Subgraph" || !("definition" in (node.properties ?? {}))) return;
+    const id = definitionOf(node);
+    if (id === null || id === "" || !this.graphs.has(id)) {
+      throw new Refusal("bad-value", `${node.name}.definition: there is no such definition.`);
+    }
+    if (contains(this.graphs, id, graph)) {
+      throw new Refusal("cycle", `${node.name} cannot show definition ${id}: a graph cannot contain itself.`);
+    }
   }
 
   private connect(graph: DraftGraph, edge: EdgeState): void {
-    const source = nodeOf(edge.source);
-    const target = nodeOf(edge.target);
-    this.require(graph, source);
-    this.require(graph, target);
+    const source = this.checkEnd(graph, edge.source, "Output");
+    const target = this.checkEnd(graph, edge.target, "Input");
     if (graph.edges.has(edge.target)) {
       throw new Refusal("port-taken", `${edge.target} is already fed by ${graph.edges.get(edge.target)?.source}.`);
     }
@@ -160,6 +225,16 @@ class Draft {
       throw new Refusal("cycle", `An edge from ${source} to ${target} would close a loop.`);
     }
     graph.edges.set(edge.target, { source: edge.source, target: edge.target });
+  }
+
+  private checkEnd(graph: DraftGraph, address: string, type: "Input" | "Output"): string {
+    const [name, port] = splitPort(address);
+    const node = this.require(graph, name);
+    const known = node.type !== "Subgraph" || interfaceOf(this.graphs, definitionOf(node), type).includes(port);
+    if (port === "" || port.includes(".") || !known) {
+      throw new Refusal("unknown-port", `${name} has no ${type.toLowerCase()} named “${port}”.`);
+    }
+    return name;
   }
 
   private disconnect(graph: DraftGraph, edge: EdgeState): void {
@@ -171,8 +246,10 @@ class Draft {
 
   private removeGraph(id: string): void {
     const graph = this.graphs.get(id);
-    if (!graph || id === "") throw new Refusal("unknown-graph", `There is no definition ${id}.`);
+    if (!graph || id === "") throw new Refusal("unknown-graph", `There is no definition “${id}” to remove.`);
     if (graph.nodes.size > 0) throw new Refusal("graph-in-use", `The definition ${id} is not empty.`);
+    const [user] = usersOf(this.graphs, id);
+    if (user) throw new Refusal("graph-in-use", `The definition ${id} is used by ${user.node}.`);
     this.graphs.delete(id);
     this.touched.delete(id);
   }
@@ -182,6 +259,26 @@ class Draft {
     if (!node) throw new Refusal("unknown-node", `There is no node ${name}.`);
     return node;
   }
+}
+
+function refuse(reason: string | null, code: string): void {
+  if (reason !== null) throw new Refusal(code, reason);
+}
+
+function checkedPosition(name: string, position: readonly [number, number] | null): readonly [number, number] | null {
+  if (position !== null && !(position.length === 2 && position.every(Number.isFinite))) {
+    throw new Refusal("bad-value", `${name} cannot be placed there: a position is a pair of finite numbers.`);
+  }
+  return position;
+}
+
+/** Gives one end of edges another address. */
+function redirect(graph: DraftGraph, end: keyof EdgeState, from: string, to: string): void {
+  const edges = [...graph.edges.values()].map((edge): [string, EdgeState] => {
+    const next = edge[end] === from ? { ...edge, [end]: to } : edge;
+    return [next.target, next];
+  });
+  replaceEntries(graph.edges, edges);
 }
 
 function replaceEntries<V>(map: Map<string, V>, entries: [string, V][]): void {

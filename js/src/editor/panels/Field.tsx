@@ -118,7 +118,8 @@ const NONE = "None";
 
 function Choice({ property, value, set, reset, common, choices }: ControlProps & { choices: Options }) {
   const current = value === undefined ? "" : value === null ? NONE : String(value);
-  const fallback = property.required ? "choose…" : `${textOf(property.type, property.default)} (default)`;
+  const usual = textOf(property.type, property.default);
+  const fallback = property.required ? "choose…" : choices.optional ? usual : `${usual} (default)`;
   const known = current === "" || current === NONE || choices.values.includes(current);
   return (
     <select
@@ -130,7 +131,7 @@ function Choice({ property, value, set, reset, common, choices }: ControlProps &
       }}
     >
       <option value="">{fallback}</option>
-      {choices.optional && <option value={NONE}>None</option>}
+      {choices.optional && (property.default ?? null) !== null && <option value={NONE}>None</option>}
       {!known && <option value={current}>{current}</option>}
       {choices.values.map((choice) => (
         <option key={choice} value={choice}>

@@ -1,12 +1,39 @@
-import { type CSSProperties, type KeyboardEvent, type PointerEvent, type RefObject, useDeferredValue, useMemo, useRef, useState } from "react";
+import {
+  type CSSProperties,
+  type KeyboardEvent,
+  type PointerEvent,
+  type RefObject,
+  useDeferredValue,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import type { NodeTypeState } from "../../protocol";
 import { lookOf } from "../canvas/categories";
 import { useEditor, useSession } from "../context";
 import { searchTypes } from "./search";
 
 /** Headings that a person looks for first; the catalogue's others follow in its own order. */
-const FIRST = ["Structure", "Linear", "Convolution", "Pooling", "Activation", "Normalization", "Dropout", "Recurrent",
-  "Attention", "Transformer", "Embedding", "Arithmetic", "Joining", "Shape", "Loss", "Optimizer", "Scheduler", "Training"];
+const FIRST = [
+  "Structure",
+  "Linear",
+  "Convolution",
+  "Pooling",
+  "Activation",
+  "Normalization",
+  "Dropout",
+  "Recurrent",
+  "Attention",
+  "Transformer",
+  "Embedding",
+  "Arithmetic",
+  "Joining",
+  "Shape",
+  "Loss",
+  "Optimizer",
+  "Scheduler",
+  "Training",
+];
 const OPEN_AT_FIRST = 6;
 
 /** Types that only an import or a command makes. */
@@ -57,8 +84,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
         </svg>
         <input
           ref={searchBox}
-          role="searchbox"
-          type="text"
+          type="search"
           aria-label="Search node types"
           placeholder="Search nodes"
           value={text}
@@ -81,7 +107,12 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
             // biome-ignore lint/a11y/useSemanticElements: an optgroup belongs into a select
             <div role="group" aria-label={group.category || "Results"} key={group.category}>
               {group.category && (
-                <button type="button" className="pnne-category" aria-expanded={open} onClick={() => toggle(group.category)}>
+                <button
+                  type="button"
+                  className="pnne-category"
+                  aria-expanded={open}
+                  onClick={() => toggle(group.category)}
+                >
                   {group.category}
                   <small>{group.types.length}</small>
                 </button>
@@ -89,7 +120,9 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
               {open &&
                 group.types.map((type) => {
                   index += 1;
-                  return <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />;
+                  return (
+                    <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />
+                  );
                 })}
             </div>
           );

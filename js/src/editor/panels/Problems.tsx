@@ -23,14 +23,16 @@ export function StatusLine() {
           onClick={() => editor.patch({ problems: !open })}
         >
           <i className="pnne-lamp" />
-          {problems.length === 0 ? "No problems" : `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`}
+          {problems.length === 0
+            ? "No problems"
+            : `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`}
         </button>
         <Connection />
         <span className="pnne-spring" />
         <span>
           {nodes} {nodes === 1 ? "node" : "nodes"}
         </span>
-        <span>{totalParameters(parameters).toLocaleString("en-US")} parameters</span>
+        {parameters.size > 0 && <span>{totalParameters(parameters).toLocaleString("en-US")} parameters</span>}
       </div>
     </footer>
   );

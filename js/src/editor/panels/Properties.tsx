@@ -1,8 +1,8 @@
 import { useEffect, useState } from "react";
 import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
+import type { ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotName } from "../document/names";
-import type { ShownScene } from "../canvas/scene";
 import { textOf } from "../values/text";
 import { Field } from "./Field";
 import { FixButton } from "./Problems";
@@ -87,7 +87,9 @@ function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
         </div>
       ))}
       {!type && node.type !== "Subgraph" && (
-        <p className="pnne-hint">The type {node.type} is not registered in the kernel; its values are kept as they are.</p>
+        <p className="pnne-hint">
+          The type {node.type} is not registered in the kernel; its values are kept as they are.
+        </p>
       )}
       <PropertyList scene={scene} node={node} type={type} />
     </>
@@ -134,7 +136,9 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
           {others.map((name) => (
             <div className="pnne-field" key={name}>
               <span className="pnne-field-label">{name}</span>
-              <output data-property={`${scene.prefix}${node.name}.${name}`}>{textOf(null, node.properties?.[name])}</output>
+              <output data-property={`${scene.prefix}${node.name}.${name}`}>
+                {textOf(null, node.properties?.[name])}
+              </output>
             </div>
           ))}
         </section>

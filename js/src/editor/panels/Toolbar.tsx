@@ -85,7 +85,13 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         onClick={() => editor.group()}
       />
       <i className="pnne-divider" />
-      <Action name="Arrange" hint="Arrange the graph (Shift+A)" icon="arrange" onClick={() => editor.arrange()} disabled={readOnly} />
+      <Action
+        name="Arrange"
+        hint="Arrange the graph (Shift+A)"
+        icon="arrange"
+        onClick={() => editor.arrange()}
+        disabled={readOnly}
+      />
       <Action name="Fit view" hint="Fit view (F)" icon="fit" onClick={() => editor.viewport?.fit()} />
       <Breadcrumbs />
       <span className="pnne-spring" />
@@ -119,11 +125,14 @@ function Breadcrumbs() {
       <button type="button" onClick={() => editor.enter([])}>
         {scene?.document.name || "graph"}
       </button>
-      {path.map((name, depth) => (
-        <button type="button" key={`${depth} ${name}`} onClick={() => editor.enter(path.slice(0, depth + 1))}>
-          {name}
-        </button>
-      ))}
+      {path.map((name, depth) => {
+        const here = path.slice(0, depth + 1);
+        return (
+          <button type="button" key={here.join(".")} onClick={() => editor.enter(here)}>
+            {name}
+          </button>
+        );
+      })}
     </nav>
   );
 }

@@ -45,7 +45,10 @@ export function committed(state: SyncState, event: Committed, own: boolean): Syn
   if (event.version > state.version + 1) return null;
   const first = state.pending[0];
   const asExpected =
-    own && state.pending.length === 1 && first?.id === event.id && JSON.stringify(first?.ops) === JSON.stringify(event.ops);
+    own &&
+    state.pending.length === 1 &&
+    first?.id === event.id &&
+    JSON.stringify(first?.ops) === JSON.stringify(event.ops);
   let confirmed: GraphDocument;
   try {
     confirmed = asExpected ? state.shown : applyOps(state.confirmed, event.ops);

@@ -4,8 +4,26 @@ import type { PropertyType } from "../../protocol";
 export type JsonValue = unknown;
 
 export const DTYPES = [
-  "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64",
-  "bool", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+  "float32",
+  "float64",
+  "float16",
+  "bfloat16",
+  "int64",
+  "int32",
+  "int16",
+  "int8",
+  "uint8",
+  "uint16",
+  "uint32",
+  "uint64",
+  "bool",
+  "complex32",
+  "complex64",
+  "complex128",
+  "float8_e4m3fn",
+  "float8_e5m2",
+  "float8_e4m3fnuz",
+  "float8_e5m2fnuz",
 ] as const;
 
 const DEVICE = /^(cpu|cuda|mps|xpu|meta)(:\d{1,3})?$/;
@@ -88,8 +106,8 @@ export function describe(kind: PropertyType): string {
     case "shape":
       return "a tuple of sizes, each a whole number ≥ 0 or a name such as 'N'";
     case "tuple": {
-      const count = typeof kind.length === "number" ? `${kind.length} values, each ` : "";
-      const text = `a tuple of ${count}${describe(kind.item)}`;
+      const count = typeof kind.length === "number" ? `a tuple of ${kind.length} values, each` : "a tuple, each item";
+      const text = `${count} ${describe(kind.item)}`;
       return kind.scalar ? `${describe(kind.item)}, or ${text}` : text;
     }
     case "list":

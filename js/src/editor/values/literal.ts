@@ -93,13 +93,17 @@ class Reader {
 
   private number(text: string): JsonValue | undefined {
     this.take(text.length);
-    if (this.rest.startsWith("j")) {
-      this.take(1);
-      return { $complex: [0, Number(text)] };
+    const imaginary = /^([+-](?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)j/.exec(this.rest);
+    if (imaginary?.[1]) {
+      this.take(imaginary[0].length);
+      return { $complex: [Number(text), Number(imaginary[1])] };
     }
+    if (this.skip("j")) return { $complex: [0, Number(text)] };
     if (/^[A-Za-z_0-9]/.test(this.rest)) return undefined;
     const value = Number(text.replaceAll("_", ""));
-    return Number.isFinite(value) && (!Number.isInteger(value) || Number.isSafeInteger(value)) ? value : undefined;
+    // A whole number that a browser cannot hold exactly would become another one.
+    const exact = /[.eE]/.test(text) || Number.isSafeInteger(value);
+    return exact && Number.isFinite(value) ? value : undefined;
   }
 
   private text(quote: string): string | undefined {

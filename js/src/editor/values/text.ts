@@ -23,7 +23,8 @@ export function parseAs(kind: PropertyType, text: string): Parsed {
 /** The text to edit for a stored value: the inverse of `parseAs`. */
 export function textOf(kind: PropertyType | null, value: JsonValue): string {
   if (typeof value === "string" && (kind === null || kind.type !== "constant")) return value;
-  if (Array.isArray(value) && value.length > 1) return value.map((item) => inner(item, kind?.type === "shape")).join(", ");
+  if (Array.isArray(value) && value.length > 1)
+    return value.map((item) => inner(item, kind?.type === "shape")).join(", ");
   return inner(value, kind?.type === "shape");
 }
 
@@ -39,14 +40,15 @@ function inner(value: JsonValue, bareText: boolean): string {
   const list = tagged(value, "$list");
   if (Array.isArray(list)) return `[${list.map((item) => inner(item, bareText)).join(", ")}]`;
   const pairs = tagged(value, "$dict");
-  if (Array.isArray(pairs)) return `{${pairs.map(([key, item]) => `${inner(key, false)}: ${inner(item, false)}`).join(", ")}}`;
+  if (Array.isArray(pairs))
+    return `{${pairs.map(([key, item]) => `${inner(key, false)}: ${inner(item, false)}`).join(", ")}}`;
   const name = tagged(value, "$torch");
   if (typeof name === "string") return `torch.${name}`;
   const float = tagged(value, "$float");
   if (typeof float === "string") return float;
   if (tagged(value, "$ellipsis")) return "...";
   const complex = tagged(value, "$complex");
-  if (Array.isArray(complex)) return `${complex[0]}+${complex[1]}j`;
+  if (Array.isArray(complex)) return `${complex[0]}${Number(complex[1]) < 0 ? "" : "+"}${complex[1]}j`;
   const slice = tagged(value, "$slice");
   if (Array.isArray(slice)) return `slice(${slice.map((part) => inner(part, false)).join(", ")})`;
   return JSON.stringify(value);

@@ -1,0 +1,197 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Model } from "../src/editor/session/model";
+import { Session } from "../src/editor/session/session";
+import type { Committed, Event, Op, Request, Snapshot } from "../src/protocol";
+
+/** A model whose kernel is the test. */
+class FakeModel implements Model {
+  readonly sent: Request[] = [];
+  readonly traits = new Map<string, unknown>();
+  private readonly listeners = new Map<string, Set<(...parts: unknown[]) => void>>();
+
+  get(name: string): unknown {
+    return this.traits.get(name);
+  }
+  set(name: string, value: unknown): void {
+    this.traits.set(name, value);
+  }
+  save_changes(): void {}
+  send(content: unknown): void {
+    this.sent.push(content as Request);
+  }
+  on(event: string, listener: (...parts: unknown[]) => void): void {
+    this.listeners.set(event, (this.listeners.get(event) ?? new Set()).add(listener));
+  }
+  off(event: string, listener: (...parts: unknown[]) => void): void {
+    this.listeners.get(event)?.delete(listener);
+  }
+  receive(event: Event): void {
+    for (const listener of this.listeners.get("msg:custom") ?? []) listener(event);
+  }
+  get listening(): number {
+    return [...this.listeners.values()].reduce((sum, set) => sum + set.size, 0);
+  }
+}
+
+const add = (name: string): Op => ({ op: "addNode", name, type: "ReLU" });
+const snapshot = (
+  version: number,
+  names: string[],
+  id: number | null = null,
+  client: string | null = null,
+): Snapshot => ({
+  message: "snapshot",
+  version,
+  document: {
+    format: "pnne-graph",
+    formatVersion: 1,
+    name: "net",
+    graphs: {
+      "": {
+        nodes: names.map((name) => ({ name, type: "ReLU", properties: {}, position: null, origin: null })),
+        edges: [],
+      },
+    },
+  },
+  derived: { shapes: {}, resolved: {}, diagnostics: {}, parameters: {} },
+  history: { undo: null, redo: null },
+  id,
+  client,
+});
+
+let model: FakeModel;
+let session: Session;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  model = new FakeModel();
+  model.traits.set("snapshot", snapshot(3, ["a"]));
+  session = new Session(model);
+  for (const request of model.sent.splice(0)) {
+    if (request.message === "sync") model.receive(snapshot(3, ["a"], request.id, request.client));
+    if (request.message === "getCatalog") {
+      model.receive({ message: "catalog", key: "k", types: [], id: request.id, client: request.client });
+    }
+  }
+});
+
+afterEach(() => {
+  session.dispose();
+  vi.useRealTimers();
+});
+
+const shown = () => [...(session.document?.graphs.get("")?.nodes.keys() ?? [])];
+const version = () => session.store.get().sync?.version;
+const commit = (number: number, ops: Op[], from?: Request): Committed => ({
+  message: "committed",
+  version: number,
+  ops,
+  label: "",
+  history: { undo: "x", redo: null },
+  client: from?.client ?? "other",
+  id: from?.id ?? 99,
+});
+
+test("an edit is shown at once and confirmed by its commit", () => {
+  expect(session.edit([add("b")], "Add b")).toBe(true);
+  expect(shown()).toEqual(["a", "b"]);
+  const [edit] = model.sent;
+  expect(edit).toMatchObject({ message: "edit", base: 3, ops: [add("b")], label: "Add b" });
+  const before = session.document;
+  model.receive(commit(4, [add("b")], edit));
+  expect(session.document).toBe(before);
+  expect(version()).toBe(4);
+  expect(session.store.get().sync?.pending).toEqual([]);
+});
+
+test("an edit by somebody else goes below the pending ones", () => {
+  session.edit([add("b")], "");
+  model.receive(commit(4, [add("c")]));
+  expect(shown()).toEqual(["a", "c", "b"]);
+  model.receive(commit(5, [add("b")], model.sent[0]));
+  expect(shown()).toEqual(["a", "c", "b"]);
+});
+
+test("a refused edit is taken back, with the reason", () => {
+  session.edit([add("b")], "");
+  session.edit([add("c")], "");
+  const { id, client } = model.sent[0] as Request;
+  model.receive({ message: "rejected", id, client, version: 3, error: "No b here.", diagnostics: [] });
+  expect(shown()).toEqual(["a", "c"]);
+  expect(session.store.get().notices.map((notice) => notice.text)).toEqual(["No b here."]);
+  vi.advanceTimersByTime(8_000);
+  expect(session.store.get().notices).toEqual([]);
+});
+
+test("an edit that cannot fit is not even sent", () => {
+  expect(session.edit([add("a")], "")).toBe(false);
+  expect(model.sent).toEqual([]);
+  expect(session.store.get().notices[0]?.text).toContain("already a node a");
+});
+
+test("a pending edit that no longer fits is hidden until Python answers", () => {
+  session.edit([{ op: "moveNode", name: "a", position: [1, 2] }], "");
+  model.receive(commit(4, [{ op: "removeNode", name: "a" }]));
+  expect(shown()).toEqual([]);
+});
+
+test("a gap in the versions asks for everything, and keeps what was edited since", () => {
+  session.edit([add("early")], "");
+  model.receive(commit(6, [add("z")]));
+  const sync = model.sent.at(-1) as Request;
+  expect(sync.message).toBe("sync");
+  session.edit([add("late")], "");
+  model.receive(snapshot(7, ["a", "early", "y", "z"], sync.id, sync.client));
+  expect(shown()).toEqual(["a", "early", "y", "z", "late"]);
+  expect(version()).toBe(7);
+});
+
+test("a commit that is older than the snapshot changes nothing", () => {
+  model.receive(commit(2, [add("old")]));
+  expect(shown()).toEqual(["a"]);
+});
+
+test("a silent kernel is reported after three and fifteen seconds", () => {
+  session.edit([add("b")], "");
+  expect(session.store.get().connection).toBe("ready");
+  vi.advanceTimersByTime(3_000);
+  expect(session.store.get().connection).toBe("waiting");
+  vi.advanceTimersByTime(12_000);
+  expect(session.store.get().connection).toBe("offline");
+  model.receive(commit(4, [add("b")], model.sent[0]));
+  expect(session.store.get().connection).toBe("ready");
+});
+
+test("the source is promised, or refused with Python's reason", async () => {
+  const source = session.source();
+  const asked = model.sent[0] as Request;
+  model.receive({ message: "source", id: asked.id, client: asked.client, text: "class Net" });
+  await expect(source).resolves.toBe("class Net");
+  const refused = session.source();
+  const again = model.sent[1] as Request;
+  model.receive({
+    message: "rejected",
+    id: again.id,
+    client: again.client,
+    version: 3,
+    error: "Errors.",
+    diagnostics: [],
+  });
+  await expect(refused).rejects.toThrow("Errors.");
+});
+
+test("a read-only session refuses to edit", () => {
+  model.traits.set("read_only", true);
+  session.dispose();
+  session = new Session(model);
+  model.sent.length = 0;
+  expect(session.edit([add("b")], "")).toBe(false);
+  session.undo();
+  expect(model.sent).toEqual([]);
+  expect(session.store.get().notices[0]?.text).toContain("read-only");
+});
+
+test("a closed session listens to nothing", () => {
+  session.dispose();
+  expect(model.listening).toBe(0);
+});

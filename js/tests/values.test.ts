@@ -1,0 +1,76 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { check, describe as inWords } from "../src/editor/values/check";
+import { parseLiteral } from "../src/editor/values/literal";
+import { parseAs, textOf } from "../src/editor/values/text";
+import type { PropertyType } from "../src/protocol";
+
+interface Case {
+  type: PropertyType;
+  value: unknown;
+  accepted?: unknown;
+  refused?: string;
+}
+
+const folder = fileURLToPath(new URL("../../tests/cases/values", import.meta.url));
+const cases = readdirSync(folder)
+  .filter((file) => file.endsWith(".json"))
+  .flatMap((file) => JSON.parse(readFileSync(join(folder, file), "utf8")) as Case[]);
+
+test.each(cases)("$type takes or refuses $value as Python does", ({ type, value, accepted, refused }) => {
+  const checked = check(type, value);
+  if (refused !== undefined) {
+    expect(checked.ok).toBe(false);
+    expect(inWords(type)).toBe(refused);
+  } else {
+    expect(checked).toEqual({ ok: true, value: accepted });
+  }
+});
+
+test.each(cases.filter(({ refused }) => refused === undefined))(
+  "$type reads back the text of $accepted",
+  ({ type, accepted }) => {
+    const text = textOf(type, accepted);
+    // An empty field means the default; a text property alone can hold the empty text.
+    if (text.trim() !== "") expect(parseAs(type, text)).toEqual({ ok: true, value: accepted });
+  },
+);
+
+test.each([
+  ["3", 3],
+  ["-2.5e3", -2500],
+  ["1_000", 1000],
+  ["3, 5", [3, 5]],
+  ["(3, 5)", [3, 5]],
+  ["(3)", 3],
+  ["3,", [3]],
+  [
+    "(1, 2), (3, 4)",
+    [
+      [1, 2],
+      [3, 4],
+    ],
+  ],
+  ["[1, 2]", { $list: [1, 2] }],
+  ["[(1, 2)]", { $list: [[1, 2]] }],
+  ["()", []],
+  ["{'a': 1}", { $dict: [["a", 1]] }],
+  ["'it\\'s'", "it's"],
+  ["None", null],
+  ["True", true],
+  ["-inf", { $float: "-inf" }],
+  ["2j", { $complex: [0, 2] }],
+  ["torch.float16", { $torch: "float16" }],
+  ["...", { $ellipsis: true }],
+  ["slice(1, None)", { $slice: [1, null, null] }],
+  ["slice(4)", { $slice: [null, 4, null] }],
+  ["N, 1, 28", ["N", 1, 28]],
+])("%s is read as a Python constant", (text, value) => {
+  expect(parseLiteral(text)).toEqual(value);
+});
+
+test.each(["", "(1", "1)", "'open", "{1}", "1 2", "3x", "+", "99999999999999999999"])("%s is no constant", (text) => {
+  expect(parseLiteral(text)).toBeUndefined();
+});
