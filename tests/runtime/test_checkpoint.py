@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class Stream(IterableDataset[tuple[Tensor, Tensor]]):
             yield picture + 0.1 * torch.rand(()), label
 
 
-DATA = {
+DATA: dict[str, Callable[[], Any]] = {
     "tensors": images,
     "dataset": Noisy,
     "workers": lambda: DataLoader(Noisy(), 16, shuffle=True, num_workers=2),

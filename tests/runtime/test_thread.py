@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -70,8 +71,6 @@ print("leaving")
 """
 
 DEEP_IN_A_STEP = """
-from pnne_nb.runtime import thread
-thread._SECONDS_AT_EXIT = 0.0
 class Heavy(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -124,10 +123,10 @@ def test_python_switches_threads_more_often_while_training_only() -> None:
 
 
 def test_one_core_is_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     assert thread.threads_for_training() == 7
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert thread.threads_for_training() == 1
-    monkeypatch.setattr(thread.os, "cpu_count", lambda: None)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert thread.threads_for_training() == 1
