@@ -94,7 +94,7 @@ def measure(make: Callable[[], tuple[nn.Module, Tensor]]) -> tuple[float, float,
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.AdamW(net.parameters())
     probe, cadence, clock = LiveProbe(net), Cadence(hz=10), Clock()
-    observers_module.time = clock  # type: ignore[assignment]
+    observers_module.time = clock  # type: ignore[assignment, attr-defined]
     published: list[int] = []
     observers = observers_module.Observers(lambda frames: published.append(len(frames)))
     step = 0

@@ -1,0 +1,188 @@
+"""``pn.check_gradients`` and ``pn.check_numerics``: is this module right, and does it stay finite?"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.gradcheck import GradcheckError
+from torch.func import functional_call
+
+from pnne_nb.frames import Quantity
+from pnne_nb.inspector.compiled import uncompiled
+from pnne_nb.inspector.diagnosis import Finding, NotFinite
+from pnne_nb.inspector.evidence import frames_of, gather
+from pnne_nb.inspector.hooks import tensors_in
+from pnne_nb.inspector.patterns import layers
+from pnne_nb.inspector.run import run_once
+from pnne_nb.inspector.summary import as_arguments
+
+
+@final
+@dataclass(frozen=True)
+class GradientReport:
+    """Analytic against numeric gradients.
+
+    Attributes:
+        checked: Names of the inputs (``"args.0"``) and parameters whose gradients are right.
+        wrong: By name, what differs.
+        unused: Trainable parameters that the output does not depend on.
+    """
+
+    checked: tuple[str, ...]
+    wrong: Mapping[str, str]
+    unused: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no gradient is wrong."""
+        return not self.wrong
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        unused = f", {len(self.unused)} unused: {', '.join(self.unused)}" if self.unused else ""
+        wrong = "".join(f"\n  {name}: {reason}" for name, reason in self.wrong.items())
+        return f"GradientReport({len(self.checked)} right, {len(self.wrong)} wrong{unused}){wrong}"
+
+
+def check_gradients(
+    net: nn.Module,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+) -> GradientReport:
+    """Compare the gradients that autograd gives with finite differences, on a copy in float64.
+
+    Every floating input and every trainable parameter is checked by itself, along random directions. Random
+    numbers (dropout) are the same in every evaluation. Where a function has a kink within `eps` (ReLU at 0),
+    the two differ by nature.
+
+    Args:
+        net: Any module; it stays as it was.
+        args: Its positional arguments as a tuple, or its only argument.
+        kwargs: Its keyword arguments.
+        eps: Size of the finite difference.
+        atol: Absolute tolerance.
+        rtol: Relative tolerance.
+    """
+    model = copy.deepcopy(uncompiled(net)).double()
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    call = [_double(arg) for arg in as_arguments(args)]
+    keywords = {key: _double(value) for key, value in (kwargs or {}).items()}
+
+    def evaluate(place: str, value: Tensor) -> tuple[Tensor, ...]:
+        # Every evaluation gets fresh buffers: a running mean that moves on would make a different function.
+        values = {name: tensor.detach().clone() for name, tensor in state.items()}
+        positional = list(call)
+        if place.startswith("args."):
+            positional[int(place[5:])] = value
+        else:
+            values[place] = value
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            output = functional_call(model, values, tuple(positional), keywords)
+        return tuple(tensor for _, tensor in tensors_in(output) if tensor.is_floating_point() and tensor.requires_grad)
+
+    places = {f"args.{index}": arg for index, arg in enumerate(call) if _differentiable(arg)}
+    places |= {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    checked, wrong, unused = [], {}, []
+    for name, start in places.items():
+        assert isinstance(start, Tensor)
+        value = start.detach().clone().requires_grad_()
+        if not evaluate(name, value):
+            unused.append(name)
+            continue
+        try:
+            torch.autograd.gradcheck(
+                lambda tensor, place=name: evaluate(place, tensor),
+                (value,), eps=eps, atol=atol, rtol=rtol, fast_mode=True,
+            )  # fmt: skip
+        except GradcheckError as error:
+            wrong[name] = " ".join(str(error).split())[:300]
+        else:
+            checked.append(name)
+    return GradientReport(tuple(checked), wrong, tuple(unused))
+
+
+@final
+@dataclass(frozen=True)
+class NumericsReport:
+    """Where values stop being finite.
+
+    Attributes:
+        findings: Inputs, parameters and buffers that are not finite, and the first layer whose output or gradient
+            is not; empty if all is well.
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is finite."""
+        return not self.findings
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        found = "".join(f"\n  {finding}" for finding in self.findings)
+        return f"NumericsReport({'all finite' if self.ok else 'not finite'}){found}"
+
+
+def check_numerics(
+    net: nn.Module,
+    data: object,
+    target: object = None,
+    loss_fn: Callable[..., Tensor] | None = None,
+) -> NumericsReport:
+    """Run `net` once and find where NaN or infinite values come from: data, state, or the first layer.
+
+    Args:
+        net: Any module; it stays as it was.
+        data: As for ``Inspector.run_inspection``.
+        target: The second argument of `loss_fn`.
+        loss_fn: With it, gradients are checked too.
+    """
+    model = uncompiled(net)
+    findings = [
+        Finding("not-finite", None, f"The input {label or '0'} has NaN or infinite values.", "Clean the data.")
+        for label, tensor in tensors_in(data)
+        if not _finite(tensor)
+    ]
+    findings += [
+        Finding(
+            "not-finite",
+            name.rpartition(".")[0] or None,
+            f"Its {name.rpartition('.')[2]} has NaN or infinite values.",
+            "An earlier step broke it: go back to a checkpoint, lower the learning rate, clip gradients.",
+        )
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+        if not _finite(tensor)
+    ]
+    watched: dict[str, tuple[Quantity, ...]] = dict.fromkeys(layers(model), ("activations", "gradients"))
+    inspection = run_once(model, watched, data, target, loss_fn)
+    findings += NotFinite().find(gather(model, frames_of(inspection)))
+    return NumericsReport(tuple(findings))
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor.detach()).all())
+
+
+def _double(value: object) -> object:
+    if isinstance(value, Tensor):
+        return value.detach().double() if value.is_floating_point() else value.detach()
+    return value
+
+
+def _differentiable(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 0

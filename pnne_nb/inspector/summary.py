@@ -1,0 +1,248 @@
+"""``pn.summary``: parameters, shapes, multiply-adds and memory of a module, layer by layer."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import final
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from pnne_nb.inspector.compiled import uncompiled
+from pnne_nb.inspector.hooks import HookOwner, tensors_in
+from pnne_nb.inspector.preserve import preserved
+
+Shape = tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True)
+class LayerSummary:
+    """One layer.
+
+    Attributes:
+        layer: Path; ``""`` is the model itself.
+        type: Name of its class.
+        depth: How deep it is nested; 0 is the model itself.
+        inputs: Shapes of its inputs in its first call; empty if it was not called.
+        outputs: Shapes of its outputs in its first call.
+        parameters: Number of elements of its own parameters; of shared ones at the first layer that has them.
+        trainable: How many of them require a gradient.
+        mult_adds: Multiply-adds of all its calls, the layers inside included, as torch counts them: matrix
+            products, convolutions and attention.
+        memory: Bytes of its own parameters and buffers.
+        activation: Bytes of its outputs in all its calls; 0 for a layer that contains others, whose output is theirs.
+        calls: How often it was called.
+    """
+
+    layer: str
+    type: str
+    depth: int
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    parameters: int
+    trainable: int
+    mult_adds: int
+    memory: int
+    activation: int
+    calls: int
+
+
+@final
+@dataclass(frozen=True)
+class Summary:
+    """A module, layer by layer, in its own order. Shows itself as a table.
+
+    Attributes:
+        rows: The model itself first.
+        parameters: Number of elements of all parameters, shared ones once.
+        trainable: How many of them require a gradient.
+        mult_adds: Of one forward pass.
+        parameter_memory: Bytes of parameters and buffers.
+        gradient_memory: Bytes of the gradients of the trainable parameters.
+        activation_memory: Bytes of all outputs of layers that contain no others: what a training keeps, roughly.
+    """
+
+    rows: tuple[LayerSummary, ...]
+    parameters: int
+    trainable: int
+    mult_adds: int
+    parameter_memory: int
+    gradient_memory: int
+    activation_memory: int
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per layer, indexed by path."""
+        return pd.DataFrame([asdict(row) for row in self.rows]).set_index("layer")
+
+    def __repr__(self) -> str:
+        cells = [_HEADER, *(self._cells(row, "  " * row.depth) for row in self.rows)]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column in _NUMBERS else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+        rule = "-" * max(map(len, lines))
+        return "\n".join([lines[0], rule, *lines[1:], rule, *self._totals()])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in _HEADER)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in self._cells(row, '  ' * row.depth))}</tr>"
+            for row in self.rows
+        )
+        totals = "<br>".join(html.escape(line) for line in self._totals())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{totals}</p>"
+
+    def _cells(self, row: LayerSummary, indent: str) -> tuple[str, ...]:
+        name = row.layer.rpartition(".")[2] if row.layer else "(model)"
+        return (
+            f"{indent}{name}",
+            row.type,
+            _shapes(row.inputs),
+            _shapes(row.outputs) if row.calls else "not called",
+            f"{row.parameters:,}" if row.parameters else "",
+            f"{row.mult_adds:,}" if row.mult_adds else "",
+            _bytes(row.memory) if row.memory else "",
+            _bytes(row.activation) if row.activation else "",
+        )
+
+    def _totals(self) -> list[str]:
+        frozen = self.parameters - self.trainable
+        return [
+            f"Parameters: {self.parameters:,}{f' ({frozen:,} frozen)' if frozen else ''}",
+            f"Multiply-adds: {self.mult_adds:,}",
+            (
+                f"Memory: parameters and buffers {_bytes(self.parameter_memory)}, gradients"
+                f" {_bytes(self.gradient_memory)}, activations {_bytes(self.activation_memory)}"
+            ),
+        ]
+
+
+def _recurrent_flops(inputs: Shape, by_input: Shape, by_state: Shape, *_: object, **__: object) -> int:
+    """Of one recurrent layer on `[t, n, c]`: two matrix products for every element of the sequences."""
+    return 2 * math.prod(inputs[:-1]) * (math.prod(by_input) + math.prod(by_state))
+
+
+# On the CPU, an LSTM runs as one oneDNN operator that torch's counter does not know.
+_ONEDNN = {torch.ops.aten.mkldnn_rnn_layer: _recurrent_flops}
+
+_HEADER = ("Layer", "Type", "Input", "Output", "Parameters", "Mult-adds", "Memory", "Activation")
+_NUMBERS = frozenset(range(4, len(_HEADER)))
+
+
+def summary(net: nn.Module, args: object = (), kwargs: Mapping[str, object] | None = None) -> Summary:
+    """Run `net` once, without gradients, and sum up what it is made of. `net` stays as it was.
+
+    Args:
+        net: Any module; a compiled one is run uncompiled.
+        args: Its positional arguments as a tuple, or its only argument.
+        kwargs: Its keyword arguments.
+    """
+    model = uncompiled(net)
+    seen = _Seen()
+    with ExitStack() as stack:
+        stack.enter_context(preserved(model))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        counter = stack.enter_context(FlopCounterMode(display=False, custom_mapping=_ONEDNN))
+        hooks = stack.enter_context(HookOwner())
+        for name, module in model.named_modules():
+            hooks.on_inputs(module, partial(seen.enter, name, counter))
+            hooks.on_output(module, partial(seen.leave, name, counter))
+        model(*as_arguments(args), **(kwargs or {}))
+    rows = _rows(model, seen)
+    return Summary(
+        rows=rows,
+        parameters=sum(row.parameters for row in rows),
+        trainable=sum(row.trainable for row in rows),
+        mult_adds=counter.get_total_flops() // 2,
+        parameter_memory=sum(row.memory for row in rows),
+        gradient_memory=sum(_size(parameter) for parameter in model.parameters() if parameter.requires_grad),
+        activation_memory=sum(row.activation for row in rows),
+    )
+
+
+def as_arguments(args: object) -> tuple[object, ...]:
+    """`args` as positional arguments: a tuple is what it says, anything else is the only argument."""
+    return args if isinstance(args, tuple) else (args,)
+
+
+@final
+class _Seen:
+    """What the calls of each layer showed."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[str, tuple[Shape, ...]] = {}
+        self.outputs: dict[str, tuple[Shape, ...]] = {}
+        self.calls: dict[str, int] = {}
+        self.flops: dict[str, int] = {}
+        self.output_bytes: dict[str, int] = {}
+        self._before: list[int] = []
+
+    def enter(self, name: str, counter: FlopCounterMode, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        self.inputs.setdefault(name, _shapes_in((*args, *kwargs.values())))
+        self._before.append(counter.get_total_flops())
+
+    def leave(self, name: str, counter: FlopCounterMode, output: object) -> None:
+        self.outputs.setdefault(name, _shapes_in(output))
+        self.calls[name] = self.calls.get(name, 0) + 1
+        self.flops[name] = self.flops.get(name, 0) + counter.get_total_flops() - self._before.pop()
+        size = sum(_size(tensor) for _, tensor in tensors_in(output))
+        self.output_bytes[name] = self.output_bytes.get(name, 0) + size
+
+
+def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
+    known: set[int] = set()
+    rows = []
+    for name, module in model.named_modules():
+        own = [tensor for tensor in module.parameters(recurse=False) if id(tensor) not in known]
+        buffers = [tensor for tensor in module.buffers(recurse=False) if id(tensor) not in known]
+        known |= {id(tensor) for tensor in (*own, *buffers)}
+        rows.append(
+            LayerSummary(
+                layer=name,
+                type=type(module).__name__,
+                depth=name.count(".") + 1 if name else 0,
+                inputs=seen.inputs.get(name, ()),
+                outputs=seen.outputs.get(name, ()),
+                parameters=sum(tensor.numel() for tensor in own),
+                trainable=sum(tensor.numel() for tensor in own if tensor.requires_grad),
+                mult_adds=seen.flops.get(name, 0) // 2,
+                memory=sum(_size(tensor) for tensor in (*own, *buffers)),
+                activation=0 if any(module.children()) else seen.output_bytes.get(name, 0),
+                calls=seen.calls.get(name, 0),
+            )
+        )
+    return tuple(rows)
+
+
+def _shapes_in(value: object) -> tuple[Shape, ...]:
+    return tuple(tuple(tensor.shape) for _, tensor in tensors_in(value))
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _shapes(shapes: tuple[Shape, ...]) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes)
+
+
+def _bytes(size: int) -> str:
+    value = float(size)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.2f} GiB"

@@ -1,0 +1,79 @@
+"""Parameters, shapes, multiply-adds and memory against counts by hand."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from pnne_nb.inspector.summary import summary
+from tests.inspector.models import Encoder, Twice, hooks_on
+
+
+def lenet() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Sequential(nn.Linear(4 * 36, 10))
+    )
+
+
+def test_counts_equal_those_by_hand() -> None:
+    found = summary(lenet(), torch.randn(2, 1, 8, 8))
+    frame = found.to_frame()
+    assert frame.loc["0", "parameters"] == 4 * 9 + 4
+    assert frame.loc["0", "mult_adds"] == 2 * 36 * 4 * 9
+    assert frame.loc["4.0", "mult_adds"] == frame.loc["4", "mult_adds"] == 2 * 144 * 10
+    assert frame.loc["1", "memory"] == 4 * (4 + 4 + 4 + 4) + 8
+    assert frame.loc["0", "activation"] == 4 * 2 * 4 * 36
+    assert frame.loc["4", "outputs"] == ((2, 10),)
+    assert found.parameters == found.trainable == sum(p.numel() for p in lenet().parameters())
+    assert found.mult_adds == frame.loc["", "mult_adds"]
+    assert found.gradient_memory == 4 * found.trainable
+    assert found.activation_memory == frame["activation"].sum()
+
+
+def test_the_text_is_stable() -> None:
+    expected = """\
+Layer    Type     Input   Output      Parameters  Mult-adds  Memory  Activation
+-------------------------------------------------------------------------------
+(model)  Linear   [1, 3]  [1, 2]               8          6    32 B         8 B
+-------------------------------------------------------------------------------
+Parameters: 8
+Multiply-adds: 6
+Memory: parameters and buffers 32 B, gradients 32 B, activations 8 B"""
+    text = repr(summary(nn.Linear(3, 2), torch.randn(1, 3)))
+    assert [line.split() for line in text.splitlines() if "---" not in line] == [
+        line.split() for line in expected.splitlines() if "---" not in line
+    ]
+    assert "<td>Linear</td>" in summary(nn.Linear(3, 2), torch.randn(1, 3))._repr_html_()
+
+
+def test_frozen_uncalled_and_shared_layers() -> None:
+    net = Encoder()
+    net.head.requires_grad_(False)
+    found = summary(net, torch.randn(2, 3, 8))
+    frame = found.to_frame()
+    assert frame.loc["unused", "calls"] == 0
+    assert "not called" in repr(found)
+    assert "(18 frozen)" in repr(found)
+    assert found.parameters - found.trainable == 18
+    twice = summary(Twice(), torch.randn(2, 5))
+    assert twice.parameters == 30
+    assert twice.to_frame().loc["layer", "calls"] == 2
+    assert twice.to_frame().loc["layer", "mult_adds"] == 2 * 2 * 25
+
+
+def test_recurrent_layers_and_several_arguments() -> None:
+    t, n = 5, 2
+    found = summary(nn.LSTM(3, 4), torch.randn(t, n, 3))
+    assert found.mult_adds == t * n * (3 * 16 + 4 * 16)
+    assert found.rows[0].outputs == ((5, 2, 4), (1, 2, 4), (1, 2, 4))
+    bilinear = summary(nn.Bilinear(2, 3, 4), (torch.randn(5, 2),), {"input2": torch.randn(5, 3)})
+    assert bilinear.rows[0].inputs == ((5, 2), (5, 3))
+
+
+def test_the_model_stays_as_it_was() -> None:
+    net = lenet()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    summary(net, torch.randn(2, 1, 8, 8))
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert net.training
+    assert hooks_on(net) == 0
