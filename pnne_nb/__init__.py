@@ -45,7 +45,12 @@ if TYPE_CHECKING:
     )
     from pnne_nb.graph.document import NodeGraph
     from pnne_nb.graph.node import Edge, Node, Transaction
+    from pnne_nb.inspector.checks import check_gradients, check_numerics
+    from pnne_nb.inspector.diagnosis import Finding, diagnose
     from pnne_nb.inspector.inspector import Inspector
+    from pnne_nb.inspector.profiling import profile
+    from pnne_nb.inspector.summary import summary
+    from pnne_nb.inspector.timing import benchmark
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.widgets.dashboard import TrainingDashboard
     from pnne_nb.widgets.editor import GraphEditor
@@ -64,6 +69,7 @@ __all__ = [
     "Edge",
     "ExecutionError",
     "Explanation",
+    "Finding",
     "GraphEditor",
     "GraphError",
     "GraphFileError",
@@ -92,11 +98,17 @@ __all__ = [
     "UnknownPortError",
     "UnknownPropertyError",
     "UnknownTypeError",
+    "benchmark",
     "catalog",
+    "check_gradients",
+    "check_numerics",
     "compile",
+    "diagnose",
     "explain",
     "infer_shapes",
+    "profile",
     "register_node",
+    "summary",
     "to_source",
 ]
 
@@ -114,7 +126,12 @@ _MODULES = {
     "runtime.engine": "TrainingEngine",
     "widgets.dashboard": "TrainingDashboard",
     "widgets.editor": "GraphEditor",
+    "inspector.checks": "check_gradients check_numerics",
+    "inspector.diagnosis": "Finding diagnose",
     "inspector.inspector": "Inspector",
+    "inspector.profiling": "profile",
+    "inspector.summary": "summary",
+    "inspector.timing": "benchmark",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -78,8 +78,8 @@ def test_the_first_layer_that_is_not_finite_is_named() -> None:
 def test_an_infinite_gradient_is_found() -> None:
     net = nn.Sequential(nn.Linear(2, 2), Root())
     with torch.no_grad():
-        net[0].weight.zero_()  # type: ignore[union-attr, operator]
-        net[0].bias.zero_()  # type: ignore[union-attr, operator]
+        net[0].weight.zero_()  # type: ignore[operator]
+        net[0].bias.zero_()  # type: ignore[operator]
     [finding] = check_numerics(net, torch.ones(3, 2), loss_fn=lambda output: output.sum()).findings
     assert finding.layer == "0"
     assert "while the outputs are finite" in finding.reason
@@ -88,7 +88,7 @@ def test_an_infinite_gradient_is_found() -> None:
 def test_inputs_and_parameters_are_checked_first() -> None:
     net = nn.Sequential(nn.Linear(2, 2))
     with torch.no_grad():
-        net[0].bias.fill_(float("nan"))  # type: ignore[union-attr, operator]
+        net[0].bias.fill_(float("nan"))  # type: ignore[operator]
     findings = check_numerics(net, torch.tensor([[1.0, float("inf")]])).findings
     assert [finding.reason for finding in findings[:2]] == [
         "The input 0 has NaN or infinite values.",

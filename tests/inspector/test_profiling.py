@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,10 +18,12 @@ from tests.inspector.models import Encoder, hooks_on
 def test_layers_and_operators_have_times(tmp_path: Path) -> None:
     net, trace = Encoder(), tmp_path / "trace.json"
     found = profile(net, torch.randn(2, 3, 8), trace=trace, warmup=1)
-    assert list(found.layers.index[:3]) == ["", "blocks.0", "blocks.0.norm"]
+    layers: Any = found.layers
+    operators: Any = found.operators
+    assert list(layers.index[:3]) == ["", "blocks.0", "blocks.0.norm"]
     assert "unused" not in found.layers.index
-    assert found.layers.loc["blocks.0.ffn", "total_ms"] >= found.layers.loc["blocks.0.ffn.0", "total_ms"]
-    assert found.operators.loc["aten::addmm", "calls"] >= 1
+    assert layers.loc["blocks.0.ffn", "total_ms"] >= layers.loc["blocks.0.ffn.0", "total_ms"]
+    assert operators.loc["aten::addmm", "calls"] >= 1
     assert found.forward > 0
     assert found.backward is not None
     assert any(event.get("name") == "layer: head" for event in json.loads(trace.read_text())["traceEvents"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -17,7 +19,7 @@ def lenet() -> nn.Sequential:
 
 def test_counts_equal_those_by_hand() -> None:
     found = summary(lenet(), torch.randn(2, 1, 8, 8))
-    frame = found.to_frame()
+    frame: Any = found.to_frame()
     assert frame.loc["0", "parameters"] == 4 * 9 + 4
     assert frame.loc["0", "mult_adds"] == 2 * 36 * 4 * 9
     assert frame.loc["4.0", "mult_adds"] == frame.loc["4", "mult_adds"] == 2 * 144 * 10
@@ -50,15 +52,16 @@ def test_frozen_uncalled_and_shared_layers() -> None:
     net = Encoder()
     net.head.requires_grad_(False)
     found = summary(net, torch.randn(2, 3, 8))
-    frame = found.to_frame()
+    frame: Any = found.to_frame()
     assert frame.loc["unused", "calls"] == 0
     assert "not called" in repr(found)
     assert "(18 frozen)" in repr(found)
     assert found.parameters - found.trainable == 18
     twice = summary(Twice(), torch.randn(2, 5))
+    twice_frame: Any = twice.to_frame()
     assert twice.parameters == 30
-    assert twice.to_frame().loc["layer", "calls"] == 2
-    assert twice.to_frame().loc["layer", "mult_adds"] == 2 * 2 * 25
+    assert twice_frame.loc["layer", "calls"] == 2
+    assert twice_frame.loc["layer", "mult_adds"] == 2 * 2 * 25
 
 
 def test_recurrent_layers_and_several_arguments() -> None:
