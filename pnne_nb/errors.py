@@ -191,10 +191,13 @@ class InspectionError(PnneError, RuntimeError):
 def near(name: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known names nearest to `name`, or an empty string."""
     candidates = list(known)
-    matches = difflib.get_close_matches(name, candidates, n=3, cutoff=0.6)
+    # A name in other capitals is what was meant, more likely than any with other letters.
+    matches = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]
+    matches += difflib.get_close_matches(name, candidates, n=3, cutoff=0.6)
     if not matches:
         folded = {c.casefold(): c for c in candidates}
         matches = [folded[m] for m in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
     if not matches:
         return ""
+    matches = list(dict.fromkeys(matches))[:3]
     return f" Did you mean {' or '.join(repr(match) for match in matches)}?"

@@ -46,7 +46,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_the_catalogue_is_a_mapping_by_type_name() -> None:
-    assert pn.catalog["Conv2d"].category == "Convolution"  # type: ignore[index]  # the module is a mapping at run time
+    assert pn.catalog["Conv2d"].category == "Convolution"
 
 
 def test_a_document_of_structural_nodes_needs_neither_torch_nor_jupyter() -> None:

@@ -77,10 +77,10 @@ def stem_of(type: str) -> str:
 
 def numbered(stem: str, taken: Container[str], first: int = 1) -> str:
     """Return `stem` with the smallest number from `first` on that makes it a free, legal name."""
+    stem = stem.lstrip("_") if stem.startswith("__") else stem
     number = first
-    while f"{stem}{number}" in taken or f"{stem}{number}" in RESERVED or stem.startswith("__"):
+    while f"{stem}{number}" in taken or f"{stem}{number}" in RESERVED:
         number += 1
-        stem = stem.lstrip("_") if stem.startswith("__") else stem
     return f"{stem}{number}"
 
 

@@ -301,9 +301,13 @@ def test_observers_are_told_in_order_even_when_they_edit(graph: NodeGraph) -> No
     assert (len(first), len(second)) == (3, 2)
 
 
+def _fail(done: Transaction) -> None:
+    raise RuntimeError(f"version {done.version}")
+
+
 def test_an_observer_that_fails_undoes_nothing(graph: NodeGraph, caplog: pytest.LogCaptureFixture) -> None:
     told: list[int] = []
-    graph.observe(lambda done: 1 // 0)
+    graph.observe(_fail)
     graph.observe(lambda done: told.append(done.version))
     graph.rename("conv1", "stem")
     assert "stem" in graph

@@ -83,7 +83,7 @@ def _likely_in(graph: NodeGraph, id: str) -> list[st.SearchStrategy[Op]]:
         st.builds(RemoveGraph, st.sampled_from(GRAPHS[1:])),
     ]
     if definitions:
-        shown = st.builds(dict, definition=st.sampled_from(definitions))
+        shown: st.SearchStrategy[dict[str, object]] = st.builds(dict, definition=st.sampled_from(definitions))
         found.append(st.builds(AddNode, names, st.just("Subgraph"), shown, st.none(), inside, places))
     if not view.nodes:
         return found

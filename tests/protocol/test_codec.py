@@ -1,0 +1,121 @@
+"""Requests and events, there and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from pnne_nb.errors import Diagnostic, ProtocolError
+from pnne_nb.graph.ops import AddNode, MoveNode, SetProperty
+from pnne_nb.graph.values import TorchConstant
+from pnne_nb.protocol.codec import asked_by, decode_request, encode_event, encode_ops
+from pnne_nb.protocol.messages import Committed, Edit, HistoryState, Rejected, Undo
+
+
+def edit(*ops: dict[str, Any]) -> dict[str, Any]:
+    return {"message": "edit", "id": 1, "client": "view", "base": 3, "ops": list(ops)}
+
+
+def test_an_edit_arrives_with_python_constants() -> None:
+    request = decode_request(
+        edit(
+            {"op": "addNode", "name": "c", "type": "Conv2d", "properties": {"kernel_size": [3, 3], "d": {"$torch": "int8"}}},
+            {"op": "setProperty", "node": "c", "property": "p", "value": {"$list": [1, {"$float": "inf"}]}},
+            {"op": "moveNode", "name": "c", "position": [1, 2.5]},
+        )
+    )
+    assert isinstance(request, Edit)
+    assert request.ops == (
+        AddNode("c", "Conv2d", {"kernel_size": (3, 3), "d": TorchConstant("int8")}),
+        SetProperty("c", "p", [1, float("inf")]),
+        MoveNode("c", (1.0, 2.5)),
+    )
+    assert (request.id, request.client, request.base, request.label) == (1, "view", 3, "")
+
+
+def test_a_commit_leaves_as_json() -> None:
+    ops = (AddNode("c", "Constant", {"value": (1, [2])}), SetProperty("c", "value", {"a": ...}))
+    message = encode_event(Committed(4, ops, "Add c", HistoryState("Add c"), "view", 1))
+    assert json.loads(json.dumps(message)) == {
+        "message": "committed", "version": 4, "label": "Add c", "client": "view", "id": 1,
+        "history": {"undo": "Add c", "redo": None},
+        "ops": [
+            {"op": "addNode", "name": "c", "type": "Constant", "properties": {"value": [1, {"$list": [2]}]}},
+            {"op": "setProperty", "node": "c", "property": "value", "value": {"$dict": [["a", {"$ellipsis": True}]]}},
+        ],
+    }  # fmt: skip
+    again = decode_request({**message, "message": "edit", "base": 0})
+    assert isinstance(again, Edit)
+    assert again.ops == ops
+    assert encode_ops(again.ops) != ops
+
+
+def test_a_rejection_says_everything() -> None:
+    message = encode_event(Rejected(1, "view", 4, "No.", (Diagnostic("bad-value", "No.", node="c"),)))
+    assert message["diagnostics"][0]["node"] == "c"
+    assert message["error"] == "No."
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"at \$: Expected `object`, got `null`"),
+        ({}, r"at \$: Object missing required field `message`"),
+        ({"message": "destroy"}, r"at \$.message: Invalid value 'destroy'"),
+        ({"message": "undo", "id": "1", "client": "v"}, r"at \$.id: Expected `int`, got `str`"),
+        (edit({"op": "addNode", "name": "c"}), r"at \$.ops\[0\]: Object missing required field `type`"),
+        (edit({"op": "moveNode", "name": "c", "position": [1]}), r"at \$.ops\[0\].position: Expected `array`"),
+        (edit(), r"at \$.ops: an edit has 1 to 100000 ops, not 0"),
+        (
+            edit({"op": "setProperty", "node": "c", "property": "p", "value": {"$code": "1"}}),
+            r"at \$.ops\[0\].value: '\$code' with '1' is not the JSON form of a constant",
+        ),
+        (
+            edit({"op": "addNode", "name": "c", "type": "C", "properties": {"p": {}}}),
+            r"at \$.ops\[0\].properties.p: '\{\}' is not the JSON form",
+        ),
+        (
+            edit({"op": "addNode", "name": "c", "type": "C", "origin": json.loads("[" * 40 + "]" * 40)}),
+            r"at \$.ops\[0\].origin: it is nested too deeply",
+        ),
+    ],
+)
+def test_a_bad_message_is_refused_with_its_place(content: object, message: str) -> None:
+    with pytest.raises(ProtocolError, match=message):
+        decode_request(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "asked"),
+    [
+        (None, (None, None)),
+        ({"id": 3, "client": "view"}, (3, "view")),
+        ({"id": True, "client": 3}, (None, None)),
+        ([], (None, None)),
+    ],
+)
+def test_who_asked_is_read_as_far_as_it_goes(content: object, asked: tuple[int | None, str | None]) -> None:
+    assert asked_by(content) == asked
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(("op", "id", "ops", "$list", "name")), inner),
+    max_leaves=8,
+)
+
+
+@given(json_values, st.sampled_from(("edit", "undo", "sync", "arrange", "group", "x")))
+def test_nothing_else_is_raised(value: object, kind: str) -> None:
+    for content in (value, {"message": kind, "id": 1, "client": "v", "base": 0, "ops": value, "nodes": value}):
+        try:
+            request = decode_request(content)
+        except ProtocolError as error:
+            assert "at $" in str(error)
+        else:
+            assert request.id == 1
+            assert isinstance(request, Undo) or request.client == "v"

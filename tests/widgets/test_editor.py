@@ -1,0 +1,322 @@
+"""`GraphEditor` without a browser: requests in, events out, and nothing left behind."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import pnne_nb as pn
+from pnne_nb.graph.ops import AddNode
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.widgets import bundle
+from pnne_nb.widgets.editor import GraphEditor
+
+
+class View:
+    """What a browser's view of an editor sees and says."""
+
+    def __init__(self, editor: GraphEditor, client: str = "view") -> None:
+        self.editor = editor
+        self.client = client
+        self.events: list[dict[str, Any]] = []
+        self.arrived = threading.Condition()
+        self.id = 0
+        editor.send = self._receive
+
+    def _receive(self, content: dict[str, Any], buffers: object = None) -> None:
+        with self.arrived:
+            self.events.append(json.loads(json.dumps(content)))
+            self.arrived.notify_all()
+
+    def say(self, content: object) -> None:
+        self.editor._handle_custom_msg(content, [])
+
+    def ask(self, message: str, **fields: Any) -> dict[str, Any]:
+        """Send a request and return the answer to it."""
+        self.id += 1
+        self.say({"message": message, "id": self.id, "client": self.client, **fields})
+        return next(event for event in self.events if event.get("client") == self.client and event.get("id") == self.id)
+
+    def edit(self, *ops: dict[str, Any], base: int = 0) -> dict[str, Any]:
+        return self.ask("edit", base=base, ops=list(ops))
+
+    def wait_for(self, message: str, number: int = 1) -> dict[str, Any]:
+        def found() -> list[dict[str, Any]]:
+            return [event for event in self.events if event["message"] == message]
+
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: len(found()) >= number, 60), f"no {message} came"
+            return found()[number - 1]
+
+
+@pytest.fixture
+def graph() -> pn.NodeGraph:
+    graph = pn.NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 4))
+    graph.add("Linear", name="fc1", in_features=4, out_features=3)
+    graph.add("Output", name="y")
+    graph.connect("x", "fc1")
+    graph.connect("fc1", "y")
+    return graph
+
+
+@pytest.fixture
+def editor(graph: pn.NodeGraph) -> Iterator[GraphEditor]:
+    editor = GraphEditor(graph)
+    yield editor
+    editor.close()
+
+
+@pytest.fixture
+def view(editor: GraphEditor) -> View:
+    return View(editor)
+
+
+def test_it_has_a_stable_representation(editor: GraphEditor) -> None:
+    assert repr(editor) == 'GraphEditor of NodeGraph "net": 3 nodes, 2 edges'
+    data, _ = editor._repr_mimebundle_() or ({}, {})
+    assert data["text/plain"] == repr(editor)
+    assert "application/vnd.jupyter.widget-view+json" in data
+
+
+def test_a_page_opens_with_everything(editor: GraphEditor, graph: pn.NodeGraph) -> None:
+    assert editor.diagnostics == []
+    state = editor.get_state()
+    snapshot = json.loads(json.dumps(state["snapshot"]))
+    assert snapshot["version"] == graph.version
+    assert [node["name"] for node in snapshot["document"]["graphs"][""]["nodes"]] == ["x", "fc1", "y"]
+    assert snapshot["derived"]["shapes"]["fc1.output"] == {"shape": ["N", 3], "dtype": "float32"}
+    assert snapshot["history"] == {"undo": "Connect fc1 → y", "redo": None}
+    assert state["catalog_key"]
+    assert "pnne" in state["_esm"]
+
+
+def test_an_edit_is_answered_first_and_what_follows_comes_after(view: View, graph: pn.NodeGraph) -> None:
+    answer = view.edit({"op": "setProperty", "node": "fc1", "property": "out_features", "value": 7}, base=graph.version)
+    assert answer["message"] == "committed"
+    assert (answer["version"], answer["label"]) == (graph.version, "Set fc1.out_features to 7")
+    assert graph["fc1"].properties["out_features"] == 7
+    view.editor.diagnostics  # noqa: B018  # brings what follows up to date
+    changes = [event for event in view.events if event["message"] == "derivedChanged"]
+    assert changes[-1]["derived"]["shapes"]["fc1.output"] == {"shape": ["N", 7], "dtype": "float32"}
+    assert view.events.index(answer) < view.events.index(changes[-1])
+
+
+def test_what_follows_comes_without_being_asked_for(view: View, graph: pn.NodeGraph) -> None:
+    graph.set("fc1", in_features=5)
+    while "fc1" not in (event := view.wait_for("derivedChanged", 1 + len(_changes(view))))["derived"]["diagnostics"]:
+        pass
+    assert event["version"] == graph.version
+
+
+def _changes(view: View) -> list[dict[str, Any]]:
+    return [event for event in view.events[:-1] if event["message"] == "derivedChanged"]
+
+
+def test_edits_from_python_reach_every_editor(graph: pn.NodeGraph) -> None:
+    one, two = GraphEditor(graph), GraphEditor(graph)
+    views = [View(one, "one"), View(two, "two")]
+    graph.add("ReLU", name="relu1")
+    views[0].edit({"op": "renameNode", "name": "relu1", "newName": "act"})
+    for view in views:
+        commits = [event for event in view.events if event["message"] == "committed"]
+        assert [(event["version"], event["client"]) for event in commits] == [(6, None), (7, "one")]
+    one.close()
+    graph.remove("act")
+    assert [event["version"] for event in views[0].events if event["message"] == "committed"] == [6, 7]
+    assert views[1].events[-1]["version"] == 8 or views[1].events[-2]["version"] == 8
+    two.close()
+
+
+def test_stale_edits_are_applied_if_they_still_fit(view: View, graph: pn.NodeGraph) -> None:
+    base = graph.version
+    graph.rename("y", "out")
+    assert view.edit({"op": "moveNode", "name": "x", "position": [1, 2]}, base=base)["message"] == "committed"
+    answer = view.edit({"op": "moveNode", "name": "y", "position": [1, 2]}, base=base)
+    assert (answer["message"], answer["error"]) == ("rejected", "There is no node 'y'.")
+    answer = view.edit({"op": "moveNode", "name": "x", "position": [1, 2]}, base=graph.version + 9)
+    assert "another life of this document" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ({"message": "edit", "base": 0, "ops": [{"op": "addNode", "name": "a", "type": "Relu"}]}, "Did you mean 'ReLU'"),
+        ({"message": "edit", "base": 0, "ops": [{"op": "connect", "source": "x.output", "target": "y.input"}]}, "is fed by"),
+        ({"message": "edit", "base": 0, "ops": []}, "an edit has 1 to 100000 ops"),
+        ({"message": "edit", "base": 0, "ops": "no"}, r"at $.ops: Expected `array`, got `str`"),
+        ({"message": "redo"}, "There is nothing to redo"),
+        ({"message": "arrange", "graph": "gone"}, "There is no definition 'gone'"),
+        ({"message": "group", "nodes": ["x"]}, "x is an Input of its graph"),
+        ({"message": "ungroup", "node": "fc1"}, "fc1 is a Linear, not a nested graph"),
+        ({"message": "explode"}, "Invalid value 'explode'"),
+    ],
+)
+def test_a_request_that_does_not_fit_is_answered(
+    view: View, graph: pn.NodeGraph, request_: dict[str, Any], error: str
+) -> None:
+    before = graph.to_json(), graph.version
+    view.say({"id": 1, "client": "view", **request_})
+    answer = next(event for event in view.events if event["message"] == "rejected")
+    assert error in answer["error"]
+    assert (answer["id"], answer["client"], answer["version"]) == (1, "view", graph.version)
+    assert (graph.to_json(), graph.version) == before
+
+
+@pytest.mark.parametrize("content", [None, [], 3, "edit", {"message": 3}, {"id": "x", "client": 3}])
+def test_noise_is_answered_too(view: View, content: object) -> None:
+    view.say(content)
+    assert next(event for event in view.events if event["message"] == "rejected")["id"] is None
+
+
+def test_every_request_has_an_answer(view: View, graph: pn.NodeGraph) -> None:
+    assert view.edit({"op": "addNode", "name": "relu1", "type": "ReLU"})["message"] == "committed"
+    assert view.ask("undo")["label"] == "Undo: Add relu1"
+    assert view.ask("redo")["label"] == "Redo: Add relu1"
+    assert view.ask("undo")["history"] == {"undo": "Connect fc1 → y", "redo": "Add relu1"}
+    assert view.ask("arrange")["ops"]
+    again = view.ask("arrange")
+    assert (again["message"], again["ops"], again["version"]) == ("committed", [], graph.version)
+    assert view.ask("group", nodes=["fc1"], name="block")["label"] == "Group block"
+    assert view.ask("ungroup", node="block")["label"] == "Ungroup block"
+    snapshot = view.ask("sync")
+    assert (snapshot["message"], snapshot["version"]) == ("snapshot", graph.version)
+    source = view.ask("getSource")
+    assert (source["message"], "class Net" in source["text"]) == ("source", True)
+    catalog = view.ask("getCatalog")
+    assert catalog["key"] == view.editor.get_state(["catalog_key"])["catalog_key"]
+
+
+def test_source_of_an_unfinished_graph_is_refused_with_the_reasons(view: View, graph: pn.NodeGraph) -> None:
+    graph.disconnect("x", "fc1")
+    answer = view.ask("getSource")
+    assert answer["message"] == "rejected"
+    assert [(found["code"], found["node"]) for found in answer["diagnostics"]] == [("unconnected-input", "fc1")]
+
+
+def test_a_failure_in_python_is_shown_and_logged(
+    view: View, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pnne_nb.widgets.editor.to_source", lambda graph: 1 // 0)
+    answer = view.ask("getSource")
+    assert answer["error"] == "Python failed with ZeroDivisionError: integer division or modulo by zero"
+    assert "A request of the editor failed" in caplog.text
+
+
+def test_a_read_only_editor_only_shows(view: View, graph: pn.NodeGraph) -> None:
+    view.editor.read_only = True
+    assert view.edit({"op": "removeNode", "name": "x"})["error"] == "The editor is read-only."
+    assert view.ask("undo")["error"] == "The editor is read-only."
+    assert view.ask("sync")["message"] == "snapshot"
+    graph.remove("x")
+    assert any(event["message"] == "committed" for event in view.events)
+
+
+def test_the_model_follows_the_document_and_keeps_weights(editor: GraphEditor, graph: pn.NodeGraph) -> None:
+    model = editor.model
+    assert model is not None
+    assert editor.model is model
+    weight = model.get_parameter("fc1.weight").detach().clone()
+    graph.move("fc1", 1, 2)
+    assert editor.model is model
+    graph.disconnect("fc1", "y")
+    assert editor.model is None
+    assert [(found.code, found.node) for found in editor.diagnostics] == [("unconnected-input", "y")]
+    graph.add("ReLU", name="relu1")
+    graph.connect("fc1", "relu1")
+    graph.connect("relu1", "y")
+    again = editor.model
+    assert again is not None
+    assert torch.equal(again.get_parameter("fc1.weight"), weight)
+    assert again(torch.zeros(2, 4)).shape == (2, 3)
+
+
+def test_inside_a_transaction_nothing_is_worked_out(editor: GraphEditor, graph: pn.NodeGraph) -> None:
+    model, diagnostics = editor.model, editor.diagnostics
+    with graph.transaction():
+        graph.remove("y")
+        assert editor.model is model
+        assert editor.diagnostics == diagnostics
+    assert editor.model is None
+
+
+def test_selection_loses_what_is_gone(editor: GraphEditor, graph: pn.NodeGraph) -> None:
+    editor.set_state({"selection": ["x", "fc1"]})
+    assert editor.selection == ("x", "fc1")
+    graph.remove("fc1")
+    assert editor.selection == ("x",)
+
+
+def test_a_type_registered_meanwhile_is_told(view: View) -> None:
+    before = view.editor.get_state(["catalog_key"])["catalog_key"]
+    spec = NodeSpec(type="EditorTestType", category="Custom", kind="function", target="torch.relu")
+    registry.register(spec, replace=True)
+    added = view.wait_for("nodeTypeAdded")
+    assert added["type"]["type"] == "EditorTestType"
+    assert view.editor.get_state(["catalog_key"])["catalog_key"] != before
+
+
+def test_requests_may_come_on_any_thread(view: View, graph: pn.NodeGraph) -> None:
+    def draw(number: int) -> None:
+        op = {"op": "addNode", "name": f"n{number}", "type": "ReLU"}
+        view.say({"message": "edit", "id": 100 + number, "client": "other", "base": 0, "ops": [op]})
+
+    threads = [threading.Thread(target=draw, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    commits = [event for event in view.events if event["message"] == "committed"]
+    assert [event["version"] for event in commits] == list(range(6, 14))
+    assert {event["id"] for event in commits} == set(range(100, 108))
+
+
+def test_an_analysis_that_fails_says_so(
+    view: View, graph: pn.NodeGraph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(view.editor._derivation._analysis, "refresh", fail)
+    graph.rename("fc1", "fc2")
+    while "" not in view.wait_for("derivedChanged", 1 + len(_changes(view)))["derived"]["diagnostics"]:
+        pass
+    finding = view.editor._derivation.whole.diagnostics[""][0]
+    assert finding.code == "analysis-failed"
+    assert "RuntimeError: broken" in finding.message
+    assert "The analysis of NodeGraph" in caplog.text
+
+
+def test_what_is_no_graph_is_refused() -> None:
+    with pytest.raises(TypeError, match="A GraphEditor edits a NodeGraph, not a dict"):
+        GraphEditor({})  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_missing_front_end_says_how_to_build_it(
+    graph: pn.NodeGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(bundle, "FOLDER", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"The front end is not built: .*editor.js is missing. Run `npm ci"):
+        GraphEditor(graph)
+
+
+def test_a_closed_editor_leaves_nothing_behind(graph: pn.NodeGraph) -> None:
+    gone = []
+    for _ in range(5):
+        editor = GraphEditor(graph)
+        assert editor.model is not None
+        gone += [weakref.ref(editor), weakref.ref(editor._derivation)]
+        editor.close()
+        del editor
+    gc.collect()
+    assert [reference() for reference in gone] == [None] * len(gone)
+    assert graph._observers == []
+    graph.apply([AddNode("relu1", "ReLU")])
