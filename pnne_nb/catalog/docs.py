@@ -6,7 +6,7 @@ Torch writes Google style with reStructuredText roles and some LaTeX; forms and 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Collection
 
 _HEADING = re.compile(
     r"^([ \t]*)(?:Args|Arg|Arguments|Parameters|Inputs|Keyword args|Keyword arguments|Keyword Args|Keyword Arguments|kwargs)"
@@ -48,9 +48,11 @@ def summary(doc: str | None) -> str:
     return ""
 
 
-def arguments(doc: str | None, wanted: Container[str]) -> dict[str, str]:
+def arguments(doc: str | None, wanted: Collection[str]) -> dict[str, str]:
     """Return what a docstring says about each wanted argument, as plain text of at most `SENTENCES` sentences."""
     found: dict[str, list[str]] = {}
+    if not wanted:
+        return {}
     for heading in _HEADING.finditer(doc or ""):
         _read_section(doc or "", heading.end(), len(heading[1]), wanted, found)
     return {name: _tooltip(" ".join(lines)) for name, lines in found.items()}
@@ -61,7 +63,7 @@ def references(doc: str | None) -> list[str]:
     return _REFERENCE.findall(doc or "")
 
 
-def _read_section(doc: str, start: int, outer: int, wanted: Container[str], found: dict[str, list[str]]) -> None:
+def _read_section(doc: str, start: int, outer: int, wanted: Collection[str], found: dict[str, list[str]]) -> None:
     """Add the entries of the section that begins at `start`, under a heading indented by `outer`."""
     entry: list[str] | None = None
     inner = -1

@@ -220,7 +220,13 @@ class _Names:
         self._globs = "|".join(map(fnmatch.translate, globs)) if globs and not self._all else ""
 
     def __contains__(self, name: str) -> bool:
-        return self._all or name in self._exact or (self._globs != "" and re.match(self._globs, name) is not None)
+        if self._all or name in self._exact:
+            return True
+        return self._globs != "" and self._pattern.match(name) is not None
+
+    @functools.cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self._globs)
 
 
 DOCS = {

@@ -20,7 +20,8 @@ from pnne_nb.graph.spec import NodeSpec, Port
 from pnne_nb.graph.types import BoolType, ConstantType, OptionalType, PropertyType, TupleType
 
 _NAMESPACES = {"linalg_": torch.linalg, "fft_": torch.fft, "special_": torch.special}
-_MISSING_HINT = (None, type(None))
+_INTRODUCTION = 800
+"""Characters at the beginning of a docstring in which it refers to the page that says more."""
 
 
 def specs() -> Iterator[NodeSpec]:
@@ -105,12 +106,14 @@ def _spec(
 
 
 def _docstrings(name: str, function: Callable[..., Any]) -> Iterator[str]:
-    """Yield the docstrings that may describe a function: its own, its methods', and those they refer to."""
-    own = [getattr(home, "__doc__", None) or "" for home in (
-        function, getattr(Tensor, name, None), getattr(Tensor, f"{name}_", None))]  # fmt: skip
-    yield from own
-    for doc in own:
-        for reference in docs.references(doc):
+    """Yield the docstrings that may describe a function: its own, those it refers to, and its methods'."""
+    own = function.__doc__ or ""
+    yield own
+    methods = [getattr(Tensor, method, None) for method in (name, f"{name}_")]
+    for doc in (own, *(getattr(method, "__doc__", None) or "" for method in methods)):
+        if doc is not own:
+            yield doc
+        for reference in docs.references(doc[:_INTRODUCTION]):
             value: object = torch
             for part in reference.split("."):
                 value = getattr(value, part, None)
