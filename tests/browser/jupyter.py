@@ -318,6 +318,7 @@ class Notebook:
         )
         light = "true" if theme == "light" else "false"
         self.page.locator(f"body[data-jp-theme-light='{light}']").wait_for(state="attached")
+        self.page.locator("#jupyterlab-splash").wait_for(state="detached")
 
     def screenshot(self, name: str, target: Locator | None = None) -> Path:
         """Keep a picture of `target`, or of the window, as ``tests/artifacts/<name>.png``."""

@@ -191,8 +191,9 @@ def test_the_shipped_notebook(open_notebook: OpenNotebook, baseline_errors: froz
     notebook.run_all()
     seconds = time.monotonic() - began
     assert seconds < 60, f"The quickstart took {seconds:.0f} s."
-    drawing = notebook.find_cell("editor = pn.GraphEditor(graph)")
+    drawing = notebook.find_cell("editor = pn.GraphEditor(graph")
     editor = editor_of(notebook, drawing)
+    editor.button("Fit view").click()
     expect(editor.edge("flat.output", "classify.input")).to_contain_text("128")
     notebook.screenshot("01_quickstart-GraphEditor", editor.root)
     training = notebook.find_cell("pn.TrainingDashboard(engine)")
