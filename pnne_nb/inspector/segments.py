@@ -43,7 +43,9 @@ def measure_segments(samples: Sequence[FloatArray], bins: int) -> Segments:
     x = np.concatenate(samples) if rows else np.empty(0)
     row = np.repeat(np.arange(rows), sizes)
     nan = inf = np.zeros(rows)
-    if not np.isfinite(x.sum(dtype=np.float64)):
+    with np.errstate(invalid="ignore"):
+        all_finite = bool(np.isfinite(x.sum(dtype=np.float64)))
+    if not all_finite:
         finite = np.isfinite(x)
         nan = np.bincount(row[np.isnan(x)], minlength=rows).astype(np.float64)
         x, row = x[finite], row[finite]
@@ -64,9 +66,10 @@ def measure_segments(samples: Sequence[FloatArray], bins: int) -> Segments:
     low, high = reduce(np.minimum, x, np.nan), reduce(np.maximum, x, np.nan)
     wide = x.astype(np.float64)
     total = reduce(np.add, wide, np.nan)
-    squares = reduce(np.add, wide * wide, 0.0)
+    with np.errstate(over="ignore"):
+        squares = reduce(np.add, wide * wide, 0.0)
     zeros = np.bincount(row[x == 0], minlength=rows).astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         mean = total / sizes
         deviation = wide - mean[row]
         std = np.sqrt(np.bincount(row, deviation * deviation, minlength=rows) / (sizes - 1.0))
