@@ -73,16 +73,16 @@ def apply_op(content: Content, op: Op) -> list[Op]:
             # Before the taken port: with a loop, freeing the port would not help.
             if graph.reaches(split_port(op.target)[0], split_port(op.source)[0]):
                 raise CycleError(
-                    f"Connecting {op.source} to {op.target} would close a loop{graph.where}: "
-                    f"{_depends(op)}"
+                    f"Connecting {op.source} to {op.target} would close a loop{graph.where}: {_depends(op)}"
                 )
             check_free(graph, edge)
             graph.insert_edge(edge)
             return [Disconnect(op.source, op.target, op.graph)]
         case Disconnect():
             graph = content.require(op.graph)
-            source, target = (graph.require(split_port(end)[0]) for end in (op.source, op.target))
-            if graph.feeding(target.name, split_port(op.target)[1]) != Edge(op.source, op.target):
+            graph.require(split_port(op.source)[0])
+            target, port = split_port(op.target)
+            if graph.feeding(graph.require(target).name, port) != Edge(op.source, op.target):
                 raise UnknownPortError(f"There is no edge from {op.source} to {op.target}{graph.where}.")
             graph.drop_edge(Edge(op.source, op.target))
             return [Connect(op.source, op.target, op.graph)]
@@ -96,7 +96,9 @@ def apply_op(content: Content, op: Op) -> list[Op]:
             if not id:
                 raise GraphError("The outermost graph cannot be removed.")
             if users := content.users_of(id):
-                raise GraphError(f"Definition {id!r} is used by node {users[0][1]!r}{users[0][0].where}; remove that first.")
+                raise GraphError(
+                    f"Definition {id!r} is used by node {users[0][1]!r}{users[0][0].where}; remove that first."
+                )
             if graph.nodes:
                 raise GraphError(f"Definition {id!r} is not empty; remove its nodes first.")
             del content.graphs[id]

@@ -53,9 +53,7 @@ def checked(content: Content, op: Op, types: Types) -> Op:
         case AddNode():
             graph = content.require(op.graph)
             spec = require_type(types, op.type)
-            values = {
-                name: checked_value(graph, op.name, spec, name, value) for name, value in op.properties.items()
-            }
+            values = {name: checked_value(graph, op.name, spec, name, value) for name, value in op.properties.items()}
             return msgspec.structs.replace(op, properties=values)
         case SetProperty():
             graph = content.require(op.graph)
@@ -102,9 +100,7 @@ def checked_value(graph: GraphIndex, node: str, spec: NodeSpec, name: str, value
     try:
         result = check(prop.type, value)
     except ValueError as error:
-        raise BadValueError(
-            f"{node}.{name}{graph.where} cannot be {_shown(value)}: it must be {error}."
-        ) from None
+        raise BadValueError(f"{node}.{name}{graph.where} cannot be {_shown(value)}: it must be {error}.") from None
     if name == "shares" and isinstance(result, str):
         reason = sharing_fault(graph, node, spec.type, result)
         if reason:

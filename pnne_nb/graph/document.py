@@ -147,7 +147,9 @@ class NodeGraph:
         with self._lock:
             root = self._content.graphs[""]
             nodes, edges = len(root.nodes), len(root.edges)
-        return f'NodeGraph "{self.name}": {nodes} node{"" if nodes == 1 else "s"}, {edges} edge{"" if edges == 1 else "s"}'
+        return (
+            f'NodeGraph "{self.name}": {nodes} node{"" if nodes == 1 else "s"}, {edges} edge{"" if edges == 1 else "s"}'
+        )
 
     def diagnostics(self) -> list[Diagnostic]:
         """Find what keeps the document from compiling, as far as that shows without torch."""
@@ -173,7 +175,14 @@ class NodeGraph:
     # Editing
 
     def add(
-        self, type: str, /, name: str | None = None, *, x: float | None = None, y: float | None = None, **properties: object
+        self,
+        type: str,
+        /,
+        name: str | None = None,
+        *,
+        x: float | None = None,
+        y: float | None = None,
+        **properties: object,
     ) -> Node:
         """Add a node.
 
@@ -556,7 +565,7 @@ class NodeGraph:
                     for observer in tuple(self._observers):
                         try:
                             observer(done)
-                        except Exception:
+                        except Exception:  # noqa: BLE001  # whatever it is: the change is made, and others wait to be told
                             _log.exception("An observer of %r failed at version %d", self, done.version)
             finally:
                 self._delivering = False

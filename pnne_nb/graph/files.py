@@ -90,7 +90,10 @@ def read(text: str | bytes) -> Content:
     for id, state in states.items():
         _read_edges(content, content.graphs[id], state.edges)
     if (total := expanded_size(content)) > MAX_NODES:
-        _fail("$.graphs", f"with every use of its definitions counted, the file has {total} nodes; the limit is {MAX_NODES}.")
+        _fail(
+            "$.graphs",
+            f"with every use of its definitions counted, the file has {total} nodes; the limit is {MAX_NODES}.",
+        )
     return content
 
 
@@ -113,7 +116,8 @@ def replace_file(path: Path, text: str) -> None:
     Raises:
         OSError: If it cannot be written; the old one is untouched.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -122,10 +126,10 @@ def replace_file(path: Path, text: str) -> None:
         # mkstemp makes private files; a graph file should be as readable as any other new file, or as the old one.
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
-        os.replace(temporary, path)
+        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
+        temporary.replace(path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink()
         raise
 
 
@@ -193,7 +197,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON; write {{\"$float\": …}}.")
+    raise ValueError(f'{name} is not JSON; write {{"$float": …}}.')
 
 
 def _read_nodes(content: Content, graph: GraphIndex, nodes: tuple[NodeState, ...]) -> None:
@@ -218,7 +222,9 @@ def _read_edges(content: Content, graph: GraphIndex, edges: tuple[EdgeState, ...
     _, looped = topological_order(graph)
     if looped:
         names = set(looped)
-        place = next(i for i, edge in enumerate(edges) if {split_port(end)[0] for end in (edge.source, edge.target)} <= names)
+        place = next(
+            i for i, edge in enumerate(edges) if {split_port(end)[0] for end in (edge.source, edge.target)} <= names
+        )
         _fail(f"{_at(graph.id)}.edges[{place}]", f"the edges form a loop through {', '.join(map(repr, looped[:5]))}.")
 
 

@@ -56,9 +56,7 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     index = graph.index_of(nodes[0].name)
     ops.append(AddNode(block, "Subgraph", {"definition": definition}, _mean(nodes), graph.id, index))
     ops += [Connect(source, f"{block}.{port}", graph.id) for source, port in border.inputs.items()]
-    ops += [
-        Connect(f"{block}.{border.outputs[edge.source]}", edge.target, graph.id) for edge in border.leaving
-    ]
+    ops += [Connect(f"{block}.{border.outputs[edge.source]}", edge.target, graph.id) for edge in border.leaving]
     return Plan(tuple(ops), block, (prefix + block,))
 
 
@@ -70,7 +68,9 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> Plan:
     """
     graph, block, prefix = find_node(content, ref, within)
     if block.definition is None:
-        raise GraphError(f"{block.name}{graph.where} is a {block.type}, not a nested graph: there is nothing to ungroup.")
+        raise GraphError(
+            f"{block.name}{graph.where} is a {block.type}, not a nested graph: there is nothing to ungroup."
+        )
     if block.shares is not None or block.name in graph.sharers:
         other = block.shares or next(iter(graph.sharers[block.name]))
         raise GraphError(
@@ -92,9 +92,7 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> Plan:
         if node.shares in names:
             properties["shares"] = names[node.shares]
         position = None if node.position is None else (node.position[0] + shift[0], node.position[1] + shift[1])
-        ops.append(
-            AddNode(names[node.name], node.type, properties, position, graph.id, index + place, node.origin)
-        )
+        ops.append(AddNode(names[node.name], node.type, properties, position, graph.id, index + place, node.origin))
     ops += [Connect(edge.source, edge.target, graph.id) for edge in _rejoined(graph, block.name, inner, names)]
     if len(content.users_of(inner.id)) == 1:
         # `discarding` looks at the document as it is before these ops, so the one user is this block.

@@ -152,7 +152,11 @@ def _can_be_typed(spec: NodeSpec | None, port: str) -> bool:
 def _lint_inputs(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
     incoming = graph.incoming[node.name]
     for port in input_ports(content, node, types) or ():
-        fed = any(find_input(content, node, name, types) == port for name in incoming) if port.variadic else port.name in incoming
+        fed = (
+            any(find_input(content, node, name, types) == port for name in incoming)
+            if port.variadic
+            else port.name in incoming
+        )
         if not fed and not port.optional and not _can_be_typed(types.get(node.type), port.name):
             yield Diagnostic(
                 code="unconnected-input",

@@ -14,7 +14,6 @@ from typing import TypeAlias
 import msgspec
 
 
-
 class _Op(msgspec.Struct, frozen=True, tag_field="op", rename="camel", omit_defaults=True):
     pass
 

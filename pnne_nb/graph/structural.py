@@ -138,9 +138,7 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
                 role="node",
                 doc="Qualified name of the imported class, for reading only: it is never imported by this name.",
             ),
-            Property(
-                name="inputs", type=_NAMES, default=("input",), role="node", doc="Names of the call's arguments."
-            ),
+            Property(name="inputs", type=_NAMES, default=("input",), role="node", doc="Names of the call's arguments."),
             Property(name="outputs", type=_NAMES, default=("output",), role="node", doc="Names of the results."),
             SHARES,
         ),

@@ -87,7 +87,9 @@ def _decode_op(op: Op, at: str) -> Op:
 def _encode_op(op: Op) -> Op:
     match op:
         case AddNode():
-            return msgspec.structs.replace(op, properties={name: to_json(op.properties[name]) for name in op.properties})
+            return msgspec.structs.replace(
+                op, properties={name: to_json(op.properties[name]) for name in op.properties}
+            )
         case SetProperty():
             return msgspec.structs.replace(op, value=to_json(op.value))
         case _:

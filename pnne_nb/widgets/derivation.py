@@ -78,7 +78,7 @@ class Derivation:
                 self._wanted = False
             try:
                 self.refresh()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
                 # A person must see that what is shown is old; the document itself is fine.
                 _log.exception("The analysis of %r failed", self._graph)
                 self._report(error)
@@ -101,5 +101,7 @@ def merged(whole: Derived, delta: Derived) -> Derived:
         shapes={path: shape for path, shape in {**whole.shapes, **delta.shapes}.items() if shape is not None},
         resolved={path: values for path, values in {**whole.resolved, **delta.resolved}.items() if values is not None},
         diagnostics={path: found for path, found in {**whole.diagnostics, **delta.diagnostics}.items() if found},
-        parameters={path: count for path, count in {**whole.parameters, **delta.parameters}.items() if count is not None},
+        parameters={
+            path: count for path, count in {**whole.parameters, **delta.parameters}.items() if count is not None
+        },
     )

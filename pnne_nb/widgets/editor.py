@@ -18,7 +18,8 @@ import msgspec
 import traitlets
 from torch import nn
 
-from pnne_nb.compiler import compile, to_source
+from pnne_nb import compiler
+from pnne_nb.compiler import to_source
 from pnne_nb.errors import CompileError, Diagnostic, GraphError, PnneError, ProtocolError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
@@ -92,11 +93,11 @@ class GraphEditor(anywidget.AnyWidget):
     snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: editor._opening())
     catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
 
-    def __init__(
-        self, graph: NodeGraph, *, height: int = 560, read_only: bool = False, theme: Theme = "auto"
-    ) -> None:
+    def __init__(self, graph: NodeGraph, *, height: int = 560, read_only: bool = False, theme: Theme = "auto") -> None:
         if not isinstance(graph, NodeGraph):
-            raise TypeError(f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph()).")
+            raise TypeError(
+                f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph())."
+            )
         self._esm = bundled("editor.js")
         self._css = bundled("editor.css")
         self._graph = graph
@@ -144,7 +145,7 @@ class GraphEditor(anywidget.AnyWidget):
             state = self._edits, registry.revision
             if state != self._compiled:
                 try:
-                    self._current = self._latest = compile(self._graph, reuse=self._latest)
+                    self._current = self._latest = compiler.compile(self._graph, reuse=self._latest)
                 except CompileError:
                     self._current = None
                 self._compiled = state
@@ -168,7 +169,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._answer(request)
         except PnneError as error:
             self._reject(request.id, request.client, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # every request has an answer
             _log.exception("A request of the editor failed: %r", request)
             self._reject(request.id, request.client, PnneError(f"Python failed with {type(error).__name__}: {error}"))
 

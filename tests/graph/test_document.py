@@ -101,11 +101,19 @@ def test_nodes_are_numbered_by_type() -> None:
         (lambda g: g.reset("conv1", "stribe"), UnknownPropertyError, r"Did you mean 'stride'\?"),
         (lambda g: g.connect("x", "relu1"), PortTakenError, "relu1.input by conv1.output. Disconnect one first"),
         (lambda g: g.connect("x.output", "relu1.input"), PortTakenError, "relu1.input is fed by conv1.output already"),
-        (lambda g: g.connect("x.output", "conv1.input"), PortTakenError, "x.output and conv1.input are connected already"),
+        (
+            lambda g: g.connect("x.output", "conv1.input"),
+            PortTakenError,
+            "x.output and conv1.input are connected already",
+        ),
         (lambda g: g.connect("relu1", "conv1"), CycleError, "would close a loop: relu1 already depends on conv1"),
         (lambda g: g.connect("relu1", "relu1"), CycleError, "relu1 is the same node"),
         (lambda g: g.connect("relu1.out", "y.input"), UnknownPortError, r"relu1 \(ReLU\) has no output 'out'."),
-        (lambda g: g.connect("x.output", "relu1.inputs"), UnknownPortError, r"has no input 'inputs'. Did you mean 'input'\?"),
+        (
+            lambda g: g.connect("x.output", "relu1.inputs"),
+            UnknownPortError,
+            r"has no input 'inputs'. Did you mean 'input'\?",
+        ),
         (lambda g: g.connect("y", "relu1"), UnknownPortError, r"y \(Output\) has no outputs"),
         (lambda g: g.connect("relu1", "x"), UnknownPortError, r"x \(Input\) has no inputs"),
         (lambda g: g.connect(3, "x"), GraphError, "3 is not a node"),
@@ -115,7 +123,11 @@ def test_nodes_are_numbered_by_type() -> None:
         (lambda g: g.move("conv1", x=float("nan")), BadValueError, "a position is a pair of finite numbers"),
         (lambda g: g.remove("conv1", "gone"), UnknownNodeError, "There is no node 'gone'"),
         (lambda g: g.redo(), GraphError, "There is nothing to redo"),
-        (lambda g: g.apply([], base=99), StaleVersionError, "made against version 99, and the document is at version 7"),
+        (
+            lambda g: g.apply([], base=99),
+            StaleVersionError,
+            "made against version 99, and the document is at version 7",
+        ),
         (lambda g: g.ungroup("conv1"), GraphError, "conv1 is a Conv2d, not a nested graph"),
         (lambda g: g.group([]), GraphError, "Give at least one node to group"),
         (lambda g: g.group(["x", "conv1"]), GraphError, "x is an Input of its graph"),
@@ -146,7 +158,7 @@ def test_kinds_must_fit() -> None:
     graph.add("Digits", name="data")
     graph.add("Loader", name="loader")
     graph.add("ReLU", name="relu1")
-    with pytest.raises(KindMismatchError, match="data.output gives a dataset and relu1.input takes a tensor"):
+    with pytest.raises(KindMismatchError, match=r"data.output gives a dataset and relu1.input takes a tensor"):
         graph.connect("data", "relu1")
     assert graph.connect("data", "loader") == ("data.output", "loader.dataset")
 
@@ -157,8 +169,8 @@ def test_sharing_a_sharer_names_the_owner() -> None:
     graph.add("Linear", name="tied", shares="embed_out")
     with pytest.raises(BadValueError, match="that shares a module itself; name 'embed_out' instead"):
         graph.add("Linear", name="third", shares="tied")
+    graph.add("Linear", name="other")
     with pytest.raises(BadValueError, match="embed_out's own module is shared by 'tied'"):
-        graph.add("Linear", name="other")
         graph.set("embed_out", shares="other")
     graph.rename("embed_out", "owner")
     assert graph["tied"].shares == "owner"
@@ -245,7 +257,7 @@ def test_a_transaction_is_one_step_or_nothing(graph: NodeGraph) -> None:
     graph.observe(told.append)
     with graph.transaction("Deepen") as same:
         assert same is graph
-        assert graph.in_transaction
+        inside = graph.in_transaction
         graph.add("ReLU", name="relu2")
         with pytest.raises(NameTakenError, match="relu2"):
             graph.add("ReLU", name="relu2")
@@ -255,11 +267,11 @@ def test_a_transaction_is_one_step_or_nothing(graph: NodeGraph) -> None:
             graph.undo()
         with pytest.raises(GraphError, match="redo is not possible inside a transaction"):
             graph.redo()
-    assert not graph.in_transaction
+    assert (inside, graph.in_transaction) == (True, False)
     assert (graph.version, graph.undo_label, len(told)) == (version + 1, "Deepen", 1)
     graph.undo()
     assert graph.to_json() == before
-    with pytest.raises(RuntimeError, match="stop"), graph.transaction():
+    with pytest.raises(RuntimeError, match="stop"), graph.transaction():  # noqa: PT012  # what raises is the block
         graph.remove("conv1")
         raise RuntimeError("stop")
     assert (graph.to_json(), graph.version) == (before, version + 2)
@@ -271,7 +283,7 @@ def test_a_transaction_is_one_step_or_nothing(graph: NodeGraph) -> None:
 def test_a_transaction_inside_another_takes_back_its_own_changes_only(graph: NodeGraph) -> None:
     with graph.transaction("outer"):
         graph.add("ReLU", name="kept")
-        with pytest.raises(RuntimeError, match="inner"), graph.transaction():
+        with pytest.raises(RuntimeError, match="inner"), graph.transaction():  # noqa: PT012  # what raises is the block
             graph.add("ReLU", name="dropped")
             raise RuntimeError("inner")
         with graph.transaction():
@@ -381,7 +393,14 @@ def test_a_group_with_a_path_round_it_is_refused(graph: NodeGraph) -> None:
 
 def test_several_inputs_and_outputs_of_a_group() -> None:
     graph = NodeGraph(types=TYPES)
-    for type, name in (("Input", "a"), ("Input", "b"), ("add", "sum"), ("ReLU", "relu"), ("Output", "y"), ("Output", "z")):
+    for type, name in (
+        ("Input", "a"),
+        ("Input", "b"),
+        ("add", "sum"),
+        ("ReLU", "relu"),
+        ("Output", "y"),
+        ("Output", "z"),
+    ):
         graph.add(type, name=name)
     graph.connect("a", "sum")
     graph.connect("b", "sum")

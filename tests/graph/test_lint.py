@@ -72,8 +72,16 @@ def test_findings_inside_definitions_are_shown_at_every_use() -> None:
     [
         ({"type": "Relu"}, "unknown-type", "There is no node type 'Relu'. Did you mean 'ReLU'?"),
         ({"type": "ReLU", "properties": {"inplace": True}}, "unknown-property", "ReLU has no property 'inplace'."),
-        ({"type": "Linear", "properties": {"in_features": 0}}, "bad-value", "in_features cannot be 0: it must be a whole"),
-        ({"type": "ReLU", "properties": {"shares": "gone"}}, "bad-sharing", "shares cannot be 'gone': there is no such node"),
+        (
+            {"type": "Linear", "properties": {"in_features": 0}},
+            "bad-value",
+            "in_features cannot be 0: it must be a whole",
+        ),
+        (
+            {"type": "ReLU", "properties": {"shares": "gone"}},
+            "bad-sharing",
+            "shares cannot be 'gone': there is no such node",
+        ),
         ({"type": "ReLU", "properties": {"shares": "x"}}, "bad-sharing", "that is a Input, and only another ReLU"),
     ],
 )
@@ -86,7 +94,11 @@ def test_what_a_file_may_bring(node: dict[str, object], code: str, message: str)
 
 
 def test_edges_that_do_not_fit() -> None:
-    nodes: list[dict[str, object]] = [{"name": "d", "type": "Digits"}, {"name": "r", "type": "ReLU"}, {"name": "s", "type": "ReLU"}]
+    nodes: list[dict[str, object]] = [
+        {"name": "d", "type": "Digits"},
+        {"name": "r", "type": "ReLU"},
+        {"name": "s", "type": "ReLU"},
+    ]
     graph = read(nodes, [("d.output", "r.input"), ("r.out", "s.input"), ("r.output", "s.other")])
     messages = [finding.message for finding in graph.diagnostics() if finding.code == "bad-edge"]
     assert messages == [

@@ -47,7 +47,7 @@ def test_case(case: dict[str, Any]) -> None:
         assert str(caught.value) == case["refused"]
 
 
-class Mode(str, enum.Enum):
+class Mode(enum.StrEnum):
     ZEROS = "zeros"
 
 

@@ -13,7 +13,7 @@ from pnne_nb.errors import Diagnostic, ProtocolError
 from pnne_nb.graph.ops import AddNode, MoveNode, SetProperty
 from pnne_nb.graph.values import TorchConstant
 from pnne_nb.protocol.codec import asked_by, decode_request, encode_event, encode_ops
-from pnne_nb.protocol.messages import Committed, Edit, HistoryState, Rejected, Undo
+from pnne_nb.protocol.messages import Committed, Edit, HistoryState, Rejected
 
 
 def edit(*ops: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +23,12 @@ def edit(*ops: dict[str, Any]) -> dict[str, Any]:
 def test_an_edit_arrives_with_python_constants() -> None:
     request = decode_request(
         edit(
-            {"op": "addNode", "name": "c", "type": "Conv2d", "properties": {"kernel_size": [3, 3], "d": {"$torch": "int8"}}},
+            {
+                "op": "addNode",
+                "name": "c",
+                "type": "Conv2d",
+                "properties": {"kernel_size": [3, 3], "d": {"$torch": "int8"}},
+            },
             {"op": "setProperty", "node": "c", "property": "p", "value": {"$list": [1, {"$float": "inf"}]}},
             {"op": "moveNode", "name": "c", "position": [1, 2.5]},
         )
@@ -104,7 +109,9 @@ def test_who_asked_is_read_as_far_as_it_goes(content: object, asked: tuple[int |
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(("op", "id", "ops", "$list", "name")), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(("op", "id", "ops", "$list", "name")), inner)
+    ),
     max_leaves=8,
 )
 
@@ -114,8 +121,6 @@ def test_nothing_else_is_raised(value: object, kind: str) -> None:
     for content in (value, {"message": kind, "id": 1, "client": "v", "base": 0, "ops": value, "nodes": value}):
         try:
             request = decode_request(content)
-        except ProtocolError as error:
-            assert "at $" in str(error)
-        else:
-            assert request.id == 1
-            assert isinstance(request, Undo) or request.client == "v"
+        except ProtocolError:
+            continue
+        assert (request.id, request.client) == (1, "v")

@@ -17,7 +17,7 @@ def test_the_generated_types_are_current() -> None:
 def test_every_kind_of_field_is_written() -> None:
     text = typescript.generate()
     for line in (
-        "  readonly op: \"addNode\";",
+        '  readonly op: "addNode";',
         "  readonly properties?: Readonly<Record<string, Json>>;",
         "  readonly position?: readonly [number, number] | null;",
         "  readonly newName: string;",
