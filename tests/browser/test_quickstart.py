@@ -195,6 +195,7 @@ def test_the_shipped_notebook(open_notebook: OpenNotebook, baseline_errors: froz
     editor = editor_of(notebook, drawing)
     editor.button("Fit view").click()
     expect(editor.edge("flat.output", "classify.input")).to_contain_text("128")
+    editor.select("conv1")
     notebook.screenshot("01_quickstart-GraphEditor", editor.root)
     training = notebook.find_cell("pn.TrainingDashboard(engine)")
     dashboard = dashboard_of(notebook, training)
