@@ -13,8 +13,8 @@ from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.values import Value, to_json
 
 _INTEGER = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
-# What torch says when a result depends on the data, which a trial does not have.
-_NEEDS_DATA = ("meta tensor", "data-dependent", "Cannot copy out", "aten::nonzero", "aten::_local_scalar_dense")
+# What torch says when it needs the data, which a trial does not have.
+_NEEDS_DATA = ("meta tensor", "data-dependent", "Cannot copy out", "_local_scalar_dense")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -111,9 +111,9 @@ def failure_finding(
 ) -> Finding:
     """Return what an exception of a trial means for the person."""
     text = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-    if any(sign in str(error) for sign in _NEEDS_DATA):
+    if isinstance(error, NotImplementedError) or any(sign in str(error) for sign in _NEEDS_DATA):
         return Finding(
-            "shape-unknown", "The shape of the result depends on the data, so it is not known here.", severity="info"
+            "shape-unknown", "The shape of the result is known only once there are data.", severity="info"
         )
     own = not spec.target.startswith("torch.") and spec.kind == "module"
     if building:
