@@ -170,7 +170,7 @@ def main(arguments: list[str]) -> None:
     if arguments != ["--check"]:
         TARGET.write_text(generate(), encoding="utf-8")
     elif TARGET.read_text(encoding="utf-8") != generate():
-        raise SystemExit(f"{TARGET} is stale: run `python -m pnne_nb.protocol.typescript`, or `make types`.")
+        raise SystemExit(f"{TARGET} is stale: run `{COMMAND}`, or `make types`.")
 
 
 if __name__ == "__main__":
