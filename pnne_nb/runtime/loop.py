@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeAlias, final
 
@@ -109,6 +108,7 @@ class TrainingLoop:
         self._epoch_randomness = randomness.state_dict()
         self._validation_randomness: dict[str, Any] | None = None
         self._modes: list[tuple[nn.Module, bool]] = []
+        self._buffers: list[Tensor] = []
         self._shapes_seen: set[tuple[Any, ...]] = set()
 
     def check_data(self) -> None:
@@ -157,8 +157,7 @@ class TrainingLoop:
                     break
                 self.doing = f"training on batch {self.position + 1} of epoch {self.epoch}"
                 self._restore_modes()
-                with kept_unless_done(self.recipe.model, self.randomness):
-                    loss, examples, rate = self._step(group)
+                loss, examples, rate = self._step_or_nothing(group)
             self.steps += 1
             self.position += len(group)
             self._examples += examples
@@ -180,6 +179,18 @@ class TrainingLoop:
         if self.position > 0:
             self.randomness.load_state_dict(now)
         return batches
+
+    def _step_or_nothing(self, group: Sequence[Any]) -> tuple[float, int, float]:
+        """A step that raises leaves buffers and random state as before: it can be made again, or inspected."""
+        kept = [buffer.clone() for buffer in self._buffers]
+        try:
+            return self._step(group)
+        except BaseException:
+            with torch.no_grad():
+                for buffer, before in zip(self._buffers, kept, strict=True):
+                    buffer.copy_(before)
+            self.randomness.rewind()
+            raise
 
     def _step(self, group: Sequence[Any]) -> tuple[float, int, float]:
         recipe, optimizer, precision = self.recipe, self.recipe.optimizer, self.recipe.precision
@@ -250,11 +261,13 @@ class TrainingLoop:
             if batch.named or shapes not in self._shapes_seen:
                 expect_shapes(batch, recipe.expected)
                 self._shapes_seen.add(shapes)
-        return msgspec.structs.replace(
-            batch,
-            inputs=to_device(batch.inputs, recipe.device),
-            named=to_device(batch.named, recipe.device),
-            target=to_device(batch.target, recipe.device),
+        if recipe.device.type == "cpu":
+            return batch
+        return Batch(
+            to_device(batch.inputs, recipe.device),
+            to_device(batch.named, recipe.device),
+            to_device(batch.target, recipe.device),
+            batch.examples,
         )
 
     def _forward(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
@@ -393,6 +406,7 @@ class TrainingLoop:
     def _set_mode(self, *, training: bool) -> None:
         self.recipe.model.train(training)
         self._modes = [(module, module.training) for module in self.recipe.model.modules()]
+        self._buffers = list(self.recipe.model.buffers())
 
     def _restore_modes(self) -> None:
         """Undo what a cell's ``model.eval()`` did since the last batch."""
@@ -402,21 +416,6 @@ class TrainingLoop:
 
 
 _PLACE = ("steps", "epoch", "position", "seconds", "_loss_sum", "_examples", "_best", "_epochs_since_best")
-
-
-@contextmanager
-def kept_unless_done(model: nn.Module, randomness: PrivateRandomness) -> Iterator[None]:
-    """Put buffers and random state back if the block raises, so that the step can be made again or inspected."""
-    buffers = list(model.buffers())
-    kept = [buffer.clone() for buffer in buffers]
-    try:
-        yield
-    except BaseException:
-        with torch.no_grad():
-            for buffer, before in zip(buffers, kept, strict=True):
-                buffer.copy_(before)
-        randomness.rewind()
-        raise
 
 
 def _scalar(loss: Any, who: str) -> Tensor:

@@ -123,6 +123,37 @@ def load_metric(metric: Metric, state: dict[str, Any] | None) -> None:
         metric.load_state_dict(state)
 
 
+@final
+class Accuracy:
+    """The share of right predictions, see `accuracy`: counted on the device without waiting for it."""
+
+    def __init__(self) -> None:
+        self._hits: Tensor | int = 0
+        self._seen = 0
+
+    def update(self, output: Any, target: Any) -> None:
+        """Take one batch into account."""
+        hits = _hits(output, target)
+        self._hits = hits.sum() + self._hits
+        self._seen += hits.numel()
+
+    def compute(self) -> float:
+        """The share over all predictions since the last reset; NaN without any."""
+        return float(self._hits) / self._seen if self._seen else float("nan")
+
+    def reset(self) -> None:
+        """Forget every batch."""
+        self._hits, self._seen = 0, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counts so far."""
+        return {"hits": int(self._hits), "seen": self._seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict`."""
+        self._hits, self._seen = state["hits"], state["seen"]
+
+
 def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[str, Metric]:
     """Metrics by the name they have in the history.
 
@@ -148,6 +179,8 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
 
 def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
     match choice:
+        case "accuracy":
+            return choice, Accuracy()
         case str() if choice in PER_BATCH:
             return choice, Averaged(PER_BATCH[choice])
         case str():
