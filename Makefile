@@ -14,7 +14,7 @@ STAMPS := $(VENV)/stamps
 PIP := $(PY) -m pip --disable-pip-version-check
 FRONT_END := $(PY) hatch_build.py
 TESTS := tests
-export PYTHONWARNDEFAULTENCODING :=
+FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
 .PHONY: help lab test check bench front-end format types notebooks screenshots chromium clean
 
@@ -25,7 +25,8 @@ $(STAMPS)/venv: scripts/create_venv.sh
 	@scripts/create_venv.sh $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/lab: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py
+# Installing builds the browser bundle if it is stale.
+$(STAMPS)/lab: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py $(FRONT_END_SOURCES)
 	@echo "== installing (PyTorch is large: the first time takes minutes)"
 	$(PIP) install --quiet -c constraints.txt -e '.[lab]'
 	@touch $@
@@ -40,7 +41,6 @@ $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py
 front-end: $(STAMPS)/dev
 	$(FRONT_END) build
 
-# The bundle is also built while `pip install -e .` runs; an edit of js/ afterwards needs `make front-end`.
 lab: $(STAMPS)/lab
 	$(VENV)/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_quickstart.ipynb
 
