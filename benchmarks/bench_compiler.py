@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import gc
 import random
-import sys
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -110,7 +111,7 @@ def chain(count: int) -> pn.NodeGraph:
 
 def connect(graph: pn.NodeGraph, names: str) -> pn.NodeGraph:
     nodes = names.split()
-    for source, target in zip(nodes, nodes[1:], strict=False):
+    for source, target in pairwise(nodes):
         graph.connect(source, target)
     return graph
 
@@ -168,13 +169,24 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     warm_up().join()
-    for name, graph, hand, x in () if "quick" in sys.argv else (
-        ("MLP", mlp(), HandWrittenMLP(), torch.randn(4, 8)),
-        ("residual block", block(), HandWrittenBlock(), torch.randn(1, 4, 8, 8)),
+    for name, graph, hand, x in (
+        ()
+        if "quick" in sys.argv
+        else (
+            ("MLP", mlp(), HandWrittenMLP(), torch.randn(4, 8)),
+            ("residual block", block(), HandWrittenBlock(), torch.randn(1, 4, 8, 8)),
+        )
     ):
         model = pn.compile(graph)
-        report(f"{name}: compiled forward / hand-written", ratio(forward_step(model, x), forward_step(hand, x)), 1.02, "x")
-        report(f"{name}: compiled train step / hand-written", ratio(train_step(model, x), train_step(hand, x), 200), 1.02, "x")
+        report(
+            f"{name}: compiled forward / hand-written", ratio(forward_step(model, x), forward_step(hand, x)), 1.02, "x"
+        )
+        report(
+            f"{name}: compiled train step / hand-written",
+            ratio(train_step(model, x), train_step(hand, x), 200),
+            1.02,
+            "x",
+        )
 
     times = []
     for _ in range(15):

@@ -123,9 +123,7 @@ def explain(trials: tuple[Seen, ...], inputs: Mapping[str, Abstract], rerun: Rer
     return Abstract(trials)
 
 
-def _explain_axis(
-    seen: Trials, axis: int, rank: int, inputs: Mapping[str, Abstract], rerun: Rerun
-) -> Size | None:
+def _explain_axis(seen: Trials, axis: int, rank: int, inputs: Mapping[str, Abstract], rerun: Rerun) -> Size | None:
     if len(set(seen)) == 1:
         return number(seen[0])
     same: list[tuple[Size, Trials]] = []

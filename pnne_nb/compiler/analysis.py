@@ -157,9 +157,7 @@ class Analysis:
         """Say so if uses of definitions inside each other make the document too large to be looked at."""
         sizes: dict[str, int] = {}
         for id, drawing in self._drawings.items():
-            sizes[id] = sum(
-                1 + (sizes[node.definition] if node.definition in sizes else 0) for node in drawing.nodes.values()
-            )
+            sizes[id] = sum(1 + sizes.get(node.definition or "", 0) for node in drawing.nodes.values())
         if sizes[""] <= MAX_NODES:
             return False
         self._root = None

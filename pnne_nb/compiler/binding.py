@@ -12,7 +12,6 @@ import msgspec
 from pnne_nb.catalog.custom import is_autograd_function
 from pnne_nb.compiler.constants import constant
 from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Sequence
-from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.spec import NodeSpec, Port, Property, Returns
 from pnne_nb.graph.types import EnumType, OptionalType, PropertyType, UnionType
 from pnne_nb.graph.values import Value
@@ -38,27 +37,14 @@ class Bound(msgspec.Struct, frozen=True):
     single: bool
 
 
-def is_automatic(spec: NodeSpec, prop: Property, value: object) -> bool:
+def is_automatic(prop: Property, value: object) -> bool:
     """Whether a property's value is to be inferred from the shapes of the node's inputs."""
-    return prop.role == "init" and value == AUTO and isinstance(value, str) and _admits_auto(prop.type)
+    return prop.role == "init" and isinstance(value, str) and value == AUTO and _admits_auto(prop.type)
 
 
 def automatic_properties(spec: NodeSpec, properties: Mapping[str, Value]) -> list[str]:
     """Return the names of the properties of a node that are left ``"auto"``."""
-    return [p.name for p in spec.properties if is_automatic(spec, p, properties.get(p.name, p.default))]
-
-
-def missing_properties(spec: NodeSpec, properties: Mapping[str, Value], wired: Mapping[str, object]) -> list[Diagnostic]:
-    """Return a diagnostic, without a place, for each required property that has no value."""
-    return [
-        Diagnostic(
-            code="missing-property",
-            message=f"{prop.name} has no value, and {spec.type} has no default for it.",
-            hint=f"Set {prop.name}.",
-        )
-        for prop in spec.properties
-        if prop.required and prop.name not in properties and prop.name not in wired
-    ]
+    return [p.name for p in spec.properties if is_automatic(p, properties.get(p.name, p.default))]
 
 
 def bind(
@@ -154,7 +140,7 @@ def _given(
                 yield prop.name, wires[prop.name]
             continue
         value = values.get(prop.name, prop.default)
-        if value == AUTO and isinstance(value, str) and _admits_auto(prop.type):
+        if isinstance(value, str) and value == AUTO and _admits_auto(prop.type):
             yield prop.name, Mode()
         elif prop.required or not _same(value, prop.default):
             yield prop.name, Constant(constant(prop.type, value))

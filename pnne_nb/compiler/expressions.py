@@ -197,9 +197,11 @@ class Expressions:
     def _operand(self, argument: Argument) -> str:
         text = self.argument(argument)
         # "-1 ** x" and "2.view()" would mean something else.
-        return f"({text})" if isinstance(argument, Constant) and not isinstance(argument.value, tuple) and (
-            text[:1] == "-"
-        ) else text
+        return (
+            f"({text})"
+            if isinstance(argument, Constant) and not isinstance(argument.value, tuple) and (text[:1] == "-")
+            else text
+        )
 
     def _entry(self, target: str) -> str:
         # A registered autograd function is a class, and called through apply.

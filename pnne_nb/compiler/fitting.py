@@ -39,7 +39,9 @@ def fit(
     for size, trials in inputs:
         if trials == seen:
             return size
-    if len(same_axis) > 1 and all(sum(values) == seen[k] for k, values in enumerate(zip(*(t for _, t in same_axis), strict=True))):
+    if len(same_axis) > 1 and all(
+        sum(values) == seen[k] for k, values in enumerate(zip(*(t for _, t in same_axis), strict=True))
+    ):
         return add(size for size, _ in same_axis)
     for size, trials in inputs:
         found = _affine(seen, size, trials, refine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from pnne_nb.compiler.binding import AUTO, automatic_properties, bind
 from pnne_nb.compiler.expressions import is_known
@@ -68,7 +69,9 @@ def has_automatic(drawings: Mapping[str, Drawing]) -> bool:
         for node in drawing.nodes.values():
             if node.type not in able:
                 spec = registry.get(node.type)
-                able[node.type] = spec if spec is not None and spec.kind == "module" and _may_be_automatic(spec) else None
+                able[node.type] = (
+                    spec if spec is not None and spec.kind == "module" and _may_be_automatic(spec) else None
+                )
             found = able[node.type]
             if found is not None and automatic_properties(found, node.properties):
                 return True
@@ -177,7 +180,7 @@ class _Lowering:
         if bound.construction is not None:
             call = Call(name, "member", owner, bound.arguments, bound.keywords, bound.results, bound.single)
             return Layer(name, bound.construction), call
-        kind = "method" if spec.kind == "method" else "function"
+        kind: Literal["method", "function"] = "method" if spec.kind == "method" else "function"
         return None, Call(name, kind, spec.target, bound.arguments, bound.keywords, bound.results, bound.single)
 
     def _sizes(self, drawing: Drawing, node: Node, spec: NodeSpec) -> Mapping[str, Value]:
@@ -213,9 +216,7 @@ class _Lowering:
                 )
         return sizes
 
-    def _require(
-        self, drawing: Drawing, node: Node, inputs: tuple[str, ...], wires: Mapping[str, Argument]
-    ) -> None:
+    def _require(self, drawing: Drawing, node: Node, inputs: tuple[str, ...], wires: Mapping[str, Argument]) -> None:
         for port in inputs:
             if port not in wires and not any(d.node == node.name and d.port == port for d in self.diagnostics):
                 self.diagnostics.append(
@@ -234,7 +235,7 @@ def _paths(drawings: Mapping[str, Drawing]) -> dict[str, list[str]]:
     paths: dict[str, list[str]] = {id: [] for id in drawings}
     paths[""].append("")
     # Users stand after what they use.
-    for drawing in reversed(drawings.values()):
+    for drawing in reversed(list(drawings.values())):
         for node in drawing.nodes.values():
             if node.definition in drawings and node.definition is not None:
                 paths[node.definition] += [f"{prefix}{node.name}." for prefix in paths[drawing.id]]

@@ -112,18 +112,18 @@ def failure_finding(
     """Return what an exception of a trial means for the person."""
     text = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
     if isinstance(error, NotImplementedError) or any(sign in str(error) for sign in _NEEDS_DATA):
-        return Finding(
-            "shape-unknown", "The shape of the result is known only once there are data.", severity="info"
-        )
+        return Finding("shape-unknown", "The shape of the result is known only once there are data.", severity="info")
     own = not spec.target.startswith("torch.") and spec.kind == "module"
     if building:
         severity: Severity = "warning" if own else "error"
-        return Finding("bad-properties", f"{spec.type} cannot be built with these properties: {text}.", severity=severity)
+        return Finding(
+            "bad-properties", f"{spec.type} cannot be built with these properties: {text}.", severity=severity
+        )
     shown = ", ".join(f"{name} {value}" for name, value in inputs.items())
     return Finding("shape-mismatch", f"The inputs do not fit {spec.type}: {shown}. Torch says: {text}.")
 
 
-def _last(value: Value) -> Value:
+def _last(value: object) -> object:
     return value[-1] if isinstance(value, tuple) and value else value
 
 

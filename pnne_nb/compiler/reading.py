@@ -72,7 +72,9 @@ def _read(graph: NodeGraph, id: str, drawings: dict[str, Drawing]) -> None:
     drawings[id] = drawing
 
 
-def _order(nodes: Mapping[str, Node], wires: Mapping[str, Mapping[str, Ref]]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+def _order(
+    nodes: Mapping[str, Node], wires: Mapping[str, Mapping[str, Ref]]
+) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     rank = {name: index for index, name in enumerate(nodes)}
     names = list(nodes)
     waiting: dict[str, int] = {}

@@ -44,11 +44,11 @@ def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
         for name, value in list(module._buffers.items()):
             if value is None:
                 continue
-            old = buffers.get(dot + name)
-            if old is not None and old.shape == value.shape:
-                if id(old) not in copies:
-                    copies[id(old)] = _copy(old)
-                setattr(module, name, copies[id(old)])
+            kept = buffers.get(dot + name)
+            if kept is not None and kept.shape == value.shape:
+                if id(kept) not in copies:
+                    copies[id(kept)] = _copy(kept)
+                setattr(module, name, copies[id(kept)])
                 carried.append(dot + name)
             elif _moves(value, device, dtype):
                 setattr(module, name, _adapted(value, device, dtype))

@@ -217,7 +217,11 @@ class _Writer:
             self._map[len(self._lines) + 1] = line
             self._lines.append(whole + tail)
             return
-        broken = [f"        {head}{first}", *(f"            {argument}," for argument in arguments), f"        {last}{tail}"]
+        broken = [
+            f"        {head}{first}",
+            *(f"            {argument}," for argument in arguments),
+            f"        {last}{tail}",
+        ]
         for text_line in broken:
             self._map[len(self._lines) + 1] = line
             self._lines.append(text_line)

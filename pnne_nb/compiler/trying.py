@@ -111,9 +111,7 @@ def warm_up() -> threading.Thread:
 
 
 class _Trial:
-    def __init__(
-        self, spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None]
-    ) -> None:
+    def __init__(self, spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None]) -> None:
         self._spec = spec
         self._properties = properties
         self._inputs = {name: value for name, value in inputs.items() if value is not None}
@@ -138,7 +136,9 @@ class _Trial:
             try:
                 self._module = build(bound.construction, self._spec)
             except Exception as error:  # noqa: BLE001  # whatever a constructor raises is news for the person
-                return Outcome({}, resolved, (*findings, failure_finding(self._spec, self._inputs, error, building=True)))
+                return Outcome(
+                    {}, resolved, (*findings, failure_finding(self._spec, self._inputs, error, building=True))
+                )
             parameters = sum(parameter.numel() for parameter in self._module.parameters())
         findings += size_findings(self._spec, {**self._properties, **resolved}, ports)
         if findings or not self._complete or not self._connected():

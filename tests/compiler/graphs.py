@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -13,7 +15,7 @@ def wire(graph: pn.NodeGraph, *chains: str) -> pn.NodeGraph:
     """Connect each chain of names or ports, separated by spaces."""
     for chain in chains:
         ends = chain.split()
-        for source, target in zip(ends, ends[1:], strict=False):
+        for source, target in pairwise(ends):
             graph.connect(source, target)
     return graph
 

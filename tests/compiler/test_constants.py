@@ -54,7 +54,7 @@ def evaluated(text: str) -> object:
                 pass
             case _:
                 pytest.fail(f"{ast.dump(node)} is no part of a constant")
-    return eval(text, {"torch": torch})  # noqa: S307  # checked just above
+    return eval(text, {"torch": torch})  # checked just above
 
 
 def same(one: object, other: object) -> bool:
@@ -64,10 +64,12 @@ def same(one: object, other: object) -> bool:
         return False
     match one, other:
         case float(), float():
-            return (math.isnan(one) and math.isnan(other)) or (one == other and math.copysign(1, one) == math.copysign(1, other))
+            return (math.isnan(one) and math.isnan(other)) or (
+                one == other and math.copysign(1, one) == math.copysign(1, other)
+            )
         case complex(), complex():
             return same(one.real, other.real) and same(one.imag, other.imag)
-        case (list() | tuple()), (list() | tuple()):
+        case ((list() | tuple()), (list() | tuple())):
             return len(one) == len(other) and all(map(same, one, other))
         case dict(), dict():
             return all(map(same, one, other)) and all(map(same, one.values(), other.values()))
@@ -81,13 +83,22 @@ def test_constants_come_back_as_they_were_and_as_nothing_else(value: object) -> 
     assert same(value, evaluated(emit(value)))
 
 
-@given(st.recursive(st.none() | st.integers() | st.just(...) | st.builds(slice, st.none() | st.integers(), st.none() | st.integers(), st.none() | st.integers()), lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=4))
+@given(
+    st.recursive(
+        st.none()
+        | st.integers()
+        | st.just(...)
+        | st.builds(slice, st.none() | st.integers(), st.none() | st.integers(), st.none() | st.integers()),
+        lambda inner: st.lists(inner, max_size=3).map(tuple),
+        max_leaves=4,
+    )
+)
 def test_indices_come_back_as_they_were(value: object) -> None:
     class Seen:
         def __getitem__(self, index: object) -> object:
             return index
 
-    assert same(value, eval(f"seen[{emit_index(value)}]", {"seen": Seen()}))  # noqa: S307  # ints and slices only
+    assert same(value, eval(f"seen[{emit_index(value)}]", {"seen": Seen()}))  # ints and slices only
 
 
 @pytest.mark.parametrize("value", [10**5000, -(10**5000)], ids=["positive", "negative"])
@@ -102,7 +113,9 @@ class Hostile(str):
         return "__import__('os').system('true')"
 
 
-@pytest.mark.parametrize("value", [Hostile("x"), (Hostile("x"),), {"a": [Hostile("x")]}, object(), torch.float32, b"x", {1}])
+@pytest.mark.parametrize(
+    "value", [Hostile("x"), (Hostile("x"),), {"a": [Hostile("x")]}, object(), torch.float32, b"x", {1}]
+)
 def test_anything_else_is_refused(value: object) -> None:
     with pytest.raises(pn.CompileError, match="cannot be written as source"):
         emit(value)
@@ -136,5 +149,7 @@ def test_texts_are_quoted_as_a_formatter_would() -> None:
         (EnumType(("same", "valid")), "same", "same"),
     ],
 )
-def test_names_of_dtypes_and_formats_become_what_torch_expects(kind: DtypeType, value: object, expected: object) -> None:
+def test_names_of_dtypes_and_formats_become_what_torch_expects(
+    kind: DtypeType, value: object, expected: object
+) -> None:
     assert constant(kind, value) == expected

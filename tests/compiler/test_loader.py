@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 import linecache
-import pickle
+import pickle  # noqa: TID251  # that models can be pickled is what is tested
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_classes_without_models_are_forgotten_and_those_with_models_are_not(monk
     assert type(kept).__module__ in sys.modules
     assert names[0] not in sys.modules
     assert f"<{names[0]}>" not in linecache.cache
-    twin = pickle.loads(pickle.dumps(kept))  # noqa: TID251  # what is tested
+    twin = pickle.loads(pickle.dumps(kept))  # what is tested
     assert type(twin) is type(kept)
 
 

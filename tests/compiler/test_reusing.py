@@ -37,7 +37,7 @@ def test_buffers_modes_gradients_and_types_come_along() -> None:
     old(torch.randn(3, 3, 8, 8, dtype=torch.float64))
     old.eval()
     old.get_submodule("drop").train()
-    old.get_parameter("stem.weight").requires_grad_(requires_grad=False)
+    old.get_parameter("stem.weight").requires_grad_(False)
     graph.add("Linear", "extra", in_features=4, out_features=2)
     graph.disconnect("flat", "y")
     graphs.wire(graph, "flat extra y")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ Inputs = Callable[[int], Sequence[torch.Tensor]]
 
 def evaluated(size: int | str, names: dict[str, int]) -> int:
     """Work out an expression such as ``"(H + 1)//2"``."""
-    value = eval(size, {"__builtins__": {}}, names) if isinstance(size, str) else size  # noqa: S307  # our own text
+    value = eval(size, {"__builtins__": {}}, names) if isinstance(size, str) else size  # our own text
     assert isinstance(value, int)
     return value
 
@@ -63,7 +64,7 @@ def test_inferred_shapes_are_real_ones(build: Build, inputs: Inputs, batch: int)
         assert spec.dtype == dtype
 
 
-def single(kind: str, sizes: tuple[int | str, ...], dtype: str = "float32", /, **properties: object) -> pn.NodeGraph:
+def single(kind: str, sizes: tuple[int | str, ...], dtype: str = "float32", /, **properties: Any) -> pn.NodeGraph:
     graph = pn.NodeGraph("single")
     graph.add("Input", "x", shape=sizes, dtype=dtype)
     graph.add(kind, "node", **properties)
@@ -171,7 +172,9 @@ def test_weights_and_constants_have_shapes() -> None:
 def test_a_mismatch_names_the_node_both_sides_and_the_value_that_fits() -> None:
     graph = graphs.lenet()
     graph.set("fc", in_features=400)
-    with pytest.raises(pn.ShapeError, match=r"fc.input: in_features is 400, and the input \(N, 256\) has 256 there.") as e:
+    with pytest.raises(
+        pn.ShapeError, match=r"fc.input: in_features is 400, and the input \(N, 256\) has 256 there."
+    ) as e:
         pn.infer_shapes(graph)
     fix = e.value.diagnostics[0].fix
     assert fix is not None
@@ -218,18 +221,27 @@ def test_a_size_that_varies_cannot_be_fixed() -> None:
 @pytest.mark.parametrize(
     ("kind", "dtype", "properties", "message"),
     [
-        ("Linear", "int64", {"out_features": 2}, r"Linear computes with floating point numbers, and input is \(N, 4\) int64"),
+        (
+            "Linear",
+            "int64",
+            {"out_features": 2},
+            r"Linear computes with floating point numbers, and input is \(N, 4\) int64",
+        ),
         ("Conv1d", "int64", {"out_channels": 2, "kernel_size": 1}, "computes with floating point numbers"),
         ("Embedding", "float32", {"num_embeddings": 3, "embedding_dim": 2}, r"Embedding needs whole numbers at input"),
     ],
 )
-def test_element_types_are_checked_at_the_ports(kind: str, dtype: str, properties: dict[str, object], message: str) -> None:
+def test_element_types_are_checked_at_the_ports(
+    kind: str, dtype: str, properties: dict[str, object], message: str
+) -> None:
     with pytest.raises(pn.ShapeError, match=message):
         pn.infer_shapes(single(kind, ("N", 4), dtype, **properties))
 
 
 def test_properties_that_torch_rejects() -> None:
-    with pytest.raises(pn.ShapeError, match="Conv2d cannot be built with these properties: in_channels must be divisible"):
+    with pytest.raises(
+        pn.ShapeError, match="Conv2d cannot be built with these properties: in_channels must be divisible"
+    ):
         pn.infer_shapes(single("Conv2d", ("N", 3, 8, 8), out_channels=4, kernel_size=1, groups=2))
 
 
@@ -309,7 +321,7 @@ def test_every_layer_compiles_and_gives_the_shape_that_was_inferred(kind: str) -
     check_node(kind, dict(sample.values), dict(sample.inputs))
 
 
-def check_node(kind: str, values: dict[str, object], inputs: dict[str, object]) -> None:
+def check_node(kind: str, values: dict[str, Any], inputs: dict[str, object]) -> None:
     spec = registry[kind]
     graph = pn.NodeGraph("one")
     graph.add(kind, "node", **values)
@@ -331,18 +343,18 @@ def check_node(kind: str, values: dict[str, object], inputs: dict[str, object]) 
         graph.add("Input", "unused")
         given.append(torch.zeros(1))
     ports = spec.present_outputs(graph["node"].properties)
-    for port in ports:
-        graph.add("Output", f"out_{port.name}")
-        graph.connect(f"node.{port.name}", f"out_{port.name}.input")
+    for end in ports:
+        graph.add("Output", f"out_{end.name}")
+        graph.connect(f"node.{end.name}", f"out_{end.name}.input")
     inferred = pn.infer_shapes(graph)
     torch.manual_seed(0)
     result = pn.compile(graph)(*given)
     results = result if len(ports) > 1 else (result,)
-    for port, value in zip(ports, results, strict=True):
+    for end, value in zip(ports, results, strict=True):
         expected = _symbolic(value)
-        found = inferred.get(f"node.{port.name}")
+        found = inferred.get(f"node.{end.name}")
         if expected is not None and found is not None:
-            assert (found.shape, found.dtype) == expected, port.name
+            assert (found.shape, found.dtype) == expected, end.name
 
 
 def _is_pair(kind: str, port: str) -> bool:

@@ -17,7 +17,7 @@ from pnne_nb.compiler.source import generate
 from pnne_nb.graph.spec import Returns
 from tests.compiler import graphs
 
-LENET = '''\
+LENET = """\
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -43,9 +43,9 @@ class LeNet(nn.Module):
         x = torch.flatten(x, 1)  # (N, 256)
         x = self.fc(x)  # (N, 10)
         return x
-'''
+"""
 
-BRANCHES = '''\
+BRANCHES = """\
 import torch
 from torch import nn
 
@@ -61,9 +61,9 @@ class TwoWays(nn.Module):
         z = torch.cat([x, y], dim=1)  # (N, 6)
         x = x * y  # (N, 3)
         return z, x
-'''
+"""
 
-NESTED = '''\
+NESTED = """\
 import torch
 from torch import nn
 
@@ -90,22 +90,22 @@ class Nested(nn.Module):
         x = self.layer1(x)  # (N, 6)
         x = self.layer2(x)  # (N, 6)
         return x
-'''
+"""
 
-RECURRENT_FORWARD = '''\
+RECURRENT_FORWARD = """\
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embed(tokens)  # (N, T, 5)
         x, _ = self.lstm(x)  # (N, T, 7), (1, N, 7), (1, N, 7)
         x = torch.select(x, 1, -1)  # (N, 7)
         x = self.head(x)  # (N, 2)
         return x
-'''
+"""
 
-WEIGHTS_INIT = '''\
+WEIGHTS_INIT = """\
         self.scale = nn.Parameter(torch.ones(3))
         self.register_buffer("offset", torch.arange(3, dtype=torch.float32))
         self.register_buffer("hidden", torch.zeros(3), persistent=False)
-'''
+"""
 
 
 def test_source_reads_as_a_person_would_write_it() -> None:
@@ -168,7 +168,7 @@ def test_long_calls_are_broken() -> None:
     graph.add("Output", "y")
     graphs.wire(graph, "x convolution y")
     source = pn.to_source(graph)
-    assert '        self.convolution = nn.Conv2d(\n            3,\n            64,\n            (7, 7),\n' in source
+    assert "        self.convolution = nn.Conv2d(\n            3,\n            64,\n            (7, 7),\n" in source
     assert max(map(len, source.splitlines())) <= 100
     model = pn.compile(graph)
     assert {line.number for line in pn.explain(model) if line.nodes == ("convolution",)} >= {8, 9, 10}
@@ -192,7 +192,7 @@ def test_intermediate_values_are_freed_after_their_last_use() -> None:
     graph = pn.NodeGraph("chain")
     graph.add("Input", "x", shape=("N", 4))
     graph.add("Output", "y")
-    names = []
+    names: list[str] = []
     for index in range(20):
         node = graph.add("Tanh" if index % 2 else "Sigmoid")
         side = graph.add("exp")
@@ -227,10 +227,12 @@ def test_hostile_names_become_harmless_source(names: list[str], title: str) -> N
     graph = pn.NodeGraph("a document")
     if title.strip() and title.isprintable():
         graph.name = title
-    legal = []
+    legal: list[str] = []
     for name in names:
         try:
-            graph.add("Input" if not legal else "Linear", name, **({"in_features": 2, "out_features": 2} if legal else {}))
+            graph.add(
+                "Input" if not legal else "Linear", name, **({"in_features": 2, "out_features": 2} if legal else {})
+            )
         except pn.IllegalNameError:
             continue
         legal.append(name)
@@ -258,7 +260,10 @@ EVIL = 'x(__import__("os"))'
         (Call("n", "method", EVIL, (Ref("x", "output"),)), "cannot be the name of a method"),
         (Call("n", "function", "torch.cat", (), ((EVIL, Ref("x", "output")),)), "cannot be the name of an argument"),
         (Call("n", "function", "torch.add", (Ref("x", "output"), Constant(object()))), "cannot be written as source"),
-        (Call("n", "function", "getattr", (Ref("x", "output"), Constant("__class__"))), "cannot be the name of an attribute"),
+        (
+            Call("n", "function", "getattr", (Ref("x", "output"), Constant("__class__"))),
+            "cannot be the name of an attribute",
+        ),
     ],
 )
 def test_what_is_no_plain_name_never_reaches_the_text(call: Call, message: str) -> None:
