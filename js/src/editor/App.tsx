@@ -55,12 +55,13 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
       <Toolbar onAdd={onAdd} readOnly={readOnly} />
       <div className="pnne-body">
         {palette && !readOnly && <Palette searchBox={searchBox} />}
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the canvas takes the keyboard for the whole graph */}
         <div
           className="pnne-canvas"
           ref={canvas}
+          // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
           role="group"
           aria-label="Graph"
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: the canvas takes the keyboard for the whole graph
           tabIndex={0}
           onPointerDownCapture={(event) => {
             if (!(event.target as Element).closest("input, button, select, a"))

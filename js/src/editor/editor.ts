@@ -13,7 +13,7 @@ import { FIRST_VIEW, NOTHING, STILL, type ViewState } from "./view";
 /** What the canvas can do for the commands: it alone knows the viewport. */
 export interface Viewport {
   centre(): Point;
-  fit(names?: readonly string[]): void;
+  fit(): void;
   reveal(name: string): void;
   /** The place on the canvas under a point of the page; null outside of it. */
   at(clientX: number, clientY: number): Point | null;

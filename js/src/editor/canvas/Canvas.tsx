@@ -6,27 +6,28 @@ import {
   type NodeChange,
   type OnConnectStartParams,
   ReactFlow,
-  useReactFlow,
   useStore,
 } from "@xyflow/react";
-import { useCallback, useEffect, useMemo, useRef } from "react";
+import { useCallback, useMemo, useRef } from "react";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotConnect } from "../document/connection";
 import { nodeOf } from "../document/document";
+import { FarView } from "./FarView";
 import { type CardNode, centre, FlowMaker, type WireEdge } from "./flow";
-import { bounds, MiniMap } from "./MiniMap";
+import { MiniMap } from "./MiniMap";
 import { NodeCard } from "./NodeCard";
 import type { Point } from "./placement";
+import { usePointing } from "./pointing";
 import { Refusal } from "./Refusal";
+import { useViewport } from "./viewport";
 import { Wire } from "./Wire";
 
 const NODE_TYPES = { card: NodeCard };
 const EDGE_TYPES = { wire: Wire };
-const FIT = { padding: 0.1, maxZoom: 1 };
-/** A view opens no further away than this: it shows the top of a large graph rather than all of it, unreadable. */
-const OPENING_ZOOM = 0.65;
-const OPENING_MARGIN = 24;
 const LABELS_FROM_ZOOM = 0.45;
+/** Further away than this, a graph with many nodes is one picture. */
+const FAR_ZOOM = 0.35;
+const MANY_NODES = 150;
 
 export function Canvas() {
   const editor = useEditor();
@@ -40,15 +41,18 @@ export function Canvas() {
   const maker = useRef<FlowMaker>(null);
   maker.current ??= new FlowMaker();
   const flow = maker.current;
-  const nodes = useMemo(
-    () => (scene ? flow.makeNodes(scene, selectedNodes, moving) : []),
-    [flow, scene, selectedNodes, moving],
-  );
-  const edges = useMemo(
-    () => (scene ? flow.makeEdges(scene, selectedEdges, shapes) : []),
-    [flow, scene, selectedEdges, shapes],
-  );
   const distant = useStore((state) => state.transform[2] < LABELS_FROM_ZOOM);
+  const small = useStore((state) => state.transform[2] < FAR_ZOOM);
+  const far = small && scene !== null && scene.cards.size > MANY_NODES;
+  const { hovered, ...pointing } = usePointing(far);
+  const nodes = useMemo(() => {
+    const all = scene ? flow.makeNodes(scene, selectedNodes, moving) : [];
+    return far ? all.filter(({ id }) => id === hovered || selectedNodes.has(id) || moving.has(id)) : all;
+  }, [flow, scene, selectedNodes, moving, far, hovered]);
+  const edges = useMemo(
+    () => (scene && !far ? flow.makeEdges(scene, selectedEdges, shapes) : []),
+    [flow, scene, selectedEdges, shapes, far],
+  );
   useViewport();
 
   const onNodesChange = useCallback(
@@ -153,6 +157,7 @@ export function Canvas() {
       edgeTypes={EDGE_TYPES}
       onNodesChange={onNodesChange}
       onEdgesChange={onEdgesChange}
+      {...pointing}
       onNodeDragStart={onDragStart}
       onNodeDragStop={onDragStop}
       onSelectionDragStop={onDragStop}
@@ -185,80 +190,9 @@ export function Canvas() {
       proOptions={{ hideAttribution: true }}
     >
       <Background gap={24} size={1.3} />
+      {far && <FarView scene={scene} moving={moving} selected={selectedNodes} />}
       <MiniMap />
       <Refusal />
     </ReactFlow>
   );
-}
-
-/** Gives the commands their viewport, and fits the graph once it is there and the canvas has a size. */
-function useViewport(): void {
-  const editor = useEditor();
-  const { fitView, screenToFlowPosition, setCenter, setViewport, getZoom, getInternalNode } = useReactFlow();
-  const width = useStore((state) => state.width);
-  const height = useStore((state) => state.height);
-  const domNode = useStore((state) => state.domNode);
-  const scene = useScene();
-  const arranged = scene !== null && scene.provisional.size === 0;
-  const shownPath = useView((view) => view.path);
-
-  useEffect(() => {
-    const bounds = () => domNode?.getBoundingClientRect();
-    editor.viewport = {
-      centre: () => {
-        const box = bounds();
-        if (!box) return [0, 0];
-        const { x, y } = screenToFlowPosition({ x: box.left + box.width / 2, y: box.top + box.height / 2 });
-        return [x, y];
-      },
-      at: (clientX, clientY) => {
-        const box = bounds();
-        if (!box || clientX < box.left || clientX > box.right || clientY < box.top || clientY > box.bottom) return null;
-        const { x, y } = screenToFlowPosition({ x: clientX, y: clientY });
-        return [x, y];
-      },
-      fit: (names) => {
-        void fitView(names ? { ...FIT, nodes: names.map((id) => ({ id })) } : FIT);
-      },
-      reveal: (name) =>
-        requestAnimationFrame(() => {
-          const node = getInternalNode(name);
-          const box = bounds();
-          if (!node || !box) return;
-          const zoom = getZoom();
-          const { x, y } = node.internals.positionAbsolute;
-          const { width = 0, height = 0 } = node.measured;
-          const start = screenToFlowPosition({ x: box.left, y: box.top });
-          const end = screenToFlowPosition({ x: box.right, y: box.bottom });
-          if (x >= start.x && y >= start.y && x + width <= end.x && y + height <= end.y) return;
-          void setCenter(x + width / 2, y + height / 2, { zoom, duration: 200 });
-        }),
-    };
-    return () => {
-      editor.viewport = null;
-    };
-  }, [editor, domNode, fitView, screenToFlowPosition, setCenter, getZoom, getInternalNode]);
-
-  // Nodes that came without a place are arranged once, when the view opens.
-  const current = useSession((state) => state.current && !state.readOnly);
-  const asked = useRef(false);
-  useEffect(() => {
-    if (!scene || !current || asked.current) return;
-    asked.current = true;
-    if (!arranged) editor.arrange();
-  }, [editor, scene, current, arranged]);
-
-  const fitted = useRef<string | null>(null);
-  useEffect(() => {
-    const place = shownPath.join(".");
-    if (!scene || scene.cards.size === 0 || width === 0 || height === 0) return;
-    if (fitted.current === `${place} ${arranged}` || fitted.current === `${place} true`) return;
-    fitted.current = `${place} ${arranged}`;
-    const box = bounds(scene);
-    const wanted = Math.min((width - 2 * OPENING_MARGIN) / box.width, (height - 2 * OPENING_MARGIN) / box.height);
-    const zoom = Math.max(OPENING_ZOOM, Math.min(1, wanted));
-    const fits = box.height * zoom + 2 * OPENING_MARGIN <= height;
-    const y = fits ? (height - box.height * zoom) / 2 : OPENING_MARGIN;
-    void setViewport({ x: width / 2 - (box.left + box.width / 2) * zoom, y: y - box.top * zoom, zoom });
-  }, [width, height, arranged, scene, shownPath, setViewport]);
 }

@@ -1,55 +1,47 @@
 import { useReactFlow, useStore } from "@xyflow/react";
-import { type PointerEvent, useEffect, useRef } from "react";
-import { useEditor, useScene, useView } from "../context";
-import { STILL, type ViewState } from "../view";
+import { type PointerEvent, useEffect, useMemo, useRef } from "react";
+import { useScene, useView } from "../context";
+import { STILL } from "../view";
+import { type Box, boxesOf, type NodeBox, union } from "./boxes";
 import { lookOf } from "./categories";
-import { topLeft } from "./flow";
-import { centreOf, type ShownScene } from "./scene";
 
 const WIDTH = 148;
 const HEIGHT = 92;
-const MARGIN = 6;
+const MARGIN = 8;
+/** Pixels of the canvas per pixel of the page: sharp on most screens. */
+const DENSITY = 2;
 
+/** Maps the graph to the little map: `x * scale + left`. */
 interface Frame {
   readonly left: number;
   readonly top: number;
   readonly scale: number;
 }
 
-/** The whole graph in a corner, drawn on one canvas; press or drag in it to go there. */
+/** The whole graph in a corner; press or drag in it to go there. Nodes are drawn when they change, never on panning. */
 export function MiniMap() {
-  const editor = useEditor();
   const scene = useScene();
-  const moving = useView((view) => view.moving);
   const selected = useView((view) => view.nodes);
-  const [x, y, zoom] = useStore((state) => state.transform);
-  const width = useStore((state) => state.width);
-  const height = useStore((state) => state.height);
-  const { setCenter } = useReactFlow();
+  const { setCenter, getZoom } = useReactFlow();
   const canvas = useRef<HTMLCanvasElement>(null);
-  const frame = useRef<Frame | null>(null);
+  const boxes = useMemo(() => (scene ? boxesOf(scene, STILL) : []), [scene]);
+  const frame = useMemo(() => frameOf(boxes), [boxes]);
 
   useEffect(() => {
-    if (!canvas.current || !scene) return;
-    const viewport = { left: -x / zoom, top: -y / zoom, width: width / zoom, height: height / zoom };
-    frame.current = draw(canvas.current, scene, moving, selected, viewport);
-  }, [scene, moving, selected, x, y, zoom, width, height]);
+    if (canvas.current && frame) draw(canvas.current, boxes, selected, frame);
+  }, [boxes, selected, frame]);
 
-  const go = (event: PointerEvent<HTMLCanvasElement>) => {
+  if (!frame) return null;
+  const go = (event: PointerEvent<HTMLElement>) => {
+    if (event.buttons === 0) return;
     const box = event.currentTarget.getBoundingClientRect();
-    const shown = frame.current;
-    if (!shown || event.buttons === 0) return;
-    const flowX = shown.left + (event.clientX - box.left - MARGIN) / shown.scale;
-    const flowY = shown.top + (event.clientY - box.top - MARGIN) / shown.scale;
-    void setCenter(flowX, flowY, { zoom });
+    const x = (event.clientX - box.left - frame.left) / frame.scale;
+    const y = (event.clientY - box.top - frame.top) / frame.scale;
+    void setCenter(x, y, { zoom: getZoom() });
   };
-  if (!scene || scene.graph.nodes.size === 0) return null;
   return (
-    <canvas
-      ref={canvas}
+    <div
       className="pnne-minimap nopan nodrag nowheel"
-      width={WIDTH * 2}
-      height={HEIGHT * 2}
       style={{ width: WIDTH, height: HEIGHT }}
       role="img"
       aria-label="Overview of the graph"
@@ -58,67 +50,53 @@ export function MiniMap() {
         go(event);
       }}
       onPointerMove={go}
-      onDoubleClick={() => editor.viewport?.fit()}
+    >
+      <canvas ref={canvas} width={WIDTH * DENSITY} height={HEIGHT * DENSITY} />
+      <ViewportFrame frame={frame} />
+    </div>
+  );
+}
+
+/** What the view shows, on the map. */
+function ViewportFrame({ frame }: { frame: Frame }) {
+  const [x, y, zoom] = useStore((state) => state.transform);
+  const width = useStore((state) => state.width);
+  const height = useStore((state) => state.height);
+  const scale = frame.scale / zoom;
+  return (
+    <i
+      style={{
+        transform: `translate(${frame.left - x * scale}px, ${frame.top - y * scale}px)`,
+        width: width * scale,
+        height: height * scale,
+      }}
     />
   );
 }
 
-interface Box {
-  readonly left: number;
-  readonly top: number;
-  readonly width: number;
-  readonly height: number;
+function frameOf(boxes: readonly Box[]): Frame | null {
+  if (boxes.length === 0) return null;
+  const { left, top, width, height } = union(boxes);
+  const scale = Math.min((WIDTH - 2 * MARGIN) / width, (HEIGHT - 2 * MARGIN) / height, 0.12);
+  return { left: (WIDTH - width * scale) / 2 - left * scale, top: (HEIGHT - height * scale) / 2 - top * scale, scale };
 }
 
-function boxesOf(scene: ShownScene, moving: ViewState["moving"]) {
-  return [...scene.cards].map(([name, card]) => {
-    const [left, top] = topLeft(card, centreOf(scene, name, moving));
-    return { name, card, left, top, width: card.geometry.width, height: card.geometry.height };
-  });
-}
-
-function union(boxes: readonly Box[]): Box {
-  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
-  for (const box of boxes) {
-    left = Math.min(left, box.left);
-    top = Math.min(top, box.top);
-    right = Math.max(right, box.left + box.width);
-    bottom = Math.max(bottom, box.top + box.height);
-  }
-  return { left, top, width: right - left, height: bottom - top };
-}
-
-/** What all nodes of a scene together take up. */
-export function bounds(scene: ShownScene): Box {
-  return union(boxesOf(scene, STILL));
-}
-
-function draw(
-  canvas: HTMLCanvasElement,
-  scene: ShownScene,
-  moving: ViewState["moving"],
-  selected: ReadonlySet<string>,
-  viewport: Box,
-): Frame | null {
+function draw(canvas: HTMLCanvasElement, boxes: readonly NodeBox[], selected: ReadonlySet<string>, frame: Frame): void {
   const context = canvas.getContext("2d");
-  if (!context) return null;
-  const boxes = boxesOf(scene, moving);
-  const { left, top, width, height } = union([...boxes, viewport]);
-  const scale = Math.min((WIDTH - 2 * MARGIN) / width, (HEIGHT - 2 * MARGIN) / height);
+  if (!context) return;
   const style = getComputedStyle(canvas);
+  const accent = style.getPropertyValue("--pn-accent");
   const lightness = style.getPropertyValue("--pn-swatch-lightness");
-  context.setTransform(2, 0, 0, 2, 0, 0);
+  context.setTransform(DENSITY, 0, 0, DENSITY, 0, 0);
   context.clearRect(0, 0, WIDTH, HEIGHT);
-  context.setTransform(2 * scale, 0, 0, 2 * scale, 2 * (MARGIN - left * scale), 2 * (MARGIN - top * scale));
-  for (const { name, card, ...box } of boxes) {
+  for (const { name, card, left, top, width, height } of boxes) {
     const look = lookOf(card.category);
-    context.fillStyle = selected.has(name)
-      ? style.getPropertyValue("--pn-accent")
-      : `oklch(${lightness} ${look.chroma} ${look.hue})`;
-    context.fillRect(box.left, box.top, box.width, box.height);
+    context.fillStyle = selected.has(name) ? accent : `oklch(${lightness} ${look.chroma} ${look.hue})`;
+    context.fillRect(
+      frame.left + left * frame.scale,
+      frame.top + top * frame.scale,
+      Math.max(width * frame.scale, 1),
+      Math.max(height * frame.scale, 1),
+    );
   }
-  context.lineWidth = 1.2 / scale;
-  context.strokeStyle = style.getPropertyValue("--pn-accent");
-  context.strokeRect(viewport.left, viewport.top, viewport.width, viewport.height);
-  return { left, top, scale };
 }

@@ -61,17 +61,17 @@ export function summaryOf(
   if (node.type === "Subgraph")
     return typeof given.definition === "string" && given.definition !== node.name ? given.definition : "";
   const properties = type?.properties ?? [];
-  const valueOf = (property: PropertyState) => {
+  const valueFor = (property: PropertyState) => {
     const value = given[property.name] ?? property.default;
     return value === "auto" && property.name in resolved ? resolved[property.name] : value;
   };
   const parts: string[] = [];
   const into = properties.find((property) => INTO.includes(property.name));
   const out = properties.find((property) => OUT_OF.includes(property.name));
-  if (into && out) parts.push(`${short(valueOf(into))}→${short(valueOf(out))}`);
+  if (into && out) parts.push(`${short(valueFor(into))}→${short(valueFor(out))}`);
   for (const property of properties) {
     if (into && out && (property === into || property === out)) continue;
-    const value = valueOf(property);
+    const value = valueFor(property);
     if (property.name === "kernel_size" && value !== undefined) parts.push(times(property.type, value));
     else if (property.name === "shape" && Array.isArray(value)) parts.push(value.join("×"));
     else if (property.required && property.name in given) parts.push(`${brief(property.name)} ${short(value)}`);

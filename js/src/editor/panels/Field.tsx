@@ -117,10 +117,12 @@ function choicesOf(kind: PropertyType, scene: ShownScene, node: NodeState): Opti
 const NONE = "None";
 
 function Choice({ property, value, set, reset, common, choices }: ControlProps & { choices: Options }) {
+  const usual = property.required ? null : textOf(property.type, property.default);
   const current = value === undefined ? "" : value === null ? NONE : String(value);
-  const usual = textOf(property.type, property.default);
-  const fallback = property.required ? "choose…" : choices.optional ? usual : `${usual} (default)`;
-  const known = current === "" || current === NONE || choices.values.includes(current);
+  const all = choices.optional ? [NONE, ...choices.values] : [...choices.values];
+  // The default stands first and means that nothing is set, unless it was set on purpose.
+  const others = all.filter((choice) => choice !== usual || choice === current);
+  if (current !== "" && !others.includes(current)) others.push(current);
   return (
     <select
       {...common}
@@ -130,10 +132,8 @@ function Choice({ property, value, set, reset, common, choices }: ControlProps &
         else set(target.value === NONE && choices.optional ? null : target.value);
       }}
     >
-      <option value="">{fallback}</option>
-      {choices.optional && (property.default ?? null) !== null && <option value={NONE}>None</option>}
-      {!known && <option value={current}>{current}</option>}
-      {choices.values.map((choice) => (
+      <option value="">{usual ?? "choose…"}</option>
+      {others.map((choice) => (
         <option key={choice} value={choice}>
           {choice}
         </option>

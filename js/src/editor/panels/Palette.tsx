@@ -97,7 +97,6 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
           onKeyDown={onKeyDown}
         />
       </div>
-      {/* biome-ignore lint/a11y/useFocusableInteractive: the search box keeps the focus and moves the choice */}
       <div className="pnne-palette-list nowheel" role="listbox" aria-label="Node types" ref={list}>
         {!catalog && <p className="pnne-hint">Loading node types…</p>}
         {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}

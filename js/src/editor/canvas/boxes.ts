@@ -1,0 +1,55 @@
+import type { ViewState } from "../view";
+import type { Card } from "./card";
+import { topLeft } from "./flow";
+import type { Point } from "./placement";
+import { centreOf, type ShownScene } from "./scene";
+
+/** A rectangle in the canvas's pixels. */
+export interface Box {
+  readonly left: number;
+  readonly top: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+export interface NodeBox extends Box {
+  readonly name: string;
+  readonly card: Card;
+}
+
+export function boxesOf(scene: ShownScene, moving: ViewState["moving"]): NodeBox[] {
+  const boxes: NodeBox[] = [];
+  for (const [name, card] of scene.cards) {
+    const [left, top] = topLeft(card, centreOf(scene, name, moving));
+    boxes.push({ name, card, left, top, width: card.geometry.width, height: card.geometry.height });
+  }
+  return boxes;
+}
+
+export function union(boxes: readonly Box[]): Box {
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+  for (const box of boxes) {
+    left = Math.min(left, box.left);
+    top = Math.min(top, box.top);
+    right = Math.max(right, box.left + box.width);
+    bottom = Math.max(bottom, box.top + box.height);
+  }
+  return { left, top, width: right - left, height: bottom - top };
+}
+
+/** The topmost node under a point. */
+export function nodeAt(boxes: readonly NodeBox[], [x, y]: Point): string | null {
+  const hit = boxes.findLast(
+    (box) => x >= box.left && y >= box.top && x <= box.left + box.width && y <= box.top + box.height,
+  );
+  return hit?.name ?? null;
+}
+
+/** Nodes that touch the rectangle between two points. */
+export function nodesBetween(boxes: readonly NodeBox[], [x1, y1]: Point, [x2, y2]: Point): string[] {
+  const [left, right] = [Math.min(x1, x2), Math.max(x1, x2)];
+  const [top, bottom] = [Math.min(y1, y2), Math.max(y1, y2)];
+  return boxes
+    .filter((box) => box.left < right && box.top < bottom && box.left + box.width > left && box.top + box.height > top)
+    .map((box) => box.name);
+}

@@ -1,0 +1,44 @@
+import { useReactFlow } from "@xyflow/react";
+import { type MouseEvent, useCallback, useRef, useState } from "react";
+import { useEditor } from "../context";
+import { boxesOf, nodeAt, nodesBetween } from "./boxes";
+import type { Point } from "./placement";
+
+/** Clicks and boxes in the far view, where React Flow knows only the nodes that are selected or under the pointer. */
+export function usePointing(far: boolean) {
+  const editor = useEditor();
+  const { screenToFlowPosition } = useReactFlow();
+  const [hovered, setHovered] = useState<string | null>(null);
+  const corner = useRef<Point>([0, 0]);
+  const place = useCallback(
+    (event: MouseEvent): Point => {
+      const { x, y } = screenToFlowPosition({ x: event.clientX, y: event.clientY });
+      return [x, y];
+    },
+    [screenToFlowPosition],
+  );
+  const boxes = useCallback(() => {
+    const scene = editor.scene();
+    return scene ? boxesOf(scene, editor.view.get().moving) : [];
+  }, [editor]);
+
+  const onMouseMove = useCallback(
+    (event: MouseEvent) => {
+      if (far && event.buttons === 0) setHovered(nodeAt(boxes(), place(event)));
+    },
+    [far, boxes, place],
+  );
+  const onSelectionStart = useCallback(
+    (event: MouseEvent) => {
+      corner.current = place(event);
+    },
+    [place],
+  );
+  const onSelectionEnd = useCallback(
+    (event: MouseEvent) => {
+      if (far) editor.select(nodesBetween(boxes(), corner.current, place(event)));
+    },
+    [far, editor, boxes, place],
+  );
+  return { hovered, onMouseMove, onSelectionStart, onSelectionEnd };
+}

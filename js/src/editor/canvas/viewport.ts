@@ -1,0 +1,97 @@
+import { useReactFlow, useStore } from "@xyflow/react";
+import { useEffect, useRef } from "react";
+import { useEditor, useScene, useSession, useView } from "../context";
+import { STILL } from "../view";
+import { type Box, boxesOf, union } from "./boxes";
+
+const MARGIN = 24;
+const SMALLEST_ZOOM = 0.05;
+/** A view opens no further away than this: it shows the top of a large graph rather than all of it, unreadable. */
+const OPENING_ZOOM = 0.75;
+const GLIDE = 200;
+
+/** Gives the commands their viewport, arranges what has no place, and shows the graph when there is room for it. */
+export function useViewport(): void {
+  const editor = useEditor();
+  const { screenToFlowPosition, setViewport, setCenter, getZoom } = useReactFlow();
+  const width = useStore((state) => state.width);
+  const height = useStore((state) => state.height);
+  const domNode = useStore((state) => state.domNode);
+  const scene = useScene();
+  const arranged = scene !== null && scene.provisional.size === 0;
+  const shownPath = useView((view) => view.path);
+  const mayEdit = useSession((state) => state.current && !state.readOnly);
+
+  useEffect(() => {
+    const frame = () => domNode?.getBoundingClientRect() ?? new DOMRect();
+    const toFlow = (x: number, y: number): [number, number] => {
+      const place = screenToFlowPosition({ x, y });
+      return [place.x, place.y];
+    };
+    editor.viewport = {
+      centre: () => toFlow(frame().left + frame().width / 2, frame().top + frame().height / 2),
+      at: (x, y) => {
+        const { left, top, right, bottom } = frame();
+        return x < left || x > right || y < top || y > bottom ? null : toFlow(x, y);
+      },
+      fit: () => {
+        const shown = editor.scene();
+        if (!shown || shown.cards.size === 0) return;
+        const box = union(boxesOf(shown, STILL));
+        const { width, height } = frame();
+        void setViewport(centred(box, width, height, fittingZoom(box, width, height)), { duration: GLIDE });
+      },
+      // The node may have come with the change that is being drawn just now.
+      reveal: (name) =>
+        requestAnimationFrame(() => {
+          const shown = editor.scene();
+          const box = shown && boxesOf(shown, STILL).find((candidate) => candidate.name === name);
+          if (!box) return;
+          const [left, top] = toFlow(frame().left, frame().top);
+          const [right, bottom] = toFlow(frame().right, frame().bottom);
+          const inside =
+            box.left >= left && box.top >= top && box.left + box.width <= right && box.top + box.height <= bottom;
+          if (inside) return;
+          const zoom = Math.max(getZoom(), OPENING_ZOOM);
+          void setCenter(box.left + box.width / 2, box.top + box.height / 2, { zoom, duration: GLIDE });
+        }),
+    };
+    return () => {
+      editor.viewport = null;
+    };
+  }, [editor, domNode, screenToFlowPosition, setViewport, setCenter, getZoom]);
+
+  const asked = useRef(false);
+  useEffect(() => {
+    if (!scene || !mayEdit || asked.current) return;
+    asked.current = true;
+    if (!arranged) editor.arrange();
+  }, [editor, scene, mayEdit, arranged]);
+
+  const opened = useRef("");
+  useEffect(() => {
+    if (!scene || scene.cards.size === 0 || width === 0 || height === 0) return;
+    const place = shownPath.join(".");
+    // Shown once as it is, and once more when it has been arranged; after that the person decides.
+    if (opened.current === `${place} true` || opened.current === `${place} ${arranged}`) return;
+    opened.current = `${place} ${arranged}`;
+    const box = union(boxesOf(scene, STILL));
+    const zoom = Math.max(OPENING_ZOOM, fittingZoom(box, width, height));
+    const view = centred(box, width, height, zoom);
+    const fits = box.height * zoom + 2 * MARGIN <= height;
+    void setViewport(fits ? view : { ...view, y: MARGIN - box.top * zoom });
+  }, [width, height, arranged, scene, shownPath, setViewport]);
+}
+
+function fittingZoom(box: Box, width: number, height: number): number {
+  const zoom = Math.min((width - 2 * MARGIN) / box.width, (height - 2 * MARGIN) / box.height);
+  return Math.min(1, Math.max(SMALLEST_ZOOM, zoom));
+}
+
+function centred(box: Box, width: number, height: number, zoom: number) {
+  return {
+    x: width / 2 - (box.left + box.width / 2) * zoom,
+    y: height / 2 - (box.top + box.height / 2) * zoom,
+    zoom,
+  };
+}
