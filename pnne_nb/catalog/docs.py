@@ -5,15 +5,18 @@ Torch writes Google style with reStructuredText roles and some LaTeX; forms and 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection
 
 _HEADING = re.compile(
-    r"^([ \t]*)(?:Args|Arg|Arguments|Parameters|Inputs|Keyword args|Keyword arguments|Keyword Args|Keyword Arguments|kwargs)"
-    r"::?[ \t]*\n",
-    re.MULTILINE,
+    r"\n([ \t]*)(?:Args|Arg|Arguments|Parameters|Inputs|Keyword args|Keyword arguments|Keyword Args|Keyword Arguments|kwargs)"
+    r"::?[ \t]*(?=\n)"
 )
-_ENTRY = re.compile(r"[-*]?\s*\**`{0,2}(\w+)`{0,2}((?:\s*,\s*\w+)*)\s*(\(.*?\))?\s*:(?!:)\s*(.*)")
+_ENTRY = re.compile(
+    r"\n([ \t]*)(?:[-*][ \t]+)?\**`{0,2}(\w+)`{0,2}((?:[ \t]*,[ \t]*\w+)*)[ \t]*(?:\([^\n]*?\))?[ \t]*:(?!:)[ \t]*"
+)
+_DIRECTIVE = re.compile(r"\n[ \t]*(?:\n|\.\. |::)")
 _SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?:?$")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _ROLE = re.compile(r":[\w:.+-]+:`~?\.?([^`<]*?)(?:\s*<[^`>]*>)?`")
@@ -31,7 +34,7 @@ _LATEX = {
 _LATEX_WORD = re.compile(r"\\(?:[A-Za-z]+|[,{}_])")
 _LATEX_BRACES = re.compile(r"\\(?:text|mathrm|mathbf|mathcal|operatorname|textit|textbf)\s*\{([^{}]*)\}")
 
-_LINES = 6
+_LONGEST = 600
 SENTENCES = 2
 """Property docs are cut after this many sentences: they are tooltips."""
 
@@ -50,12 +53,12 @@ def summary(doc: str | None) -> str:
 
 def arguments(doc: str | None, wanted: Collection[str]) -> dict[str, str]:
     """Return what a docstring says about each wanted argument, as plain text of at most `SENTENCES` sentences."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
     if not wanted:
         return {}
     for heading in _HEADING.finditer(doc or ""):
-        _read_section(doc or "", heading.end(), len(heading[1]), wanted, found)
-    return {name: _tooltip(" ".join(lines)) for name, lines in found.items()}
+        _read_section(doc or "", heading.end(), wanted, found)
+    return {name: _tooltip(text) for name, text in found.items()}
 
 
 def references(doc: str | None) -> list[str]:
@@ -63,29 +66,41 @@ def references(doc: str | None) -> list[str]:
     return _REFERENCE.findall(doc or "")
 
 
-def _read_section(doc: str, start: int, outer: int, wanted: Collection[str], found: dict[str, list[str]]) -> None:
-    """Add the entries of the section that begins at `start`, under a heading indented by `outer`."""
-    entry: list[str] | None = None
+def _read_section(doc: str, start: int, wanted: Collection[str], found: dict[str, str]) -> None:
+    """Add the entries of the section that begins at `start`, the end of its heading."""
     inner = -1
-    for line in doc[start:].splitlines():
-        text = line.strip()
-        if not text:
-            continue
-        indent = len(line) - len(line.lstrip())
+    names: list[str] = []
+    begin = start
+
+    def close(end: int) -> None:
+        for name in names:
+            if name in wanted and name not in found:
+                found[name] = _DIRECTIVE.split(doc[begin : min(end, begin + _LONGEST)], maxsplit=1)[0]
+
+    for entry in _ENTRY.finditer(doc, start):
+        indent = len(entry[1])
         if inner < 0:
+            if doc[start : entry.start()].strip():
+                return
             inner = indent
-        if indent < inner or (indent <= outer and not _ENTRY.match(text)):
+        if indent > inner:
+            continue
+        end = entry.start()
+        # A line that stands further out ends the section, even if it is no entry.
+        outside = _outside(inner).search(doc, begin, end)
+        close(end if outside is None else outside.start())
+        if indent < inner or outside is not None:
             return
-        if text.startswith((".. ", "::")):
-            entry = None
-        elif indent == inner and (match := _ENTRY.match(text)):
-            entry = [match[4]]
-            names = (match[1], *re.findall(r"\w+", match[2])) if match[2] else (match[1],)
-            for name in names:
-                if name in wanted:
-                    found.setdefault(name, entry)
-        elif entry is not None and len(entry) < _LINES:
-            entry.append(text)
+        names = [entry[2], *re.findall(r"\w+", entry[3])] if entry[3] else [entry[2]]
+        begin = entry.end()
+    outside = _outside(max(inner, 0)).search(doc, begin)
+    close(len(doc) if outside is None else outside.start())
+
+
+@functools.cache
+def _outside(indent: int) -> re.Pattern[str]:
+    """Return what finds a line that is indented by less than `indent`, or, for 0, not at all."""
+    return re.compile(rf"\n[ \t]{{0,{max(indent - 1, 0)}}}(?=[^ \t\n])")
 
 
 def plain(text: str) -> str:
@@ -99,4 +114,4 @@ def plain(text: str) -> str:
 
 
 def _tooltip(text: str) -> str:
-    return " ".join(_SENTENCE.split(plain(text))[:SENTENCES])
+    return " ".join(_SENTENCE.split(plain(text), maxsplit=SENTENCES)[:SENTENCES])
