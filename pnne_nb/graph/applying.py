@@ -43,8 +43,14 @@ from pnne_nb.graph.state import Content, GraphIndex
 from pnne_nb.graph.values import Value
 
 
-def apply_op(content: Content, op: Op) -> list[Op]:
+def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]:
     """Change `content` by one op.
+
+    Args:
+        content: What to change.
+        op: What to do.
+        restoring: Whether this leads back to a state that has been: no loop is looked for then, which is the one
+            check that can cost more than the change.
 
     Returns:
         The ops that take it back, in the order in which to apply them.
@@ -71,7 +77,7 @@ def apply_op(content: Content, op: Op) -> list[Op]:
             edge = Edge(op.source, op.target)
             check_ends(content, graph, edge)
             # Before the taken port: with a loop, freeing the port would not help.
-            if graph.reaches(split_port(op.target)[0], split_port(op.source)[0]):
+            if not restoring and graph.reaches(split_port(op.target)[0], split_port(op.source)[0]):
                 raise CycleError(
                     f"Connecting {op.source} to {op.target} would close a loop{graph.where}: {_depends(op)}"
                 )

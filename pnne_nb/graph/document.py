@@ -618,4 +618,4 @@ class NodeGraph:
 
 def _take_back(content: Content, ops: Iterable[Op]) -> None:
     for op in ops:
-        apply_op(content, op)
+        apply_op(content, op, restoring=True)
