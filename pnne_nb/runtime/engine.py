@@ -15,7 +15,7 @@ from torch import nn
 
 from pnne_nb.channel import Channel
 from pnne_nb.errors import CheckpointError, TrainingError
-from pnne_nb.frames import AnomalyFrame, EpochFrame, ProgressFrame, StateFrame, StepFrame, TrainingState
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, ProgressFrame, StateFrame, StepFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.probe import Cadence, Probe
 from pnne_nb.runtime import checkpoint
@@ -138,7 +138,7 @@ class TrainingEngine:
         self.error: BaseException | None = None
         self._threads = threads_for_training()
         self._last_epoch = epochs
-        self._observers = Observers(lambda frames: self.channel.put(*frames))
+        self._observers = Observers(self._publish)
         randomness = PrivateRandomness(seed, recipe.device, python=train.draws or (val is not None and val.draws))
         self._loop = TrainingLoop(recipe, randomness, self._observers)
         self._loop.check_data()
@@ -509,6 +509,13 @@ class TrainingEngine:
     def _save_latest(self) -> None:
         if self._checkpoints is not None and self._loop.position > 0:
             self._checkpoints.save(self._loop.steps, self._state_dict())
+
+    def _publish(self, frames: Sequence[Frame]) -> None:
+        for frame in frames:
+            if isinstance(frame, AnomalyFrame):
+                self._announce(frame)
+            else:
+                self.channel.put(frame)
 
     def _announce(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
         self.history.record(frame)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import final
 
-from pnne_nb.frames import CostFrame, Frame
+from pnne_nb.frames import AnomalyFrame, CostFrame, Frame
 from pnne_nb.probe import Cadence, Probe
 
 _COST_EVERY = 1.0
@@ -77,6 +77,14 @@ class Observers:
             cadence.spent(cost / len(due), ended)
         self._observed += 1
         self._publish([*frames, *self._cost_frames(step, ended, probes)])
+        for probe, error in watched.failed:
+            self._give_up(probe, error, step)
+
+    def _give_up(self, probe: Probe, error: Exception, step: int) -> None:
+        with self._lock:
+            self._probes = tuple(entry for entry in self._probes if entry[0] is not probe)
+        what = f"{type(probe).__name__} failed and watches no longer: {type(error).__name__}: {error}"
+        self._publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
 
     def _cost_frames(self, step: int, now: float, probes: tuple[tuple[Probe, Cadence], ...]) -> list[Frame]:
         elapsed = now - self._reported
@@ -90,49 +98,48 @@ class Observers:
 
 @final
 class Watched:
-    """The probes that observe the step under way."""
+    """The probes that observe the step under way.
+
+    Attributes:
+        seconds: What they took so far.
+        failed: Probes that raised, with what they raised; training goes on without them.
+    """
 
     def __init__(self, probes: Sequence[Probe], step: int) -> None:
         self.seconds = 0.0
-        self._open: list[Probe] = []
-        began = time.monotonic()
-        try:
-            for probe in probes:
-                self._open.append(probe)
-                probe.open(step)
-        except BaseException:
-            self.close()
-            raise
-        self.seconds = time.monotonic() - began
+        self.failed: list[tuple[Probe, Exception]] = []
+        self._frames: list[Frame] = []
+        self._open = list(probes)
+        self._each(lambda probe: probe.open(step))
 
     def gradients_ready(self) -> None:
         """After the last backward of the step, unscaled, before clipping."""
-        began = time.monotonic()
-        for probe in self._open:
-            probe.gradients_ready()
-        self.seconds += time.monotonic() - began
+        self._each(lambda probe: probe.gradients_ready())
 
     def updated(self) -> None:
         """After the optimizer's step."""
-        began = time.monotonic()
-        for probe in self._open:
-            probe.updated()
-        self.seconds += time.monotonic() - began
+        self._each(lambda probe: probe.updated())
 
     def close(self) -> list[Frame]:
-        """Detach every probe, also if one fails to, and return what they measured."""
+        """Detach every probe and return what they measured."""
+        self._each(self._close)
+        self._open = []
+        return self._frames
+
+    def _close(self, probe: Probe) -> None:
+        self._frames.extend(probe.close())
+
+    def _each(self, call: Callable[[Probe], None]) -> None:
         began = time.monotonic()
-        frames: list[Frame] = []
-        failed: BaseException | None = None
-        while self._open:
+        for probe in tuple(self._open):
             try:
-                frames.extend(self._open.pop(0).close())
-            except BaseException as error:  # noqa: BLE001  raised below, when every probe is detached
-                failed = failed or error
+                call(probe)
+            except Exception as error:  # noqa: BLE001  whoever watches must not end the training; it is reported
+                self.failed.append((probe, error))
+                self._open.remove(probe)
+                with suppress(Exception):
+                    probe.close()
         self.seconds += time.monotonic() - began
-        if failed is not None:
-            raise failed
-        return frames
 
 
 def _smoothed(old: float, new: float) -> float:

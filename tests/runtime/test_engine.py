@@ -434,6 +434,20 @@ def test_probes_see_the_steps_that_are_due() -> None:
     assert sum(isinstance(frame, NormsFrame) for frame in trained.channel.drain()) == 2
 
 
+def test_a_probe_that_fails_does_not_end_the_training() -> None:
+    class Broken(Watcher):
+        def gradients_ready(self) -> None:
+            raise ValueError("no gradients here")
+
+    trained = engine()
+    trained.add_probe(Broken())
+    trained.start()
+    assert trained.wait(60)
+    assert [(a.kind, a.message) for a in trained.history.anomalies] == [
+        ("probe-failed", "Broken failed and watches no longer: ValueError: no gradients here")
+    ]
+
+
 # What goes wrong
 
 

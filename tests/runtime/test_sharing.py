@@ -269,7 +269,7 @@ def test_a_backward_pass_outside_a_cell_never_meets_a_step() -> None:
             backward(model, trained)
         except RuntimeError as error:
             # A step came between forward and backward: torch notices, and nothing breaks.
-            assert "modified by an inplace operation" in str(error)  # noqa: PT017
+            assert "modified by an inplace operation" in str(error)
             refused += 1
     reached = threading.Event()
     trained.on("step", lambda _: reached.set())

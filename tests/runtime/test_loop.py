@@ -1,0 +1,82 @@
+"""The loop without engine and thread: a plain generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pnne_nb.runtime.config import Config
+from pnne_nb.runtime.data import open_source
+from pnne_nb.runtime.loop import EpochEnded, Stepped, TrainingLoop, Validated
+from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.randomness import PrivateRandomness
+from tests.runtime.tasks import images, network
+
+
+def loop(**changes: Any) -> TrainingLoop:
+    settings: dict[str, Any] = dict.fromkeys(Config.__struct_fields__)
+    settings |= {"loss": "CrossEntropyLoss", "optimizer": ("SGD", {"lr": 0.1}), "metrics": (), "epochs": 2}
+    settings |= {"batch_size": 32, "shuffle": True, "device": "cpu", "precision": "32", "accumulate": 1, "seed": 0}
+    config = Config(**{**settings, "num_workers": 0, **changes})
+    train, val = (
+        open_source(images(seed), batch_size=32, shuffle=True, seed=0, num_workers=0, name="data") for seed in (1, 2)
+    )
+    recipe = config.recipe(network(), train, val, ())
+    return TrainingLoop(recipe, PrivateRandomness(0, recipe.device, python=False), Observers(lambda frames: None))
+
+
+def test_there_is_one_event_for_each_batch_and_one_for_each_epoch() -> None:
+    events = [type(event) for event in loop().run(2)]
+    assert events == [*[Stepped] * 3, *[Validated] * 3, EpochEnded] * 2
+
+
+def test_accumulated_batches_are_one_event() -> None:
+    trained = loop(accumulate=2)
+    events = list(trained.run(1))
+    assert [event.frame.examples for event in events if isinstance(event, Stepped)] == [64, 32]
+    assert trained.steps == 2
+
+
+@pytest.mark.parametrize("leave_after", range(1, 14))
+def test_left_and_entered_again_anywhere_it_makes_the_same_steps(leave_after: int) -> None:
+    def losses(events: list[Any]) -> list[float]:
+        return [event.frame.loss for event in events if isinstance(event, Stepped)]
+
+    def metrics(events: list[Any]) -> list[dict[str, float]]:
+        return [event.frame.metrics for event in events if isinstance(event, EpochEnded)]
+
+    whole = list(loop().run(2))
+    interrupted = loop()
+    generator = interrupted.run(2)
+    first = [next(generator) for _ in range(leave_after)]
+    generator.close()
+    rest = list(interrupted.run(2))
+    assert losses(first + rest) == losses(whole)
+    assert metrics(first + rest) == metrics(whole)
+
+
+def test_a_cell_between_two_steps_changes_nothing() -> None:
+    expected = [event.frame.loss for event in loop().run(1) if isinstance(event, Stepped)]
+    disturbed = loop()
+    found = []
+    for event in disturbed.run(1):
+        disturbed.recipe.model.eval()
+        torch.manual_seed(0)
+        torch.rand(10)
+        if isinstance(event, Stepped):
+            found.append(event.frame.loss)
+    assert found == expected
+
+
+def test_validation_leaves_the_model_in_train_mode() -> None:
+    trained = loop()
+    modes = [trained.recipe.model.training for event in trained.run(1) if not isinstance(event, Validated)]
+    assert modes == [True] * 4
+
+
+def test_early_stopping_ends_the_generator() -> None:
+    trained = loop(early_stopping=1, optimizer=("SGD", {"lr": 0.0}))
+    list(trained.run(50))
+    assert trained.epoch < 50
