@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
@@ -104,46 +105,42 @@ class _Smooth:
 
 @final
 class CurveTable:
-    """Several curves over the same steps, decimated together: one column per name, in order of appearance.
+    """Several curves over the same steps, decimated together.
 
     When it is full, every second row goes; the rows that stay are evenly spread. Unlike `Curve` this may lose
     a spike: it holds what is measured a few times a second, and its figure draws one line per name.
 
     Args:
+        names: One column each.
         limit: Number of rows kept at most.
     """
 
-    def __init__(self, limit: int = 250) -> None:
-        self.limit = limit
-        self.names: list[str] = []
-        self._columns: dict[str, int] = {}
-        self._rows: list[tuple[float, dict[str, float]]] = []
+    def __init__(self, names: Sequence[str], limit: int = 250) -> None:
+        self.names = list(names)
+        self.latest = np.full(len(self.names), np.nan, dtype=np.float32)
+        self._rows = np.empty((limit, 1 + len(self.names)), dtype=np.float32)
+        self._count = 0
         self._stride = 1
         self._skipped = 0
-        self.latest: dict[str, float] = {}
 
-    def append(self, x: float, values: dict[str, float]) -> None:
-        """Add a row; names not seen before get a new column."""
-        for name in values:
-            if name not in self._columns:
-                self._columns[name] = len(self.names)
-                self.names.append(name)
-        self.latest = values
+    def append(self, x: float, values: Mapping[str, float]) -> None:
+        """Add a row; a name without a value, or with one that is not finite, has a gap there."""
+        with np.errstate(over="ignore"):
+            self.latest = np.array([values.get(name, math.nan) for name in self.names]).astype(np.float32)
+        self.latest[~np.isfinite(self.latest)] = np.nan
         self._skipped += 1
-        if self._rows and self._skipped < self._stride:
+        if self._count and self._skipped < self._stride:
             return
         self._skipped = 0
-        self._rows.append((x, values))
-        if len(self._rows) > self.limit:
-            self._rows = self._rows[::2]
-            self._stride *= 2
+        if self._count == len(self._rows):
+            kept = self._rows[::2]
+            self._count, self._stride = len(kept), 2 * self._stride
+            self._rows[: self._count] = kept.copy()
+        self._rows[self._count, 0] = x
+        self._rows[self._count, 1:] = self.latest
+        self._count += 1
 
     def table(self) -> tuple[Floats, Floats]:
         """Steps as float32 `[n]` and columns as float32 `[names, n]`, NaN where a name has no value."""
-        x = np.asarray([row[0] for row in self._rows], dtype=np.float32)
-        y = np.full((len(self.names), len(self._rows)), np.nan, dtype=np.float32)
-        with np.errstate(over="ignore"):
-            for index, (_, values) in enumerate(self._rows):
-                for name, value in values.items():
-                    y[self._columns[name], index] = value if math.isfinite(value) else math.nan
-        return x, y
+        rows = self._rows[: self._count]
+        return rows[:, 0].copy(), rows[:, 1:].T.copy()

@@ -35,7 +35,7 @@ UNWATCHED_HZ: Final = 1.0
 """Observed steps a second while none does: enough for a page that opens to show the present."""
 ALIVE: Final = frozenset({"running", "paused"})
 """States of a training that has a thread, and so frames to come."""
-BUDGET: Final = 0.02
+BUDGET: Final = 0.015
 """Share of the training's time that observing layers may take."""
 
 

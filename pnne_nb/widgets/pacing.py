@@ -17,10 +17,10 @@ class Pacer:
     Args:
         hz: Frames a second at most.
         keep_alive: Seconds between frames that nobody acknowledges.
-        budget: Share of the time that drawing may take, in (0, 1].
+        budget: Share of one core's time that drawing may take, in (0, 1].
     """
 
-    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.1) -> None:
+    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.015) -> None:
         self.hz = hz
         self.keep_alive = keep_alive
         self.budget = budget

@@ -48,7 +48,8 @@ class LossPlot:
     def __init__(self, scale: Scale = "linear") -> None:
         self._log = scale == "log"
         self._training, self._validation = Curve(), Curve()
-        self._changed = False
+        self._validated: tuple[Floats, Floats] = (np.empty(0, np.float32), np.empty(0, np.float32))
+        self._changed = self._validation_changed = False
         self._x = NumberAxis("step", whole=True)
         self._y = NumberAxis("loss", vertical=True, log=self._log)
         scales = {"x": self._x.scale, "y": self._y.scale}
@@ -66,7 +67,7 @@ class LossPlot:
                 self._changed = True
             case EpochFrame() if "val_loss" in frame.metrics:
                 self._validation.append(frame.step, frame.metrics["val_loss"])
-                self._changed = True
+                self._changed = self._validation_changed = True
             case _:
                 pass
 
@@ -76,14 +77,16 @@ class LossPlot:
             return
         self._changed = False
         steps, raw, smooth = self._training.points()
-        validated, loss, _ = self._validation.points()
         if self._log:
-            raw, smooth, loss = positive(raw), positive(smooth), positive(loss)
-        self._x.fit(np.concatenate([steps, validated, np.zeros(1, np.float32)]))
-        self._y.fit(np.concatenate([raw, loss]))
+            raw, smooth = positive(raw), positive(smooth)
+        if self._validation_changed:
+            self._validation_changed = False
+            at, loss, _ = self._validation.points()
+            self._validated = at, positive(loss) if self._log else loss
+            _set(self._validation_line, *self._validated)
+        self._x.fit(np.concatenate([np.zeros(1, np.float32), steps[-1:], self._validated[0][-1:]]))
+        self._y.fit(np.concatenate([raw, self._validated[1]]))
         _set(self._raw_and_smooth, steps, np.stack([raw, smooth]))
-        if len(validated) != len(self._validation_line.x):
-            _set(self._validation_line, validated, loss)
 
 
 @final
@@ -149,33 +152,33 @@ class NormPlot:
     """
 
     def __init__(self, layers: Sequence[str]) -> None:
-        self._layers = list(layers)
-        self._table = CurveTable()
         self._changed = False
         self._norm = NumberAxis("gradient norm", vertical=len(layers) <= MAX_LINES, log=True)
         self._steps = NumberAxis("step", whole=True)
         self._lines: bqplot.Lines | None = None
         self._dots: bqplot.Scatter | None = None
         if len(layers) <= MAX_LINES:
+            shown = list(layers)
             self._lines = _lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
             self.figure = figure([self._lines], [self._steps.axis, self._norm.axis])
             self.view = panel(heading("Gradient norm", zip(layers, PALETTE, strict=False)), self.figure)
         else:
-            self._layers = self._layers[:: -(-len(layers) // MAX_DOTS)]
-            names = bqplot.OrdinalScale(domain=self._layers, reverse=True)
+            shown = list(layers[:: -(-len(layers) // MAX_DOTS)])
+            names = bqplot.OrdinalScale(domain=shown, reverse=True)
             self._dots = bqplot.Scatter(
                 x=[], y=[], scales={"x": self._norm.scale, "y": names}, colors=[PALETTE[0]], default_size=36
             )
             rows = bqplot.Axis(scale=names, orientation="vertical", grid_lines="none")
-            left = min(220, 20 + 7 * max(map(len, self._layers)))
-            self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=60 + 16 * len(self._layers))
-            shown = "" if len(self._layers) == len(layers) else f", {len(self._layers)} of {len(layers)} layers"
-            self.view = panel(heading(f"Gradient norm by layer{shown}"), self.figure)
+            left = min(220, 20 + 7 * max(map(len, shown)))
+            self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=60 + 16 * len(shown))
+            part = "" if len(shown) == len(layers) else f", {len(shown)} of {len(layers)} layers"
+            self.view = panel(heading(f"Gradient norm by layer{part}"), self.figure)
+        self._table = CurveTable(shown)
 
     def take(self, frame: Frame) -> None:
         """Remember the norms of one step."""
         if isinstance(frame, NormsFrame):
-            self._table.append(frame.step, {name: frame.norms.get(name, float("nan")) for name in self._layers})
+            self._table.append(frame.step, frame.norms)
             self._changed = True
 
     def draw(self) -> None:
@@ -185,16 +188,16 @@ class NormPlot:
         self._changed = False
         if self._lines is not None:
             x, y = self._table.table()
-            self._steps.fit(np.append(x, np.float32(0)))
+            self._steps.fit(np.append(x[-1:], np.float32(0)))
             self._norm.fit(y)
             _set(self._lines, x, positive(y))
         if self._dots is not None:
-            norms = np.asarray([self._table.latest[name] for name in self._layers], dtype=np.float32)
-            seen = np.isfinite(norms) & (norms > 0)
+            norms = self._table.latest
+            seen = norms > 0
             self._norm.fit(norms)
             with self._dots.hold_sync():
                 self._dots.x = norms[seen]
-                self._dots.y = [name for name, there in zip(self._layers, seen, strict=True) if there]
+                self._dots.y = [name for name, there in zip(self._table.names, seen, strict=True) if there]
 
 
 @final
