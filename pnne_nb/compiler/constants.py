@@ -86,12 +86,14 @@ def emit_index(value: object) -> str:
 
 def constant(kind: PropertyType, value: object) -> object:
     """Return a property's stored value as the constant that torch expects: dtype names become dtypes."""
+    if value is None or type(value) in (bool, int, float):
+        return value
     match kind:
         case DtypeType() if isinstance(value, str) and value in DTYPES:
             return TorchConstant(value)
         case EnumType(choices) if choices == MEMORY_FORMATS and isinstance(value, str):
             return TorchConstant(value)
-        case OptionalType(item) if value is not None:
+        case OptionalType(item):
             return constant(item, value)
         case UnionType(options):
             changed = (constant(option, value) for option in options)

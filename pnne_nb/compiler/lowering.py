@@ -56,6 +56,15 @@ def lower(graph: NodeGraph, resolved: Resolved | None = None, drawings: Mapping[
     drawings = read(graph) if drawings is None else drawings
     lowering = _Lowering(drawings, resolved or {})
     programs = {id: lowering.program(drawing) for id, drawing in drawings.items()}
+    if not programs[""].results:
+        # Lint asks for none where the graph describes a training.
+        lowering.diagnostics.append(
+            Diagnostic(
+                code="no-output",
+                message="The graph has no output, so there is no model to compile.",
+                hint="Add an Output node, or compile the graph of the model itself.",
+            )
+        )
     if lowering.diagnostics:
         raise failure(graph.name, lowering.diagnostics)
     return Unit(graph.name, programs, lowering.objects)

@@ -28,6 +28,7 @@ class Finding(msgspec.Struct, frozen=True):
         severity: As `Diagnostic.severity`.
         property: Property that would repair it.
         value: What to set it to, in JSON form.
+        dtype: Element type that would fit at the port.
     """
 
     code: str
@@ -37,6 +38,7 @@ class Finding(msgspec.Struct, frozen=True):
     severity: Severity = "error"
     property: str | None = None
     value: object = None
+    dtype: str | None = None
 
     def at(self, node: str) -> Diagnostic:
         """Return the diagnostic for the node of that path."""
@@ -60,6 +62,7 @@ def dtype_findings(spec: NodeSpec, inputs: Mapping[str, Abstract]) -> Iterator[F
                 f"{spec.type} computes with floating point numbers, and {port.name} is {value} {value.dtype}.",
                 port.name,
                 "Convert it first, or set the dtype of the Input it comes from to 'float32'.",
+                dtype="float32",
             )
         elif port.dtypes == "integer" and not integer:
             yield Finding(
@@ -67,6 +70,7 @@ def dtype_findings(spec: NodeSpec, inputs: Mapping[str, Abstract]) -> Iterator[F
                 f"{spec.type} needs whole numbers at {port.name}, and gets {value} {value.dtype}.",
                 port.name,
                 "Convert it first, or set the dtype of the Input it comes from to 'int64'.",
+                dtype="int64",
             )
 
 

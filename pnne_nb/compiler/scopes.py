@@ -10,14 +10,16 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import final
 
+import msgspec
 import torch
 
 from pnne_nb.compiler.abstract import Abstract, Meta
+from pnne_nb.compiler.mismatch import Finding
 from pnne_nb.compiler.program import Ref
 from pnne_nb.compiler.reading import NO_WIRES, Drawing
 from pnne_nb.compiler.sizes import Size, number, symbol
 from pnne_nb.compiler.trying import NOTHING, Outcome, attempt
-from pnne_nb.errors import Diagnostic
+from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.values import Value
@@ -193,7 +195,16 @@ class Scope:
     def diagnostics(self, name: str) -> list[Diagnostic]:
         """Return what was found at a node."""
         outcome = self.outcomes.get(name)
-        return [] if outcome is None else [finding.at(f"{self.prefix}{name}") for finding in outcome.findings]
+        return [] if outcome is None else [self._placed(name, finding) for finding in outcome.findings]
+
+    def _placed(self, name: str, finding: Finding) -> Diagnostic:
+        """Return a finding as the diagnostic of a node, with a repair at the Input that an element type comes from."""
+        diagnostic = finding.at(f"{self.prefix}{name}")
+        source = self.drawing.wires.get(name, NO_WIRES).get(finding.port or "")
+        if finding.dtype is None or self.prefix or source is None or self.drawing.nodes[source.node].type != "Input":
+            return diagnostic
+        fix = Fix(source.node, "dtype", finding.dtype, f"Set dtype of {source.node} to {finding.dtype}")
+        return msgspec.structs.replace(diagnostic, fix=fix)
 
 
 def _weight(node: Node) -> Outcome:

@@ -249,6 +249,31 @@ def test_a_shape_that_keeps_auto_unknown_raises_a_shape_error() -> None:
         pn.compile(graph)
 
 
+def test_a_graph_of_training_nodes_is_no_model() -> None:
+    graph = pn.NodeGraph("training")
+    graph.add("AdamW", "optimizer")
+    with pytest.raises(pn.CompileError, match="there is no model to compile"):
+        pn.compile(graph)
+
+
+def test_training_nodes_beside_a_model_are_left_out() -> None:
+    graph = graphs.mlp()
+    graph.add("AdamW", "optimizer")
+    assert [name for name, _ in pn.compile(graph).named_children()] == ["fc1", "act", "fc2"]
+
+
+def test_an_argument_of_a_function_may_be_typed_in() -> None:
+    graph = pn.NodeGraph("typed")
+    graph.add("Input", "x", shape=("N", 2))
+    graph.add("mul", "twice", other=2.0)
+    graph.add("pow", "power", exponent=2)
+    graph.add("Output", "y")
+    graphs.wire(graph, "x twice power.input", "power y")
+    assert "x * 2.0" in pn.to_source(graph)
+    assert "x ** 2" in pn.to_source(graph)
+    assert torch.equal(pn.compile(graph)(torch.ones(1, 2)), torch.full((1, 2), 4.0))
+
+
 def test_an_opaque_node_takes_its_module_from_reuse() -> None:
     graph = pn.NodeGraph("opaque")
     graph.add("Input", "x", shape=("N", 4))

@@ -234,8 +234,12 @@ def test_a_size_that_varies_cannot_be_fixed() -> None:
 def test_element_types_are_checked_at_the_ports(
     kind: str, dtype: str, properties: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(pn.ShapeError, match=message):
+    with pytest.raises(pn.ShapeError, match=message) as caught:
         pn.infer_shapes(single(kind, ("N", 4), dtype, **properties))
+    fix = caught.value.diagnostics[0].fix
+    assert fix is not None
+    assert (fix.node, fix.property) == ("x", "dtype")
+    assert fix.value == ("int64" if kind == "Embedding" else "float32")
 
 
 def test_properties_that_torch_rejects() -> None:
