@@ -2,7 +2,7 @@
 
 from pnne_nb.compiler.analysis import Analysis as Analysis
 from pnne_nb.compiler.compiling import TorchCompiler as TorchCompiler
-from pnne_nb.compiler.compiling import compile as compile  # noqa: A004  # the contract's name
+from pnne_nb.compiler.compiling import compile as compile  # the contract's name
 from pnne_nb.compiler.compiling import to_source as to_source
 from pnne_nb.compiler.explaining import Explanation as Explanation
 from pnne_nb.compiler.explaining import explain as explain

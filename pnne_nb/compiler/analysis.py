@@ -7,7 +7,7 @@ that and really changed; `refresh` says what is different from the last time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Generic, Self, TypeVar, final
 
@@ -17,7 +17,7 @@ from pnne_nb.compiler.reading import Drawing, read
 from pnne_nb.compiler.scopes import Scope, Symbols
 from pnne_nb.compiler.shapes import TensorSpec, symbols_of, tensor_specs
 from pnne_nb.compiler.trying import trials
-from pnne_nb.errors import Diagnostic
+from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.lint import MAX_NODES
 from pnne_nb.graph.node import Transaction
@@ -132,10 +132,15 @@ class Analysis:
                 return
             ops, self._pending = self._pending, []
             self._version = self._graph.version
-            dirty = self._redraw(ops)
+            try:
+                dirty = self._redraw(ops)
+            except CompileError as error:
+                self._give_up(error.diagnostics)
+                return
             root = self._root
             assert root is not None, "_redraw has made it"
-            if self._too_large():
+            if self._expanded_size() > MAX_NODES:
+                self._give_up(self._graph.diagnostics())
                 return
         with trials():
             root.update(self._drawings, {}, self._symbols, dirty)
@@ -153,18 +158,20 @@ class Analysis:
         self._facts.lint.set("", tuple(lint[""]) or None)
         self._facts.combine("")
 
-    def _too_large(self) -> bool:
-        """Say so if uses of definitions inside each other make the document too large to be looked at."""
+    def _expanded_size(self) -> int:
+        """Count the nodes, each use of a definition counted."""
         sizes: dict[str, int] = {}
         for id, drawing in self._drawings.items():
             sizes[id] = sum(1 + sizes.get(node.definition or "", 0) for node in drawing.nodes.values())
-        if sizes[""] <= MAX_NODES:
-            return False
+        return sizes[""]
+
+    def _give_up(self, reasons: Iterable[Diagnostic]) -> None:
+        """Say why the document cannot be looked at; the next edit is looked at afresh."""
         self._root = None
+        self._ports.clear()
         self._facts.clear()
-        self._facts.lint.set("", tuple(self._graph.diagnostics()))
+        self._facts.lint.set("", tuple(reasons))
         self._facts.combine("")
-        return True
 
     def _redraw(self, ops: list[Op] | None) -> set[str]:
         """Read what has changed; return the nodes of the root to look at again."""

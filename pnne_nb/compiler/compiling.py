@@ -16,7 +16,7 @@ from pnne_nb.compiler.lowering import has_automatic, lower
 from pnne_nb.compiler.program import Unit
 from pnne_nb.compiler.reading import read
 from pnne_nb.compiler.reusing import carry_over
-from pnne_nb.compiler.running import guard
+from pnne_nb.compiler.running import constructed, guard
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
 from pnne_nb.compiler.source import generate
 from pnne_nb.errors import Diagnostic, ShapeError
@@ -67,7 +67,7 @@ class TorchCompiler:
             ShapeError: If a size left ``"auto"`` cannot be inferred because shapes do not fit.
         """
         loaded = self._load(graph)
-        model = loaded.new(*self._opaque_modules(loaded, reuse))
+        model = constructed(loaded, self._opaque_modules(loaded, reuse))
         if reuse is not None:
             carry_over(reuse, model)
         return model

@@ -9,8 +9,17 @@ from typing import final
 import msgspec
 
 from pnne_nb.compiler.program import Ref
+from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node, split_port
+
+MAX_DEPTH = 50
+"""Graphs inside each other. Torch and Python need several frames for each, of about a thousand."""
+
+_TOO_DEEP = (
+    f"Graphs are nested more than {MAX_DEPTH} deep, which is more than Python can call. "
+    "Ungroup some of the nodes that only contain another."
+)
 
 NO_WIRES: Mapping[str, Ref] = {}
 
@@ -46,10 +55,19 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def read(graph: NodeGraph) -> dict[str, Drawing]:
-    """Return the outermost graph and every definition it uses, each before those that use it."""
+    """Return the outermost graph and every definition it uses, each before those that use it.
+
+    Raises:
+        CompileError: If definitions are nested deeper than Python can call.
+    """
     drawings: dict[str, Drawing] = {}
     with graph.reading():
-        _read(graph, "", drawings)
+        _read(graph, "", drawings, 0)
+    depths: dict[str, int] = {}
+    for id, drawing in drawings.items():
+        depths[id] = 1 + max((depths.get(node.definition or "", 0) for node in drawing.nodes.values()), default=0)
+    if depths[""] > MAX_DEPTH:
+        raise CompileError(_TOO_DEEP, [Diagnostic(code="too-deep", message=_TOO_DEEP)])
     return drawings
 
 
@@ -64,11 +82,13 @@ def read_one(graph: NodeGraph, id: str) -> Drawing:
     return Drawing(id, nodes, wires, *_order(nodes, wires))
 
 
-def _read(graph: NodeGraph, id: str, drawings: dict[str, Drawing]) -> None:
+def _read(graph: NodeGraph, id: str, drawings: dict[str, Drawing], depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise CompileError(_TOO_DEEP, [Diagnostic(code="too-deep", message=_TOO_DEEP)])
     drawing = read_one(graph, id)
     for node in drawing.nodes.values():
         if node.definition is not None and node.definition not in drawings and node.definition in graph.graphs:
-            _read(graph, node.definition, drawings)
+            _read(graph, node.definition, drawings, depth + 1)
     drawings[id] = drawing
 
 

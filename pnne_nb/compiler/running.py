@@ -1,4 +1,4 @@
-"""Errors of a running model, named after the node on screen.
+"""Errors of a model that is made or runs, named after the node on screen.
 
 The generated class itself stays plain: its ``__call__`` is wrapped after it is made. Nothing here runs while
 nothing fails, but for one function call per forward pass.
@@ -7,7 +7,7 @@ nothing fails, but for one function call per forward pass.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import torch
@@ -15,7 +15,7 @@ from torch import nn
 
 from pnne_nb.compiler import loader
 from pnne_nb.compiler.source import Line
-from pnne_nb.errors import Diagnostic, ExecutionError, PnneError
+from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
 
 @final
@@ -68,6 +68,32 @@ def find_failure(error: BaseException) -> Failure | None:
     frame, line = last
     inputs = {name: describe(frame.f_locals[name]) for name in line.variables if name in frame.f_locals}
     return Failure(".".join(path), inputs)
+
+
+def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module]) -> nn.Module:
+    """Return a new model.
+
+    Raises:
+        CompileError: If the constructor of a layer refuses its properties; the node is named.
+    """
+    try:
+        return loaded.new(*opaque)
+    except Exception as error:
+        path = []
+        for frame, number in _frames(error):
+            found = loader.find(frame.f_code.co_filename)
+            line = found.generated.lines.get(number) if found is not None else None
+            if line is not None:
+                path.append(line.node)
+        if not path:
+            raise
+        diagnostic = Diagnostic(
+            code="bad-properties",
+            message=f"The layer cannot be built: {error}.",
+            node=".".join(path),
+            hint="Change its properties.",
+        )
+        raise CompileError(str(diagnostic), [diagnostic]) from error
 
 
 def describe(value: object) -> str:

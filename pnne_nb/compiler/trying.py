@@ -26,6 +26,9 @@ from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Ref
 from pnne_nb.graph.spec import NodeSpec, Returns
 from pnne_nb.graph.values import TorchConstant, Value
 
+_SHORT = 2
+"""Steps of a sequence in a trial."""
+
 CACHED = 20_000
 """Outcomes that are kept, least recently used first to go."""
 
@@ -220,6 +223,8 @@ class _Trial:
 
         arguments = [value(argument) for argument in bound.arguments]
         keywords = {name: value(argument) for name, argument in bound.keywords}
+        if isinstance(self._module, nn.RNNBase):
+            return _recur(self._module, arguments, keywords)
         if self._module is not None:
             return describe(self._module(*arguments, **keywords))
         if self._spec.kind == "method":
@@ -252,6 +257,20 @@ def build(construction: Construction, spec: NodeSpec) -> nn.Module:
         keywords = {name: _constant(argument) for name, argument in construction.keywords}
         module: nn.Module = cls(*arguments, **keywords)
     return module
+
+
+def _recur(layer: nn.RNNBase, arguments: list[Any], keywords: dict[str, Any]) -> object:
+    """Try a recurrent layer on a short sequence: without data it is unrolled, and 512 steps take seconds."""
+    sequence = arguments[0] if arguments else None
+    if not isinstance(sequence, torch.Tensor) or sequence.dim() not in (2, 3):
+        return describe(layer(*arguments, **keywords))
+    axis = 1 if layer.batch_first and sequence.dim() == 3 else 0
+    length = sequence.shape[axis]
+    short = sequence.narrow(axis, 0, min(length, _SHORT))
+    output, state = layer(short, *arguments[1:], **keywords)
+    sizes = list(output.shape)
+    sizes[axis] = length
+    return Meta(tuple(sizes), output.dtype), describe(state)
 
 
 def _constant(argument: Argument) -> object:

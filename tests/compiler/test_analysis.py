@@ -212,6 +212,27 @@ def test_a_closed_analysis_follows_no_more() -> None:
     assert not graph._observers
 
 
+def test_graphs_nested_deeper_than_python_can_call_are_refused() -> None:
+    graph = pn.NodeGraph("deep")
+    graph.add("Input", "x", shape=("N", 2))
+    graph.add("ReLU", "act")
+    graph.add("Output", "y")
+    graphs.wire(graph, "x act y")
+    with Analysis(graph) as analysis:
+        name = "act"
+        for level in range(60):
+            name = graph.group([name], f"level{level}").name
+            if level == 48:
+                assert pn.compile(graph)(-torch.ones(1, 2)).tolist() == [[0, 0]]
+                assert analysis.refresh().diagnostics == {}
+        assert [d.code for d in analysis.refresh().diagnostics[""]] == ["too-deep"]
+        with pytest.raises(pn.CompileError, match="nested more than 50 deep"):
+            pn.compile(graph)
+        for _ in range(30):
+            graph.undo()
+        assert analysis.refresh().diagnostics[""] == ()
+
+
 def test_a_document_that_nests_its_way_to_billions_is_refused() -> None:
     graph = pn.NodeGraph("bomb")
     graph.add("Input", "x", shape=("N", 2))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-import pickle  # noqa: TID251  # that models can be pickled is what is tested
+import pickle  # that models can be pickled is what is tested
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -292,7 +292,9 @@ def test_an_opaque_node_takes_its_module_from_reuse() -> None:
     assert list(model.state_dict()) == list(source.state_dict())
     with torch.no_grad():
         model.get_parameter("body.0.weight").zero_()
-    assert source.get_parameter("body.0.weight").abs().sum() > 0, "the given module is not changed through the compiled one"
+    assert source.get_parameter("body.0.weight").abs().sum() > 0, (
+        "the given module is not changed through the compiled one"
+    )
     twin = copy.deepcopy(model)
     assert torch.equal(twin(x), model(x))
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 import linecache
-import pickle  # noqa: TID251  # that models can be pickled is what is tested
+import pickle  # that models can be pickled is what is tested
 import subprocess
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import pickle  # noqa: TID251  # that models can be pickled is what is tested
+import pickle  # that models can be pickled is what is tested
 import traceback
 
 import pytest
@@ -21,6 +21,18 @@ def test_a_failure_names_the_node_and_its_inputs() -> None:
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert blame(caught.value) == "fc"
     assert caught.value.diagnostics[0].node == "fc"
+
+
+def test_a_layer_that_cannot_be_built_is_named() -> None:
+    graph = graphs.nested()
+    graph.add("Conv1d", "layer1.conv", in_channels=3, out_channels=4, kernel_size=1, groups=2)
+    graph.disconnect("layer1.0", "layer1.1")
+    graph.connect("layer1.0.output", "layer1.conv.input")
+    graph.connect("layer1.conv.output", "layer1.1.input")
+    with pytest.raises(
+        pn.CompileError, match=r"layer1.conv: The layer cannot be built: in_channels must be divisible by"
+    ):
+        pn.compile(graph)
 
 
 def test_a_failure_in_a_nested_graph_names_the_whole_path() -> None:

@@ -133,6 +133,23 @@ def test_a_deep_network_of_odd_strides_is_exact(height: int) -> None:
         assert tuple(evaluated(size, names) for size in inferred[path].shape) == shape, path
 
 
+def test_long_sequences_are_not_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    forward = nn.GRU.forward
+
+    def counting(
+        self: nn.GRU, input: torch.Tensor, hx: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        lengths.append(input.shape[1])
+        result: tuple[torch.Tensor, torch.Tensor] = forward(self, input, hx)
+        return result
+
+    monkeypatch.setattr(nn.GRU, "forward", counting)
+    graph = single("GRU", ("N", 100_000, 5), hidden_size=7, batch_first=True)
+    assert pn.infer_shapes(graph)["node.output"].shape == ("N", 100_000, 7)
+    assert lengths == [2, 2]
+
+
 def test_joining_adds_sizes() -> None:
     graph = pn.NodeGraph("joint")
     graph.add("Input", "a", shape=("N", "S", 4))
