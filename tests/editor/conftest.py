@@ -30,7 +30,12 @@ def open_editor(browser: Browser) -> Iterator[OpenEditor]:
     pages: list[EditorPage] = []
 
     def open_one(
-        graph: NodeGraph, *, theme: str = "light", size: tuple[int, int] = (1180, 760), views: int = 1, busy: bool = False
+        graph: NodeGraph,
+        *,
+        theme: str = "light",
+        size: tuple[int, int] = (1180, 760),
+        views: int = 1,
+        busy: bool = False,
     ) -> EditorPage:
         page = EditorPage(browser, graph, theme=theme, size=size, views=views, busy=busy)
         pages.append(page)

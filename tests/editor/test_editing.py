@@ -39,7 +39,7 @@ def test_a_click_in_the_palette_adds_a_node_fed_by_the_selected_one(graph: NodeG
 def test_a_drag_from_the_palette_adds_a_node_at_the_pointer(graph: NodeGraph, open_editor: OpenEditor) -> None:
     editor = open_editor(graph)
     option = editor.search("Dropout").first
-    canvas = editor.root.get_by_role("group", name="Graph").bounding_box()
+    canvas = editor.root.get_by_role("region", name="Graph").bounding_box()
     assert canvas is not None
     editor.drag_by(option, canvas["x"] + 120, canvas["y"] + 380)
     node = editor.node("dropout1")

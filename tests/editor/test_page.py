@@ -121,12 +121,18 @@ def test_the_wheel_scrolls_the_page_until_the_editor_was_clicked(open_editor: Op
     editor.page.keyboard.down("Control")
     editor.page.mouse.wheel(0, -100)
     editor.page.keyboard.up("Control")
-    editor.page.wait_for_function("before => !document.querySelector('.react-flow__viewport').style.transform.includes(`scale(${before})`)", arg=before)
+    editor.page.wait_for_function(
+        "before => !document.querySelector('.react-flow__viewport').style.transform.includes(`scale(${before})`)",
+        arg=before,
+    )
     zoomed = zoom(editor)
     assert zoomed > before
     editor.page.mouse.click(box["x"] - 60, box["y"] - 20)
     editor.page.mouse.wheel(0, 100)
-    editor.page.wait_for_function("before => !document.querySelector('.react-flow__viewport').style.transform.includes(`scale(${before})`)", arg=zoomed)
+    editor.page.wait_for_function(
+        "before => !document.querySelector('.react-flow__viewport').style.transform.includes(`scale(${before})`)",
+        arg=zoomed,
+    )
     assert zoom(editor) < zoomed
     assert editor.page.evaluate("() => window.scrollY") == 0
 
@@ -140,7 +146,9 @@ def test_the_editor_follows_the_theme(open_editor: OpenEditor, theme: str) -> No
     lightness = editor.node("fc1").evaluate("card => getComputedStyle(card).backgroundColor")
     red = float(re.findall(r"[\d.]+", lightness)[0])
     assert (red < 0.5 or 1 < red < 128) == (theme == "dark")
-    editor.page.evaluate("() => { document.body.dataset.theme = 'light'; document.body.dataset.jpThemeLight = 'true'; }")
+    editor.page.evaluate(
+        "() => { document.body.dataset.theme = 'light'; document.body.dataset.jpThemeLight = 'true'; }"
+    )
     expect(editor.root).to_have_attribute("data-theme", "light")
 
 
@@ -254,3 +262,63 @@ def test_the_size_in_the_page_is_the_size_that_was_computed(open_editor: OpenEdi
     for size in sizes:
         assert size["found"] == size["wanted"], size
         assert size["content"] == size["wanted"][1], size
+
+
+def test_from_far_away_a_large_graph_is_one_picture_and_comes_back_whole(open_editor: OpenEditor) -> None:
+    graph = chain(160)
+    editor = open_editor(graph)
+    near = editor.root.locator("[data-edge]").count()
+    assert near > 3
+    assert editor.root.locator("[data-node]").count() < 30
+    editor.button("Fit view").click()
+    far = editor.root.locator(".pnne-far")
+    expect(far).to_be_visible()
+    expect(editor.root.locator("[data-edge]")).to_have_count(0)
+    # The node under the pointer is there all the same, to be clicked and dragged.
+    box = far.bounding_box()
+    assert box is not None
+    editor.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(editor.root.locator("[data-node]")).to_have_count(1)
+    editor.page.mouse.down()
+    editor.page.mouse.up()
+    expect(editor.root.get_by_role("textbox", name="Name")).to_be_visible()
+    editor.page.keyboard.press("Escape")
+    editor.page.keyboard.down("Shift")
+    editor.page.mouse.move(box["x"] + 10, box["y"] + 10)
+    editor.page.mouse.down()
+    editor.page.mouse.move(box["x"] + box["width"] - 10, box["y"] + box["height"] - 10, steps=4)
+    editor.page.mouse.up()
+    editor.page.keyboard.up("Shift")
+    editor.page.wait_for_function("count => window.model.get('selection').length === count", arg=len(graph.nodes))
+    editor.page.keyboard.press("Escape")
+    editor.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    editor.page.keyboard.down("Control")
+    for _ in range(18):
+        editor.page.mouse.wheel(0, -120)
+    editor.page.keyboard.up("Control")
+    expect(far).to_have_count(0)
+    nodes = editor.root.locator("[data-node]")
+    expect(nodes.nth(1)).to_be_visible()
+    names = [nodes.nth(place).get_attribute("data-node") for place in range(nodes.count())]
+    for source, target in ((edge.source, edge.target) for edge in graph.edges):
+        if source.split(".")[0] in names and target.split(".")[0] in names:
+            expect(editor.edge(source, target)).to_be_attached()
+
+
+def test_a_read_only_editor_shows_and_does_not_edit(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain())
+    editor.page.evaluate("() => window.model.set('read_only', true)")
+    expect(editor.root.get_by_role("searchbox")).to_have_count(0)
+    editor.node("fc1").click()
+    expect(editor.field("fc1", "out_features")).to_be_disabled()
+    expect(editor.button("Arrange")).to_be_disabled()
+    editor.page.keyboard.press("Delete")
+    expect(editor.toast).to_contain_text("read-only")
+    expect(editor.node("fc1")).to_be_visible()
+
+
+def test_a_forced_theme_overrules_the_hosts(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain(), theme="light")
+    editor.page.evaluate("() => window.model.set('theme', 'dark')")
+    expect(editor.root).to_have_attribute("data-theme", "dark")
+    expect(editor.root).to_have_css("background-color", "rgb(27, 29, 33)")

@@ -116,11 +116,13 @@ def test_a_node_is_renamed_and_stays_selected(editor: EditorPage) -> None:
 
 
 def test_what_python_refuses_is_taken_back_with_its_reason(editor: EditorPage) -> None:
-    editor.root.get_by_role("textbox", name="Name").fill("state_dict")
+    editor.graph.add("ReLU", name="stem")  # the browser has not been told yet
+    editor.root.get_by_role("textbox", name="Name").fill("stem")
     editor.page.keyboard.press("Enter")
-    expect(editor.toast).to_contain_text("A node cannot be named 'state_dict'")
+    expect(editor.toast).to_contain_text("There is a node 'stem' already")
     expect(editor.node("conv1")).to_be_visible()
-    assert list(editor.graph.nodes) == ["conv1"]
+    editor.settle()
+    assert list(editor.graph.nodes) == ["conv1", "stem"]
 
 
 def test_a_problem_shows_on_its_node_and_is_fixed_with_a_click(editor: EditorPage) -> None:

@@ -27,7 +27,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const scene = useScene();
   const { palette, properties, source, active } = useViewParts();
   const searchBox = useRef<HTMLInputElement>(null);
-  const canvas = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLElement>(null);
 
   useEffect(() => {
     root.dataset.version = version === undefined ? "" : String(version);
@@ -55,11 +55,9 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
       <Toolbar onAdd={onAdd} readOnly={readOnly} />
       <div className="pnne-body">
         {palette && !readOnly && <Palette searchBox={searchBox} />}
-        <div
+        <section
           className="pnne-canvas"
           ref={canvas}
-          // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
-          role="group"
           aria-label="Graph"
           // biome-ignore lint/a11y/noNoninteractiveTabindex: the canvas takes the keyboard for the whole graph
           tabIndex={0}
@@ -82,7 +80,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           )}
           {source && <SourcePanel />}
           <Toasts />
-        </div>
+        </section>
         {properties && <Properties readOnly={readOnly} />}
       </div>
       <StatusLine />

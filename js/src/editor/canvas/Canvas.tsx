@@ -185,7 +185,7 @@ export function Canvas() {
       zoomOnScroll={active}
       zoomOnDoubleClick={false}
       preventScrolling={active}
-      minZoom={0.05}
+      minZoom={0.02}
       maxZoom={2}
       proOptions={{ hideAttribution: true }}
     >

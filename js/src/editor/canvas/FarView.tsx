@@ -34,7 +34,7 @@ export function FarView({ scene, moving, selected }: FarViewProps) {
     paint(context, scene, boxes, selected, view, getComputedStyle(element), zoom);
   }, [scene, boxes, selected, x, y, zoom, width, height]);
 
-  return <canvas ref={canvas} className="pnne-far" role="presentation" style={{ width, height }} />;
+  return <canvas ref={canvas} className="pnne-far" style={{ width, height }} />;
 }
 
 function paint(

@@ -1,4 +1,4 @@
-import { useReactFlow } from "@xyflow/react";
+import { useReactFlow, useStoreApi } from "@xyflow/react";
 import { type MouseEvent, useCallback, useRef, useState } from "react";
 import { useEditor } from "../context";
 import { boxesOf, nodeAt, nodesBetween } from "./boxes";
@@ -7,6 +7,7 @@ import type { Point } from "./placement";
 /** Clicks and boxes in the far view, where React Flow knows only the nodes that are selected or under the pointer. */
 export function usePointing(far: boolean) {
   const editor = useEditor();
+  const flow = useStoreApi();
   const { screenToFlowPosition } = useReactFlow();
   const [hovered, setHovered] = useState<string | null>(null);
   const corner = useRef<Point>([0, 0]);
@@ -28,12 +29,11 @@ export function usePointing(far: boolean) {
     },
     [far, boxes, place],
   );
-  const onSelectionStart = useCallback(
-    (event: MouseEvent) => {
-      corner.current = place(event);
-    },
-    [place],
-  );
+  const onSelectionStart = useCallback(() => {
+    // The event is the pointer's first move; the box began where it was pressed.
+    const box = flow.getState().userSelectionRect;
+    if (box) corner.current = [box.startX, box.startY];
+  }, [flow]);
   const onSelectionEnd = useCallback(
     (event: MouseEvent) => {
       if (far) editor.select(nodesBetween(boxes(), corner.current, place(event)));

@@ -5,7 +5,7 @@ import { STILL } from "../view";
 import { type Box, boxesOf, union } from "./boxes";
 
 const MARGIN = 24;
-const SMALLEST_ZOOM = 0.05;
+const SMALLEST_ZOOM = 0.02;
 /** A view opens no further away than this: it shows the top of a large graph rather than all of it, unreadable. */
 const OPENING_ZOOM = 0.75;
 const GLIDE = 200;
