@@ -17,7 +17,7 @@ from pnne_nb.inspector.drawing import LayerView, install_drawer
 if TYPE_CHECKING:
     from pnne_nb.catalog import register_node
     from pnne_nb.compiler import Explanation, TensorSpec, TorchCompiler, explain, infer_shapes, to_source
-    from pnne_nb.compiler import compile as compile  # noqa: A004  # the name of the contract
+    from pnne_nb.compiler import compile as compile  # the name of the contract
     from pnne_nb.errors import (
         BadValueError,
         CheckpointError,
