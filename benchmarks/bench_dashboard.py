@@ -1,8 +1,10 @@
 """What the dashboard costs: training with it, acknowledged as a browser would, against training alone.
 
-In a real kernel, so that every message is encoded and sent. Blocks with and without the dashboard alternate, each first in turn, and
-the figure is the median of the paired ratios of CPU seconds a step. Then the time that a trivial cell takes while
-training is drawn: wall milliseconds, and so an upper bound on a shared machine. Budgets: 1.03, and 100 ms for p95.
+In a real kernel, so that every message is encoded and sent. Blocks with and without the dashboard alternate, each
+first in turn. On a busy machine CPU seconds of whole blocks scatter by a quarter, so the figure that counts is
+accounted by thread: CPU time outside the training thread beyond that of the bare block, relative to the training's,
+plus what the engine measures observing to cost. Then the time of a trivial cell while training is drawn: wall
+milliseconds, and so an upper bound on a shared machine. Budgets: 1.03 for the CNN, and 100 ms for p95.
 """
 
 from __future__ import annotations
@@ -45,16 +47,22 @@ def show(engine):
     bar.observe(paint, "tick")
     return dashboard
 
+def training_seconds():
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "pnne-training")
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+
 def block(engine, steps, shown):
     dashboard = show(engine) if shown else None
     engine.step(steps // 10)
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu, training = time.perf_counter(), time.process_time(), training_seconds()
     engine.step(steps)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    ticks = dashboard.children[0].tick if shown else 0
+    training = training_seconds() - training
+    ticks, cost = 0, 0.0
     if dashboard:
+        ticks, cost = dashboard.children[0].tick, dashboard.children[0].status["cost"] or 0.0
         dashboard.close()
-    return cpu / steps, wall, ticks
+    return cpu / steps, wall, ticks, (cpu - training) / training, cost
 """
 
 PAIR = """
@@ -79,20 +87,23 @@ def run(client: BlockingKernelClient, code: str) -> str:
     return "".join(printed)
 
 
-def ratio(client: BlockingKernelClient, name: str, steps: int) -> float:
-    """Print and return the median ratio of CPU seconds a step, with the dashboard to without."""
-    ratios, rates, bare_ms = [], [], []
+def cost(client: BlockingKernelClient, name: str, steps: int) -> float:
+    """Print both ratios of training with the dashboard to training without; return the accounted one."""
+    ratios, accounted, rates, bare_ms = [], [], [], []
     run(client, PAIR.format(name=name, steps=steps, turned=False))
     for pair in range(PAIRS):
         cell = PAIR.format(name=name, steps=steps, turned=pair % 2 == 1)
-        (bare, _, _), (drawn, wall, ticks) = json.loads(run(client, cell))
+        (bare, _, _, idle, _), (drawn, wall, ticks, drawing, observing) = json.loads(run(client, cell))
         ratios.append(drawn / bare)
+        accounted.append(1.0 + drawing - idle + observing)
         rates.append(ticks / wall)
         bare_ms.append(1e3 * bare)
-    middle = statistics.median(ratios)
+    run(client, f"engines[{name!r}].stop()")
+    middle = statistics.median(accounted)
     print(
-        f"{name}: {middle:.3f} of the bare CPU time (step {statistics.median(bare_ms):.2f} ms, "
-        f"{statistics.median(rates):.1f} drawings/s, pairs {min(ratios):.3f} to {max(ratios):.3f})"
+        f"{name}: {middle:.3f} of the bare loop, by the CPU clocks of the threads; {statistics.median(ratios):.3f} by "
+        f"the process's, from {min(ratios):.3f} to {max(ratios):.3f} "
+        f"(step {statistics.median(bare_ms):.2f} ms of CPU, {statistics.median(rates):.1f} drawings/s)"
     )
     return middle
 
@@ -114,9 +125,8 @@ def main() -> None:
     try:
         run(client, SETUP)
         run(client, "engines = {'cnn': engine_for(cnn()), 'mlp': engine_for(mlp())}")
-        cost = ratio(client, "cnn", 80)
-        ratio(client, "mlp", 800)
-        run(client, "for engine in engines.values(): engine.stop()")
+        share = cost(client, "cnn", 80)
+        cost(client, "mlp", 800)
         quiet = cell_milliseconds(client)
         run(client, "engine = engines['cnn']; dashboard = show(engine); engine.start()")
         busy = cell_milliseconds(client)
@@ -129,8 +139,8 @@ def main() -> None:
         f"trivial cell while training is drawn: median {busy[CELLS // 2]:.0f} ms, p95 {p95:.0f} ms "
         f"(quiet: {quiet[CELLS // 2]:.0f} and {quiet[int(0.95 * CELLS)]:.0f} ms; wall)"
     )
-    if cost > MAX_RATIO:
-        raise SystemExit(f"Training with the dashboard takes {cost:.3f} of the bare CPU time; budget {MAX_RATIO}.")
+    if share > MAX_RATIO:
+        raise SystemExit(f"Training with the dashboard takes {share:.3f} of the bare CPU time; budget {MAX_RATIO}.")
     if p95 > MAX_CELL_MS:
         raise SystemExit(f"A trivial cell takes {p95:.0f} ms (p95) while training is drawn; budget {MAX_CELL_MS:.0f}.")
 

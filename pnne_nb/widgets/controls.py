@@ -107,7 +107,7 @@ class LayerChooser(Control):
     Attributes:
         layers: Paths of the layers to choose from.
         layer: The chosen one, or ``""``.
-        caption: Which step the picture is of, and how much of the tensor was sampled.
+        caption: How much of the tensor was sampled, and of which layer the picture still is.
     """
 
     part = traitlets.Unicode("chooser").tag(sync=True)

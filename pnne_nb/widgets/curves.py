@@ -36,47 +36,63 @@ class Curve:
         self.count = 0
         self._stride = 1
         self._filled = 0
-        self._buckets: list[tuple[_Point, _Point]] = []
+        self._buckets: list[_Bucket] = []
+        # The points of all buckets but the last, ready to be drawn.
+        self._ready = np.empty((limit, 3), dtype=np.float32)
+        self._ready_count = 0
         self._smooth = _Smooth()
 
     def append(self, x: float, y: float) -> None:
         """Add the point (x, y); x must not decrease, y may be NaN or infinite (then it is a gap)."""
         self.count += 1
         point = (x, y, self._smooth.add(y))
-        if not self._buckets or self._filled == self._stride:
-            if len(self._buckets) == self.limit // 2:
-                self._merge()
-            self._buckets.append((point, point))
-            self._filled = 1
-        else:
+        if self._buckets and self._filled < self._stride:
             self._buckets[-1] = _widen(self._buckets[-1], (point, point))
             self._filled += 1
+            return
+        if len(self._buckets) == self.limit // 2:
+            self._merge()
+        elif self._buckets:
+            self._finish(self._buckets[-1])
+        self._buckets.append((point, point))
+        self._filled = 1
 
     def points(self) -> tuple[Floats, Floats, Floats]:
         """The kept points as x, y and smoothed y, each float32 `[n]` with n ≤ `limit`; not finite is NaN."""
-        kept: list[_Point] = []
-        for low, high in self._buckets:
-            first, second = (low, high) if low[0] <= high[0] else (high, low)
-            kept.append(first)
-            if second is not first:
-                kept.append(second)
-        columns = np.asarray(kept, dtype=np.float64).reshape(-1, 3).T
+        count = self._ready_count
+        if self._buckets:
+            self._finish(self._buckets[-1])
+        columns = self._ready[: self._ready_count].T.copy()
+        self._ready_count = count
         columns[1:][~np.isfinite(columns[1:])] = np.nan
-        with np.errstate(over="ignore"):
-            x, y, smooth = columns.astype(np.float32)
+        x, y, smooth = columns
         return x, y, smooth
+
+    def _finish(self, bucket: _Bucket) -> None:
+        """Write the one or two points of `bucket` behind those that are ready."""
+        low, high = bucket
+        first, second = (low, high) if low[0] <= high[0] else (high, low)
+        with np.errstate(over="ignore"):
+            self._ready[self._ready_count] = first
+            self._ready_count += 1
+            if second is not first:
+                self._ready[self._ready_count] = second
+                self._ready_count += 1
 
     def _merge(self) -> None:
         pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
         self._buckets = [_widen(left, right) for left, right in pairs]
         self._stride *= 2
-        self._filled = self._stride
+        self._ready_count = 0
+        for bucket in self._buckets:
+            self._finish(bucket)
 
 
 _Point = tuple[float, float, float]
+_Bucket = tuple[_Point, _Point]
 
 
-def _widen(left: tuple[_Point, _Point], right: tuple[_Point, _Point]) -> tuple[_Point, _Point]:
+def _widen(left: _Bucket, right: _Bucket) -> _Bucket:
     """The lowest and the highest point of two buckets; a number wins over NaN, the earlier point over an equal."""
     (low, high), (other_low, other_high) = left, right
     if other_low[1] < low[1] or math.isnan(low[1]):

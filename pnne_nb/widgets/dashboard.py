@@ -35,7 +35,7 @@ UNWATCHED_HZ: Final = 1.0
 """Observed steps a second while none does: enough for a page that opens to show the present."""
 ALIVE: Final = frozenset({"running", "paused"})
 """States of a training that has a thread, and so frames to come."""
-BUDGET: Final = 0.015
+BUDGET: Final = 0.01
 """Share of the training's time that observing layers may take."""
 
 
@@ -219,9 +219,10 @@ def _probe(engine: TrainingEngine) -> LiveProbe:
 
 
 def _caption(frame: HistogramFrame, chosen: str) -> str:
-    layer = "" if frame.layer == chosen else f"{frame.layer}, "
-    sampled = "" if frame.sampled == frame.total else f" · {frame.sampled:,} of {frame.total:,} values"
-    return f"{layer}step {frame.step:,}{sampled}"
+    # Without the step: a caption that stays the same is not sent again.
+    if frame.layer != chosen:
+        return f"shows {frame.layer} until the next step"
+    return "" if frame.sampled == frame.total else f"{frame.sampled:,} of {frame.total:,} values"
 
 
 def _starter(pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:

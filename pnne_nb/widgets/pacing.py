@@ -20,7 +20,7 @@ class Pacer:
         budget: Share of one core's time that drawing may take, in (0, 1].
     """
 
-    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.015) -> None:
+    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.01) -> None:
         self.hz = hz
         self.keep_alive = keep_alive
         self.budget = budget
@@ -38,7 +38,7 @@ class Pacer:
         return self.tick
 
     def spent(self, cost: float) -> None:
-        """Drawing the latest frame took `cost` seconds."""
+        """Drawing the latest frame, and taking in what came before it, took `cost` seconds."""
         self._pause = max(1 / self.hz, cost / self.budget)
 
     def acknowledge(self, tick: int, now: float) -> None:

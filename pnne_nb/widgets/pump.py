@@ -70,6 +70,7 @@ class Pump:
         self._condition = threading.Condition(threading.RLock())
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._spent = 0.0
 
     @property
     def running(self) -> bool:
@@ -105,6 +106,7 @@ class Pump:
             return self._condition.wait_for(lambda: self._thread is None, timeout)
 
     def _run(self) -> None:
+        self._spent = time.thread_time()
         try:
             self._pump_until_ended()
             while self._has_more():
@@ -163,10 +165,12 @@ class Pump:
         screen = self._screen()
         if screen is None:
             return
-        began = time.thread_time()
         with self._condition:
             watched = self._pacer.watched(self._clock())
             tick = self._pacer.send(self._clock())
         screen.draw(tick, watched=watched)
+        now = time.thread_time()
         with self._condition:
-            self._pacer.spent(time.thread_time() - began)
+            # All that this thread has done since the last drawing, not the drawing alone.
+            self._pacer.spent(now - self._spent)
+        self._spent = now
