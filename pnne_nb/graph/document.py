@@ -1,27 +1,24 @@
 """`NodeGraph`: the document that a person draws and code edits.
 
-Every change, from any thread, goes through `NodeGraph.apply`: it checks, stages, and commits all of its ops or
-none. There is no other way to change a document, and no torch here.
+Every change, from any thread, becomes ops that its `Ledger` checks, stages, and commits all or none. There is no
+other way to change a document, and no torch here.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, final
 
-from pnne_nb.errors import Diagnostic, GraphError, StaleVersionError
+from pnne_nb.errors import Diagnostic, GraphError
 from pnne_nb.graph import files, grouping
 from pnne_nb.graph.applying import apply_op
 from pnne_nb.graph.arranging import arrangement
-from pnne_nb.graph.checking import Types, checked
-from pnne_nb.graph.history import History, Step
-from pnne_nb.graph.labels import label_of
+from pnne_nb.graph.checking import Types
+from pnne_nb.graph.delivery import Observer
 from pnne_nb.graph.layout import Direction
+from pnne_nb.graph.ledger import Ledger
 from pnne_nb.graph.lint import lint, lint_graph, lint_place
 from pnne_nb.graph.names import numbered, stem_of
 from pnne_nb.graph.node import Edge, Node, Transaction
@@ -43,10 +40,6 @@ from pnne_nb.graph.state import Content
 from pnne_nb.graph.views import Graphs, Nodes, at_path
 from pnne_nb.graph.wiring import connection, edges_between
 
-Observer = Callable[[Transaction], None]
-
-_log = logging.getLogger(__name__)
-
 
 @final
 class NodeGraph:
@@ -63,21 +56,12 @@ class NodeGraph:
     """
 
     def __init__(self, name: str = "Model", *, types: Types = registry) -> None:
+        content = Content(name)
+        apply_op(content, RenameDocument(name))
         self._types = types
-        self._lock = threading.RLock()
-        self._content = Content(name)
-        self._version = 0
-        self._history = History()
-        self._staged: list[Step] | None = None  # the changes of the open transaction
-        self._owner: int | None = None  # the thread whose transaction is open
-        self._depth = 0
-        self._observers: list[Observer] = []
-        self._delivery = threading.RLock()
-        self._delivering = False
-        self._pending: deque[Transaction] = deque()
-        apply_op(self._content, RenameDocument(name))
-        self.graphs = Graphs(self._current, types, self._lock)
-        self.nodes = Nodes(lambda: self._content.graphs[""], self._lock)
+        self._ledger = ledger = Ledger(content, types, self.__repr__)
+        self.graphs = Graphs(lambda: ledger.content, types, ledger.lock)
+        self.nodes = Nodes(lambda: ledger.content.graphs[""], ledger.lock)
 
     # Reading
 
@@ -93,7 +77,7 @@ class NodeGraph:
     @property
     def version(self) -> int:
         """Rises by one with every committed change, undo and redo included."""
-        return self._version
+        return self._ledger.version
 
     @property
     def edges(self) -> tuple[Edge, ...]:
@@ -103,19 +87,19 @@ class NodeGraph:
     @property
     def in_transaction(self) -> bool:
         """Whether the calling thread is inside a `transaction`."""
-        return self._owner == threading.get_ident()
+        return self._ledger.in_transaction
 
     @property
     def undo_label(self) -> str | None:
         """What `undo` would take back, or None."""
-        with self._lock:
-            return self._history.undo_label
+        with self._ledger.lock:
+            return self._ledger.history.undo_label
 
     @property
     def redo_label(self) -> str | None:
         """What `redo` would bring back, or None."""
-        with self._lock:
-            return self._history.redo_label
+        with self._ledger.lock:
+            return self._ledger.history.redo_label
 
     def __getitem__(self, path: str) -> Node:
         """Return the node at a path.
@@ -144,7 +128,7 @@ class NodeGraph:
     __hash__ = None  # type: ignore[assignment]  # it changes, and equality is by content
 
     def __repr__(self) -> str:
-        with self._lock:
+        with self._ledger.lock:
             root = self._content.graphs[""]
             nodes, edges = len(root.nodes), len(root.edges)
         return (
@@ -153,7 +137,7 @@ class NodeGraph:
 
     def diagnostics(self) -> list[Diagnostic]:
         """Find what keeps the document from compiling, as far as that shows without torch."""
-        with self._lock:
+        with self._ledger.lock:
             return lint(self._content, self._types)
 
     def diagnostics_at(self, paths: Iterable[str]) -> dict[str, list[Diagnostic]]:
@@ -162,7 +146,7 @@ class NodeGraph:
         Args:
             paths: Of nodes, nested ones through the nodes that show them; those that do not exist are left out.
         """
-        with self._lock:
+        with self._ledger.lock:
             found = {"": list(lint_graph(self._content, self._types))}
             for path in paths:
                 try:
@@ -200,7 +184,7 @@ class NodeGraph:
             NameTakenError: If the name is taken.
             IllegalNameError: If the name is not legal.
         """
-        with self._editing():
+        with self._ledger.editing():
             prefix, dot, last = ("", "", "") if name is None else str(name).rpartition(".")
             graph = enter(self._content, prefix)
             if name is None:
@@ -208,7 +192,7 @@ class NodeGraph:
                 last = numbered(stem, graph.nodes, graph.next_number(stem))
                 graph.used_number(stem, int(last.rpartition(stem)[2]))
             position = None if x is None and y is None else (x or 0.0, y or 0.0)
-            self._apply([AddNode(last, type, properties, position, graph.id)])
+            self._ledger.apply([AddNode(last, type, properties, position, graph.id)])
             return self[f"{prefix}{dot}{last}"]
 
     def set(self, node: NodeRef, /, **properties: object) -> None:
@@ -217,9 +201,9 @@ class NodeGraph:
         Raises:
             UnknownNodeError, UnknownPropertyError, BadValueError: If one of them does not fit; none is set.
         """
-        with self._editing():
+        with self._ledger.editing():
             graph, found, _ = find_node(self._content, node)
-            self._apply([SetProperty(found.name, name, value, graph.id) for name, value in properties.items()])
+            self._ledger.apply([SetProperty(found.name, name, value, graph.id) for name, value in properties.items()])
 
     def reset(self, node: NodeRef, /, *properties: str) -> None:
         """Take properties back to their defaults.
@@ -227,9 +211,9 @@ class NodeGraph:
         Raises:
             UnknownNodeError, UnknownPropertyError: If the node or a property does not exist.
         """
-        with self._editing():
+        with self._ledger.editing():
             graph, found, _ = find_node(self._content, node)
-            self._apply([ResetProperty(found.name, name, graph.id) for name in properties])
+            self._ledger.apply([ResetProperty(found.name, name, graph.id) for name in properties])
 
     def rename(self, node: NodeRef, name: str) -> None:
         """Rename a node; edges and references follow.
@@ -237,9 +221,9 @@ class NodeGraph:
         Raises:
             UnknownNodeError, NameTakenError, IllegalNameError: If that cannot be.
         """
-        with self._editing():
+        with self._ledger.editing():
             graph, found, _ = find_node(self._content, node)
-            self._apply([RenameNode(found.name, name, graph.id)])
+            self._ledger.apply([RenameNode(found.name, name, graph.id)])
 
     def move(self, node: NodeRef, x: float | None = None, y: float | None = None) -> None:
         """Place a node's centre at (x, y) in the editor's pixels; without both, give it back to the arrangement.
@@ -248,11 +232,11 @@ class NodeGraph:
             UnknownNodeError: If there is no such node.
             BadValueError: If a coordinate is not a finite number.
         """
-        with self._editing():
+        with self._ledger.editing():
             graph, found, _ = find_node(self._content, node)
             old = found.position or (0.0, 0.0)
             position = None if x is None and y is None else (old[0] if x is None else x, old[1] if y is None else y)
-            self._apply([MoveNode(found.name, position, graph.id)])
+            self._ledger.apply([MoveNode(found.name, position, graph.id)])
 
     def connect(self, source: NodeRef, target: NodeRef) -> Edge:
         """Add an edge, from a node or ``"node.port"`` to another.
@@ -266,8 +250,8 @@ class NodeGraph:
             KindMismatchError: If the ports carry different kinds.
             CycleError: If the edge would close a loop.
         """
-        with self._editing():
-            done = self._apply([connection(self._content, source, target, self._types)])
+        with self._ledger.editing():
+            done = self._ledger.apply([connection(self._content, source, target, self._types)])
             edge = done.ops[-1]
             return Edge(edge.source, edge.target)  # type: ignore[union-attr]  # the op just made is a Connect
 
@@ -277,9 +261,9 @@ class NodeGraph:
         Raises:
             UnknownNodeError, UnknownPortError: If there is none.
         """
-        with self._editing():
+        with self._ledger.editing():
             graph, edges = edges_between(self._content, source, target)
-            self._apply([Disconnect(edge.source, edge.target, graph.id) for edge in edges])
+            self._ledger.apply([Disconnect(edge.source, edge.target, graph.id) for edge in edges])
 
     def remove(self, *nodes: NodeRef) -> None:
         """Remove nodes and their edges, and definitions that nothing shows any more, as one change.
@@ -292,9 +276,9 @@ class NodeGraph:
         with self.transaction(label):
             for path in paths:
                 graph, node, _ = find_node(self._content, path)
-                self._apply([RemoveNode(node.name, graph.id)])
+                self._ledger.apply([RemoveNode(node.name, graph.id)])
                 if node.definition is not None:
-                    self._apply(grouping.discarding(self._content, node.definition))
+                    self._ledger.apply(grouping.discarding(self._content, node.definition))
 
     def group(
         self,
@@ -322,9 +306,9 @@ class NodeGraph:
             GraphError: If the nodes are in different graphs, or are Input or Output nodes.
         """
         refs = [nodes] if isinstance(nodes, (str, Node)) else list(nodes)
-        with self._editing():
+        with self._ledger.editing():
             plan = grouping.plan_group(self._content, refs, name, graph)
-            self._apply(plan.ops, f"Group {plan.name}", client, request)
+            self._ledger.apply(plan.ops, f"Group {plan.name}", client, request)
             return self._at(plan.paths[0], graph)
 
     def ungroup(
@@ -342,9 +326,9 @@ class NodeGraph:
             UnknownNodeError: If there is no such node.
             GraphError: If it is no Subgraph node, or shares its weights with another.
         """
-        with self._editing():
+        with self._ledger.editing():
             plan = grouping.plan_ungroup(self._content, node, graph)
-            self._apply(plan.ops, f"Ungroup {plan.name}", client, request)
+            self._ledger.apply(plan.ops, f"Ungroup {plan.name}", client, request)
             return [self._at(path, graph) for path in plan.paths]
 
     def arrange(
@@ -361,9 +345,9 @@ class NodeGraph:
         Raises:
             GraphError: If there is no such graph.
         """
-        with self._editing():
+        with self._ledger.editing():
             moves = arrangement(self._content, graph, self._types, direction)
-            return self._apply(moves, "Arrange", client, request)
+            return self._ledger.apply(moves, "Arrange", client, request)
 
     # Committing
 
@@ -392,8 +376,8 @@ class NodeGraph:
             GraphError: If an op does not fit; the document and its version are as before.
             StaleVersionError: If `base` is a version that this document has not reached.
         """
-        with self._editing():
-            return self._apply(ops, label, client, request, base)
+        with self._ledger.editing():
+            return self._ledger.apply(ops, label, client, request, base)
 
     @contextmanager
     def transaction(self, label: str = "") -> Iterator[Self]:
@@ -401,29 +385,8 @@ class NodeGraph:
 
         Other threads wait meanwhile. A transaction inside another is part of it, but takes back its own changes.
         """
-        with self._editing():
-            steps: list[Step] = []
-            outer, self._staged = self._staged, steps
-            self._owner = threading.get_ident()
-            try:
-                yield self
-            except BaseException:
-                for step in reversed(steps):
-                    _take_back(self._content, step.inverse)
-                raise
-            finally:
-                self._staged = outer
-                self._owner = None if outer is None else self._owner
-            ops = tuple(op for step in steps for op in step.ops)
-            inverse = tuple(op for step in reversed(steps) for op in step.inverse)
-            if not ops:
-                return
-            whole = Step(label or (steps[0].label if len(steps) == 1 else label_of(ops)), ops, inverse)
-            if outer is not None:
-                outer.append(whole)
-                return
-            self._history.record(whole)
-            self._commit(whole.ops, whole.label, None, None)
+        with self._ledger.transaction(label):
+            yield self
 
     def undo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
         """Take back the last change.
@@ -431,12 +394,7 @@ class NodeGraph:
         Raises:
             GraphError: If there is none, or a transaction is open.
         """
-        with self._editing():
-            self._refuse_inside_transaction("undo")
-            step = self._history.last_done()
-            _take_back(self._content, step.inverse)
-            self._history.took_back()
-            return self._commit(step.inverse, f"Undo: {step.label}", client, request)
+        return self._ledger.undo(client, request)
 
     def redo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
         """Bring back the change that was taken back last.
@@ -444,12 +402,7 @@ class NodeGraph:
         Raises:
             GraphError: If there is none, or a transaction is open.
         """
-        with self._editing():
-            self._refuse_inside_transaction("redo")
-            step = self._history.last_undone()
-            _take_back(self._content, step.ops)
-            self._history.brought_back()
-            return self._commit(step.ops, f"Redo: {step.label}", client, request)
+        return self._ledger.redo(client, request)
 
     @contextmanager
     def reading(self) -> Iterator[Self]:
@@ -457,7 +410,7 @@ class NodeGraph:
 
         Other threads wait meanwhile with their changes, so be brief.
         """
-        with self._lock:
+        with self._ledger.lock:
             yield self
 
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -466,109 +419,16 @@ class NodeGraph:
         It is called in the thread that made the change, without the document's lock, and may itself change the
         document: what it changes is told after what it was told. What it raises is logged, and undoes nothing.
         """
-        with self._delivery:
-            self._observers.append(observer)
-
-        def unsubscribe() -> None:
-            with self._delivery:
-                if observer in self._observers:
-                    self._observers.remove(observer)
-
-        return unsubscribe
+        return self._ledger.delivery.observe(observer)
 
     def _at(self, path: str, within: str = "") -> Node:
-        with self._lock:
+        with self._ledger.lock:
             _, node, prefix = find_node(self._content, path, within)
             return at_path(node, prefix)
 
-    def _current(self) -> Content:
-        return self._content
-
-    @contextmanager
-    def _editing(self) -> Iterator[None]:
-        """Hold the lock; when the outermost edit of this thread has let go of it, tell the observers.
-
-        Never with the lock held: an observer in another thread may be waiting for it.
-        """
-        try:
-            with self._lock:
-                self._depth += 1
-                try:
-                    yield
-                finally:
-                    self._depth -= 1
-                    outermost = not self._depth
-        finally:
-            if outermost:
-                self._deliver()
-
-    def _apply(
-        self,
-        ops: Iterable[Op],
-        label: str = "",
-        client: str | None = None,
-        request: int | None = None,
-        base: int | None = None,
-    ) -> Transaction:
-        if base is not None and base > self._version:
-            raise StaleVersionError(
-                f"The change was made against version {base}, and the document is at version {self._version}: "
-                "it comes from another life of this document. Load the document again."
-            )
-        step = self._stage(ops, label)
-        if self._staged is not None:
-            self._staged.append(step)
-            return Transaction(self._version + 1, step.ops, step.label, client, request)
-        if not step.ops:
-            return self._transaction(step.ops, step.label, client, request)
-        self._history.record(step)
-        return self._commit(step.ops, step.label, client, request)
-
-    def _stage(self, ops: Iterable[Op], label: str) -> Step:
-        done: list[Op] = []
-        inverses: list[list[Op]] = []
-        try:
-            for op in ops:
-                fitting = checked(self._content, op, self._types)
-                inverses.append(apply_op(self._content, fitting))
-                done.append(fitting)
-        except BaseException:
-            for inverse in reversed(inverses):
-                _take_back(self._content, inverse)
-            raise
-        undo = tuple(op for inverse in reversed(inverses) for op in inverse)
-        return Step(label or label_of(done), tuple(done), undo)
-
-    def _commit(self, ops: tuple[Op, ...], label: str, client: str | None, request: int | None) -> Transaction:
-        self._version += 1
-        done = self._transaction(ops, label, client, request)
-        self._pending.append(done)
-        return done
-
-    def _transaction(self, ops: tuple[Op, ...], label: str, client: str | None, request: int | None) -> Transaction:
-        history = self._history
-        return Transaction(self._version, ops, label, client, request, history.undo_label, history.redo_label)
-
-    def _refuse_inside_transaction(self, verb: str) -> None:
-        if self._staged is not None:
-            raise GraphError(f"{verb} is not possible inside a transaction; leave the with block first.")
-
-    def _deliver(self) -> None:
-        # One thread delivers at a time, so that every observer sees the versions in order.
-        with self._delivery:
-            if self._delivering:
-                return
-            self._delivering = True
-            try:
-                while self._pending:
-                    done = self._pending.popleft()
-                    for observer in tuple(self._observers):
-                        try:
-                            observer(done)
-                        except Exception:  # noqa: BLE001  # whatever it is: the change is made, and others wait to be told
-                            _log.exception("An observer of %r failed at version %d", self, done.version)
-            finally:
-                self._delivering = False
+    @property
+    def _content(self) -> Content:
+        return self._ledger.content
 
     # Files
 
@@ -578,7 +438,7 @@ class NodeGraph:
 
     def state(self) -> DocumentState:
         """Return the whole document as plain data."""
-        with self._lock:
+        with self._ledger.lock:
             return files.state_of(self._content)
 
     def to_json(self) -> str:
@@ -594,7 +454,7 @@ class NodeGraph:
         """
         content = files.read(text)
         graph = cls(content.name, types=types)
-        graph._content = content
+        graph._ledger.content = content
         return graph
 
     def save(self, path: str | Path) -> None:
@@ -614,8 +474,3 @@ class NodeGraph:
             OSError: If the file cannot be read.
         """
         return cls.from_json(files.read_file(Path(path)), types=types)
-
-
-def _take_back(content: Content, ops: Iterable[Op]) -> None:
-    for op in ops:
-        apply_op(content, op, restoring=True)

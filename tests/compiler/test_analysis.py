@@ -209,7 +209,7 @@ def test_a_closed_analysis_follows_no_more() -> None:
     analysis = Analysis(graph)
     analysis.refresh()
     analysis.close()
-    assert not graph._observers
+    assert len(graph._ledger.delivery) == 0
 
 
 def test_graphs_nested_deeper_than_python_can_call_are_refused() -> None:

@@ -334,5 +334,5 @@ def test_a_closed_editor_leaves_nothing_behind(graph: pn.NodeGraph) -> None:
         del editor
     gc.collect()
     assert [reference() for reference in gone] == [None] * len(gone)
-    assert graph._observers == []
+    assert len(graph._ledger.delivery) == 0
     graph.apply([AddNode("relu1", "ReLU")])

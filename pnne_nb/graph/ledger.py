@@ -1,0 +1,174 @@
+"""How a document changes: staged, committed whole or not at all, numbered, and taken back again.
+
+Every change goes through a `Ledger`, under its lock; there is no other way to change a document's content.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import final
+
+from pnne_nb.errors import GraphError, StaleVersionError
+from pnne_nb.graph.applying import apply_op
+from pnne_nb.graph.checking import Types, checked
+from pnne_nb.graph.delivery import Delivery
+from pnne_nb.graph.history import History, Step
+from pnne_nb.graph.labels import label_of
+from pnne_nb.graph.node import Transaction
+from pnne_nb.graph.ops import Op
+from pnne_nb.graph.state import Content
+
+
+@final
+class Ledger:
+    """The changes of one document.
+
+    Attributes:
+        content: What the document holds now.
+        version: Rises by one with every committed change.
+        history: What can be taken back, and brought back.
+        lock: Held during every change; reentrant.
+        delivery: Who is told.
+
+    Args:
+        content: What the document holds at first.
+        types: The catalogue to check against.
+        describe: Names the document in the log.
+    """
+
+    def __init__(self, content: Content, types: Types, describe: Callable[[], str]) -> None:
+        self.content = content
+        self.version = 0
+        self.history = History()
+        self.lock = threading.RLock()
+        self.delivery = Delivery(describe)
+        self._types = types
+        self._staged: list[Step] | None = None  # the changes of the open transaction
+        self._owner: int | None = None  # the thread whose transaction is open
+        self._depth = 0
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the calling thread is inside a `transaction`."""
+        return self._owner == threading.get_ident()
+
+    @contextmanager
+    def editing(self) -> Iterator[None]:
+        """Hold the lock; when the outermost edit of this thread has let go of it, tell the observers.
+
+        Never with the lock held: an observer in another thread may be waiting for it.
+        """
+        try:
+            with self.lock:
+                self._depth += 1
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                    outermost = not self._depth
+        finally:
+            if outermost:
+                self.delivery.deliver()
+
+    def apply(
+        self,
+        ops: Iterable[Op],
+        label: str = "",
+        client: str | None = None,
+        request: int | None = None,
+        base: int | None = None,
+    ) -> Transaction:
+        """Apply ops, all of them or none; only while `editing`. See `NodeGraph.apply`."""
+        if base is not None and base > self.version:
+            raise StaleVersionError(
+                f"The change was made against version {base}, and the document is at version {self.version}: "
+                "it comes from another life of this document. Load the document again."
+            )
+        step = self._stage(ops, label)
+        if self._staged is not None:
+            self._staged.append(step)
+            return Transaction(self.version + 1, step.ops, step.label, client, request)
+        if not step.ops:
+            return self._transaction(step.ops, step.label, client, request)
+        self.history.record(step)
+        return self._commit(step.ops, step.label, client, request)
+
+    @contextmanager
+    def transaction(self, label: str) -> Iterator[None]:
+        """Make one change of all changes in the ``with`` block. See `NodeGraph.transaction`."""
+        with self.editing():
+            steps: list[Step] = []
+            outer, self._staged = self._staged, steps
+            self._owner = threading.get_ident()
+            try:
+                yield
+            except BaseException:
+                for step in reversed(steps):
+                    self._take_back(step.inverse)
+                raise
+            finally:
+                self._staged = outer
+                self._owner = None if outer is None else self._owner
+            ops = tuple(op for step in steps for op in step.ops)
+            inverse = tuple(op for step in reversed(steps) for op in step.inverse)
+            if not ops:
+                return
+            whole = Step(label or (steps[0].label if len(steps) == 1 else label_of(ops)), ops, inverse)
+            if outer is not None:
+                outer.append(whole)
+                return
+            self.history.record(whole)
+            self._commit(whole.ops, whole.label, None, None)
+
+    def undo(self, client: str | None, request: int | None) -> Transaction:
+        """Take back the last change. See `NodeGraph.undo`."""
+        with self.editing():
+            self._refuse_inside_transaction("undo")
+            step = self.history.last_done()
+            self._take_back(step.inverse)
+            self.history.took_back()
+            return self._commit(step.inverse, f"Undo: {step.label}", client, request)
+
+    def redo(self, client: str | None, request: int | None) -> Transaction:
+        """Bring back the change that was taken back last. See `NodeGraph.redo`."""
+        with self.editing():
+            self._refuse_inside_transaction("redo")
+            step = self.history.last_undone()
+            self._take_back(step.ops)
+            self.history.brought_back()
+            return self._commit(step.ops, f"Redo: {step.label}", client, request)
+
+    def _stage(self, ops: Iterable[Op], label: str) -> Step:
+        done: list[Op] = []
+        inverses: list[list[Op]] = []
+        try:
+            for op in ops:
+                fitting = checked(self.content, op, self._types)
+                inverses.append(apply_op(self.content, fitting))
+                done.append(fitting)
+        except BaseException:
+            for inverse in reversed(inverses):
+                self._take_back(inverse)
+            raise
+        undo = tuple(op for inverse in reversed(inverses) for op in inverse)
+        return Step(label or label_of(done), tuple(done), undo)
+
+    def _commit(self, ops: tuple[Op, ...], label: str, client: str | None, request: int | None) -> Transaction:
+        self.version += 1
+        done = self._transaction(ops, label, client, request)
+        self.delivery.add(done)
+        return done
+
+    def _transaction(self, ops: tuple[Op, ...], label: str, client: str | None, request: int | None) -> Transaction:
+        history = self.history
+        return Transaction(self.version, ops, label, client, request, history.undo_label, history.redo_label)
+
+    def _take_back(self, ops: Iterable[Op]) -> None:
+        for op in ops:
+            apply_op(self.content, op, restoring=True)
+
+    def _refuse_inside_transaction(self, verb: str) -> None:
+        if self._staged is not None:
+            raise GraphError(f"{verb} is not possible inside a transaction; leave the with block first.")
