@@ -23,14 +23,12 @@ class Bound(msgspec.Struct, frozen=True):
     """A node's call, before it is known what the call is made on.
 
     Attributes:
-        construction: How the node's module is made, for kind ``"module"``.
         arguments: Of the call, by position.
         keywords: Of the call, by name.
         results: As `Call.results`.
         single: As `Call.single`.
     """
 
-    construction: Construction | None
     arguments: tuple[Argument, ...]
     keywords: tuple[tuple[str, Argument], ...]
     results: Returns
@@ -53,7 +51,7 @@ def bind(
     wires: Mapping[str, Argument],
     resolved: Mapping[str, Value],
 ) -> Bound:
-    """Bind a node of kind module, function or method.
+    """Bind the call of a node of kind module, function or method.
 
     Args:
         spec: Its type.
@@ -61,15 +59,14 @@ def bind(
         wires: What arrives at its input ports, variadic ports as ``tensors_0``, ``tensors_1`` …
         resolved: Values of the properties that are ``"auto"``.
     """
-    values = {**properties, **resolved}
-    construction = _construction(spec, values) if spec.kind == "module" else None
-    arguments, keywords = _call(spec, values, wires)
+    arguments, keywords = _call(spec, {**properties, **resolved} if resolved else properties, wires)
     present = spec.present_outputs(properties)
     results: Returns = spec.returns or tuple(port.name for port in present)
-    return Bound(construction, arguments, keywords, results, single=not spec.returns and len(present) == 1)
+    return Bound(arguments, keywords, results, single=not spec.returns and len(present) == 1)
 
 
-def _construction(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:
+def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:
+    """Return how the module of a node of kind module is made from its properties, inferred ones included."""
     owned = {name for part in spec.parts for _, name in part.properties} | {part.when for part in spec.parts}
     arguments: list[Argument] = []
     keywords: list[tuple[str, Argument]] = []

@@ -63,6 +63,7 @@ class Expressions:
         self.reserved = RESERVED | taken
         self.used: set[str] = set()
         self.imports: dict[str, str] = {}
+        self._made: dict[int, list[str]] = {}  # equal layers share one construction; the unit keeps it alive
 
     def import_lines(self) -> list[str]:
         """Return the imports of registered objects; what no module holds is named in a comment."""
@@ -103,7 +104,11 @@ class Expressions:
 
     def construction(self, construction: Construction) -> list[str]:
         """Return the making of an object, in pieces."""
-        return [f"{self._target(construction.target)}(", *self._arguments(construction.arguments, construction), ")"]
+        pieces = self._made.get(id(construction))
+        if pieces is None:
+            arguments = self._arguments(construction.arguments, construction)
+            pieces = self._made[id(construction)] = [f"{self._target(construction.target)}(", *arguments, ")"]
+        return pieces
 
     def call(self, call: Call) -> list[str]:
         """Return a node's call, in pieces; an operator is one piece."""

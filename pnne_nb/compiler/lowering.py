@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from pnne_nb.compiler.binding import AUTO, automatic_properties, bind
+from pnne_nb.compiler.binding import AUTO, automatic_properties, bind, construct
 from pnne_nb.compiler.expressions import is_known
 from pnne_nb.compiler.program import (
     Argument,
     Attribute,
     Call,
     Constant,
+    Construction,
     Entry,
     Layer,
     Member,
@@ -98,6 +99,7 @@ class _Lowering:
         self._resolved = resolved
         self.diagnostics: list[Diagnostic] = []
         self.objects: dict[str, object] = {}
+        self._constructions: dict[str, Construction] = {}
         self._users: dict[str, list[tuple[Drawing, str]]] = {id: [] for id in drawings}
         for drawing in drawings.values():
             for name, node in drawing.nodes.items():
@@ -186,11 +188,19 @@ class _Lowering:
         bound = bind(spec, node.properties, wires, resolved)
         if spec.kind != "method" and not is_known(spec.target):
             self.objects[spec.target] = spec.torch
-        if bound.construction is not None:
+        if spec.kind == "module":
             call = Call(name, "member", owner, bound.arguments, bound.keywords, bound.results, bound.single)
-            return Layer(name, bound.construction), call
+            return Layer(name, self._construction(spec, node, resolved)), call
         kind: Literal["method", "function"] = "method" if spec.kind == "method" else "function"
         return None, Call(name, kind, spec.target, bound.arguments, bound.keywords, bound.results, bound.single)
+
+    def _construction(self, spec: NodeSpec, node: Node, resolved: Mapping[str, Value]) -> Construction:
+        # Equal layers, of which a network has many, are bound once. repr tells 1 from 1.0 and True.
+        key = f"{node.type} {node.properties!r} {resolved!r}"
+        found = self._constructions.get(key)
+        if found is None:
+            found = self._constructions[key] = construct(spec, {**node.properties, **resolved})
+        return found
 
     def _sizes(self, drawing: Drawing, node: Node, spec: NodeSpec) -> Mapping[str, Value]:
         """Return the inferred values of a node's ``"auto"`` properties: the same for every use of its definition."""

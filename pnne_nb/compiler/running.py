@@ -17,6 +17,8 @@ from pnne_nb.compiler import loader
 from pnne_nb.compiler.source import Line
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
+_MODULE_CALL = nn.Module.__call__
+
 
 @final
 class Failure:
@@ -115,6 +117,10 @@ def guard(loaded: loader.Loaded) -> None:
 
 def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     try:
+        if self._compiled_call_impl is None and nn.Module.__call__ is _MODULE_CALL:
+            # What nn.Module.__call__ does, without a call in between, so that tiny models lose no time. Tracers
+            # that put another function in its place get what they want.
+            return self._call_impl(*args, **kwargs)
         return nn.Module.__call__(self, *args, **kwargs)
     except Exception as error:
         named = _named(error)

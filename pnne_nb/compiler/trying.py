@@ -18,7 +18,7 @@ from torch import nn
 
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.compiler.abstract import Abstract, Meta, Seen, describe, explain, known_shapes, materialize
-from pnne_nb.compiler.binding import Bound, automatic_properties, bind, variadic_items
+from pnne_nb.compiler.binding import Bound, automatic_properties, bind, construct, variadic_items
 from pnne_nb.compiler.fitting import Trials
 from pnne_nb.compiler.mismatch import Finding, dtype_findings, failure_finding, size_findings
 from pnne_nb.compiler.operators import function_of
@@ -135,9 +135,9 @@ class _Trial:
         wires: dict[str, Argument] = {name: Ref(name, "") for name in self._inputs}
         bound = bind(self._spec, self._properties, wires, resolved)
         parameters = None
-        if bound.construction is not None:
+        if self._spec.kind == "module":
             try:
-                self._module = build(bound.construction, self._spec)
+                self._module = build(construct(self._spec, {**self._properties, **resolved}), self._spec)
             except Exception as error:  # noqa: BLE001  # whatever a constructor raises is news for the person
                 return Outcome(
                     {}, resolved, (*findings, failure_finding(self._spec, self._inputs, error, building=True))
