@@ -120,7 +120,7 @@ def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if self._compiled_call_impl is None and nn.Module.__call__ is _MODULE_CALL:
             # What nn.Module.__call__ does, without a call in between, so that tiny models lose no time. Tracers
             # that put another function in its place get what they want.
-            return self._call_impl(*args, **kwargs)
+            return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch does not say
         return nn.Module.__call__(self, *args, **kwargs)
     except Exception as error:
         named = _named(error)
