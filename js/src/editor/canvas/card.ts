@@ -15,8 +15,6 @@ export interface Card {
   readonly geometry: Geometry;
   readonly diagnostics: readonly Diagnostic[];
   readonly label: string;
-  readonly opaque: boolean;
-  readonly repeats: boolean;
 }
 
 /** Arguments that say how many numbers go in, and those that say how many come out. */
@@ -46,8 +44,6 @@ export function cardOf(
     geometry: geometryOf(ports, summary !== ""),
     diagnostics,
     label: `${node.name}, ${node.type}${summary ? `, ${summary}` : ""}${problems}`,
-    opaque: node.type === "Module",
-    repeats: typeof node.properties?.shares === "string",
   };
 }
 

@@ -64,7 +64,7 @@ export function portsOf(
 /** Whether an edge may run between ports of these kinds; mirrors `kinds_fit` in Python. */
 export function kindsFit(source: PortKind, target: PortKind): boolean {
   const flows = (kind: PortKind) => kind === "tensor" || kind === "value";
-  return source === target || (flows(source) && flows(target));
+  return source === target || (flows(source) && (flows(target) || target === "loss"));
 }
 
 /** One past the highest wired index of a variadic port. */
