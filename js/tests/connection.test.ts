@@ -15,7 +15,7 @@ const TYPES: NodeTypeState[] = [
     inputs: [{ name: "tensors", variadic: true }],
     outputs: [port("output")],
   },
-  { type: "SGD", category: "", kind: "training", inputs: [{ name: "loss", kind: "loss", optional: true }] },
+  { type: "SGD", category: "", kind: "training", inputs: [{ name: "groups", kind: "parameters", optional: true }] },
   {
     type: "Pool",
     category: "",
@@ -69,7 +69,7 @@ test.each([
   ["x.output", "a.input", "connected already"],
   ["b.output", "a.input", "already fed by x.output"],
   ["sum.output", "sum.other", "cannot feed itself"],
-  ["x.output", "sgd.loss", "gives a value, but sgd.loss takes a loss"],
+  ["x.output", "sgd.groups", "gives a value, but sgd.groups takes parameters"],
   ["x.input", "sum.input", "x.input is not an output"],
   ["x.output", "sum.third", "sum.third is not an input"],
   ["a.output", "block.image", null],

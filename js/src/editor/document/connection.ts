@@ -43,7 +43,7 @@ export function refusalsFrom(scene: Scene, port: string, side: "input" | "output
     if (fed)
       return fed.source === source ? "They are connected already." : `${target} is already fed by ${fed.source}.`;
     if (!kindsFit(sourcePort.kind, targetPort.kind)) {
-      return `${source} gives a ${sourcePort.kind}, but ${target} takes a ${targetPort.kind}.`;
+      return `${source} gives ${article(sourcePort.kind)}, but ${target} takes ${article(targetPort.kind)}.`;
     }
     if (reached.has(splitPort(other)[0])) return `${to} already leads to ${from}: the edge would close a loop.`;
     return null;
@@ -66,4 +66,9 @@ export function matchPorts(from: string, source: Ports, to: string, target: Port
 function findPort(scene: Scene, name: string, port: string, side: keyof Ports): PortView | undefined {
   const node = scene.graph.nodes.get(name);
   return node && portsIn(scene, node)[side].find((candidate) => candidate.name === port);
+}
+
+function article(kind: string): string {
+  if (kind === "parameters") return "parameters";
+  return /^[aeiou]/.test(kind) ? `an ${kind}` : `a ${kind}`;
 }
