@@ -40,7 +40,9 @@ print("leaving")
     "a cell that parks the training": """
 from pnne_nb.runtime.cells import cells
 made = engine(epochs=10**6, checkpoint_dir=sys.argv[1])
+made.on("step", lambda frame: ready.set())
 made.start()
+ready.wait()
 cells.began()
 made.model.state_dict()
 print("leaving")
