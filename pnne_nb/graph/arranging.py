@@ -22,7 +22,11 @@ def arrangement(
         GraphError: If there is no such graph.
     """
     index = content.require(graph)
-    shapes = {name: _geometry(content, index, index.nodes[name], types) for name in index.order}
+    shapes = {}
+    for name in index.order:
+        node = index.nodes[name]
+        summary = shows_summary(node, types.get(node.type))
+        shapes[name] = shown_geometry(content, index, node, types, summary=summary)
     links = []
     for edge in index.edges.values():
         (source, out), (target, into) = split_port(edge.source), split_port(edge.target)
@@ -41,10 +45,13 @@ def arrangement(
     )
 
 
-def _geometry(content: Content, index: GraphIndex, node: Node, types: Mapping[str, NodeSpec]) -> Geometry:
+def shown_geometry(
+    content: Content, index: GraphIndex, node: Node, types: Mapping[str, NodeSpec], *, summary: bool
+) -> Geometry:
+    """Return the geometry of a node as it is shown: with the ports that it has, and those that edges use."""
     outputs = [port.name for port in output_ports(content, node, types) or ()]
     # Outputs in use that the type does not declare: an unregistered type's, or those of other settings.
     used = (split_port(edge.source)[1] for edge in index.edges_out_of(node.name))
     outputs = list(dict.fromkeys((*outputs, *used)))
     inputs = shown_inputs(input_ports(content, node, types) or (), index.incoming[node.name])
-    return geometry(inputs, outputs, summary=shows_summary(node, types.get(node.type)))
+    return geometry(inputs, outputs, summary=summary)

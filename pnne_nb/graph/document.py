@@ -6,9 +6,10 @@ other way to change a document, and no torch here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self, final
 
 from pnne_nb.errors import Diagnostic, GraphError
@@ -17,6 +18,10 @@ from pnne_nb.graph.applying import apply_op
 from pnne_nb.graph.arranging import arrangement
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.delivery import Observer
+from pnne_nb.graph.drawing.figure import figure
+from pnne_nb.graph.drawing.scene import Scene, Shape
+from pnne_nb.graph.drawing.scene import scene as read_scene
+from pnne_nb.graph.drawing.svg import ThemeName, svg
 from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.ledger import Ledger
 from pnne_nb.graph.lint import lint, lint_graph, lint_place
@@ -155,6 +160,60 @@ class NodeGraph:
                     continue
                 found[path] = list(lint_place(self._content, graph, node, path, self._types))
             return found
+
+    # Drawing
+
+    def to_svg(
+        self,
+        theme: ThemeName = "auto",
+        *,
+        within: str = "",
+        shapes: Mapping[str, Shape] = MappingProxyType({}),
+        resolved: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+    ) -> str:
+        """Draw one graph as the editor shows it, without a browser: accessible SVG, the same for equal documents.
+
+        Nodes stand where they were placed; without places they are arranged. Nested graphs are one card each,
+        marked ``×3`` if three nodes show the same. Of more than 400 nodes only names are drawn.
+
+        Args:
+            theme: ``"light"`` or ``"dark"``; ``"auto"`` follows the reader's system.
+            within: Path of the Subgraph node whose inside to draw; the root unless told otherwise.
+            shapes: What to write on edges, by path of the output port: ``pn.infer_shapes(graph)``.
+            resolved: Inferred values of properties that are ``"auto"``, by path of the node.
+
+        Raises:
+            UnknownNodeError: If nothing is at `within`.
+            ValueError: If `theme` is none of the three.
+        """
+        if theme not in {"auto", "light", "dark"}:
+            raise ValueError(f'There is no theme {theme!r}; there are "auto", "light" and "dark".')
+        return svg(self._scene(within, shapes, resolved), theme)
+
+    def to_html(
+        self,
+        theme: ThemeName = "auto",
+        *,
+        within: str = "",
+        shapes: Mapping[str, Shape] = MappingProxyType({}),
+        resolved: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+    ) -> str:
+        """Draw as `to_svg` does, as an HTML image with the graph as a list beneath it; for the arguments see there.
+
+        It survives what viewers of stored notebooks take out: scripts, styles and inline SVG.
+        """
+        scene = self._scene(within, shapes, resolved)
+        return figure(scene, svg(scene, theme))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Show the picture in a notebook cell, and keep it there when the kernel is gone."""
+        return {"text/plain": repr(self), "text/html": self.to_html(), "image/svg+xml": self.to_svg()}
+
+    def _scene(self, within: str, shapes: Mapping[str, Shape], resolved: Mapping[str, Mapping[str, object]]) -> Scene:
+        with self._ledger.lock:
+            graph = enter(self._content, within)
+            prefix = f"{within}." if within else ""
+            return read_scene(self._content, graph.id, prefix, self._types, shapes, resolved)
 
     # Editing
 

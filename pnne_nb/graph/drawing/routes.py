@@ -1,0 +1,75 @@
+"""How an edge runs: a curve from port to port, around the nodes that stand in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+CLEARANCE = 16.0
+_SAMPLES = 12
+
+
+def routed(start: Point, end: Point, boxes: Sequence[Box]) -> tuple[Point, ...]:
+    """Return the points that an edge passes vertically: its ends, and two beside what it would run behind."""
+    left, right = sorted((start[0], end[0]))
+    between = [
+        box for box in boxes if start[1] < box[3] and box[1] < end[1] and left < box[2] and box[0] < right + 1e-6
+    ]
+    if not any(_crosses(start, end, box) for box in between):
+        return start, end
+    # What stands beside the blocking nodes must be passed as well.
+    top, bottom = min(box[1] for box in between), max(box[3] for box in between)
+    lanes = [min(box[0] for box in between) - CLEARANCE, max(box[2] for box in between) + CLEARANCE]
+    free = [lane for lane in lanes if not any(_inside(lane, top, bottom, box) for box in boxes)] or lanes
+    lane = min(free, key=lambda x: abs(x - start[0]) + abs(x - end[0]))
+    return start, (lane, top), (lane, bottom), end
+
+
+def curve(points: Sequence[Point]) -> str:
+    """Return the SVG path through points that are passed vertically."""
+    path = f"M{number(points[0][0])},{number(points[0][1])}"
+    for (x1, y1), (x2, y2) in pairwise(points):
+        if x1 == x2 and y1 <= y2:
+            path += f"V{number(y2)}"
+        else:
+            bend = _bend(y1, y2)
+            ends = ((x1, y1 + bend), (x2, y2 - bend), (x2, y2))
+            path += "C" + " ".join(f"{number(x)},{number(y)}" for x, y in ends)
+    return path
+
+
+def middle(points: Sequence[Point]) -> Point:
+    """Return the place of an edge's label: halfway on the first piece of a detour, or on the whole edge."""
+    (x1, y1), (x2, y2) = points[0], points[1]
+    return ((x1 + x2) / 2, (y1 + y2) / 2)
+
+
+def number(value: float) -> str:
+    """Write a coordinate, with as many decimals as can be seen."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _bend(top: float, bottom: float) -> float:
+    # React Flow's curve: half the way down, or a wide turn where the target is above.
+    distance = bottom - top
+    return distance / 2 if distance >= 0 else 6.25 * (-distance) ** 0.5
+
+
+def _crosses(start: Point, end: Point, box: Box) -> bool:
+    bend = _bend(start[1], end[1])
+    for step in range(1, _SAMPLES):
+        t = step / _SAMPLES
+        a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3
+        x = (a + b) * start[0] + (c + d) * end[0]
+        y = a * start[1] + b * (start[1] + bend) + c * (end[1] - bend) + d * end[1]
+        if box[0] < x < box[2] and box[1] < y < box[3]:
+            return True
+    return False
+
+
+def _inside(lane: float, top: float, bottom: float, box: Box) -> bool:
+    return box[0] < lane < box[2] and box[1] < bottom and top < box[3]

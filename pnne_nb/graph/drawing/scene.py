@@ -1,0 +1,186 @@
+"""What there is to draw of one graph: cards at their places, and wires between their ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from pnne_nb.graph.arranging import arrangement, shown_geometry
+from pnne_nb.graph.drawing.routes import Box, Point, routed
+from pnne_nb.graph.drawing.texts import shape_label, summary
+from pnne_nb.graph.geometry import Geometry
+from pnne_nb.graph.node import Node, split_port
+from pnne_nb.graph.ports import input_ports
+from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.graph.state import Content, GraphIndex, topological_order
+
+GAP = 44.0
+BESIDE = 32.0
+FULL_DETAIL = 400
+"""Above so many nodes, cards are only coloured boxes with a name: nobody can read more, and files stay small."""
+
+
+class Shape(Protocol):
+    """What a port gives: sizes, and the name of a dtype."""
+
+    @property
+    def shape(self) -> tuple[int | str, ...]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+
+class Card(NamedTuple):
+    """One node; `x` and `y` are its upper left corner, `uses` counts the nodes that show its definition."""
+
+    name: str
+    type: str
+    category: str
+    known: bool
+    summary: str
+    geometry: Geometry
+    optional: frozenset[str]
+    x: float
+    y: float
+    uses: int
+
+    @property
+    def box(self) -> Box:
+        """The rectangle that it covers."""
+        return self.x, self.y, self.x + self.geometry.width, self.y + self.geometry.height
+
+
+class Wire(NamedTuple):
+    """One edge; `points` are where it starts, the places it passes vertically, and where it ends.
+
+    `label` is the shape of what it carries, and `labelled` whether it says so: of the edges of one port, the shortest.
+    """
+
+    source: str
+    target: str
+    points: tuple[Point, ...]
+    label: str
+    labelled: bool
+
+
+class Scene(NamedTuple):
+    """One graph of a document."""
+
+    title: str
+    cards: tuple[Card, ...]
+    wires: tuple[Wire, ...]
+
+    @property
+    def detailed(self) -> bool:
+        """Whether there are so few nodes that everything about them is drawn."""
+        return len(self.cards) <= FULL_DETAIL
+
+
+def scene(
+    content: Content,
+    graph: str,
+    prefix: str,
+    types: Mapping[str, NodeSpec],
+    shapes: Mapping[str, Shape],
+    resolved: Mapping[str, Mapping[str, object]],
+) -> Scene:
+    """Read one graph.
+
+    Args:
+        content: The document; its lock is held.
+        graph: ``""`` for the root, or the id of a definition.
+        prefix: What makes a name in that graph a full path: ``""`` or ``"block."``.
+        types: The catalogue.
+        shapes: What output ports give, by full path, as far as it is known.
+        resolved: Values of properties that are ``"auto"``, by full path.
+    """
+    index = content.require(graph)
+    lines = {
+        name: summary(node, types.get(node.type), resolved.get(f"{prefix}{name}", {}))
+        for name, node in index.nodes.items()
+    }
+    sizes = {
+        name: shown_geometry(content, index, node, types, summary=bool(lines[name]))
+        for name, node in index.nodes.items()
+    }
+    centres = _centres(content, index, types, sizes)
+    cards = {
+        name: _card(content, index.nodes[name], types, lines[name], sizes[name], centres[name]) for name in index.order
+    }
+    wires = _wires(index, cards, lambda port: shapes.get(f"{prefix}{port}"))
+    where = f"{content.name}, {prefix[:-1]}" if prefix else content.name
+    return Scene(where, tuple(cards.values()), wires)
+
+
+def _wires(index: GraphIndex, cards: Mapping[str, Card], shape_of: Callable[[str], Shape | None]) -> tuple[Wire, ...]:
+    wires: list[Wire] = []
+    around = cards if len(cards) <= FULL_DETAIL else {}
+    shortest: dict[str, int] = {}
+    # Sorted, as in a file: the order in which edges were made does not show.
+    for edge in sorted(index.edges.values()):
+        (source, out), (target, into) = split_port(edge.source), split_port(edge.target)
+        above, below = cards[source], cards[target]
+        start = above.x + above.geometry.outputs[out], above.y + above.geometry.height
+        end = below.x + below.geometry.inputs[into], below.y
+        points = routed(start, end, [card.box for name, card in around.items() if name not in {source, target}])
+        given = shape_of(edge.source)
+        label = shape_label(given.shape, given.dtype) if given is not None else ""
+        best = shortest.setdefault(edge.source, len(wires))
+        if best != len(wires) and _length(points) < _length(wires[best].points):
+            shortest[edge.source] = len(wires)
+        wires.append(Wire(edge.source, edge.target, points, label, labelled=False))
+    for place in shortest.values():
+        wires[place] = wires[place]._replace(labelled=True)
+    return tuple(wires)
+
+
+def _length(points: Sequence[Point]) -> float:
+    return abs(points[0][0] - points[-1][0]) + abs(points[0][1] - points[-1][1])
+
+
+def _card(
+    content: Content,
+    node: Node,
+    types: Mapping[str, NodeSpec],
+    line: str,
+    shape: Geometry,
+    centre: tuple[float, float],
+) -> Card:
+    spec = types.get(node.type)
+    category = spec.category if spec is not None else "Unknown"
+    optional = frozenset(
+        name
+        for name in shape.inputs
+        for port in input_ports(content, node, types) or ()
+        if port.optional and port.name == name
+    )
+    uses = 0 if node.definition is None else sum(1 for _ in content.users.get(node.definition, ()))
+    x, y = centre[0] - shape.width / 2, centre[1] - shape.height / 2
+    return Card(node.name, node.type, category, spec is not None, line, shape, optional, x, y, uses)
+
+
+def _centres(
+    content: Content, index: GraphIndex, types: Mapping[str, NodeSpec], sizes: Mapping[str, Geometry]
+) -> dict[str, tuple[float, float]]:
+    """Where nodes stand; those without a place stand below what feeds them, or all are arranged."""
+    placed = {name: node.position for name, node in index.nodes.items() if node.position is not None}
+    if not placed:
+        # A node that stands at the origin already is not moved.
+        arranged = {move.name: move.position for move in arrangement(content, index.id, types)}
+        return {name: arranged.get(name) or (0.0, 0.0) for name in index.nodes}
+    for name in topological_order(index)[0]:
+        if name not in placed:
+            feeding = [placed[split_port(edge.source)[0]] for edge in index.edges_into(name)]
+            x = feeding[0][0] if feeding else 0.0
+            y = max((above[1] for above in feeding), default=0.0) + (sizes[name].height + GAP if feeding else 0.0)
+            while any(_overlap(sizes[name], (x, y), sizes[other], place) for other, place in placed.items()):
+                x += sizes[name].width + BESIDE
+            placed[name] = (x, y)
+    return placed
+
+
+def _overlap(one: Geometry, here: tuple[float, float], other: Geometry, there: tuple[float, float]) -> bool:
+    return (
+        abs(here[0] - there[0]) < (one.width + other.width) / 2 + BESIDE / 2
+        and abs(here[1] - there[1]) < (one.height + other.height) / 2 + BESIDE / 2
+    )

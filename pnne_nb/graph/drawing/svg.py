@@ -1,0 +1,233 @@
+"""Writes a scene as SVG: text that can be read, found and selected, and nothing that could run.
+
+Everything that comes from the document goes through ElementTree, which escapes it; what XML cannot say at all
+is replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Literal
+from xml.etree.ElementTree import Element, SubElement, tostring  # nothing is parsed
+
+from pnne_nb.graph.drawing.colours import DARK, LIGHT, Theme
+from pnne_nb.graph.drawing.looks import Look, look_of
+from pnne_nb.graph.drawing.routes import curve, middle, number
+from pnne_nb.graph.drawing.scene import Card, Scene, Wire
+from pnne_nb.graph.drawing.texts import fitted
+from pnne_nb.graph.geometry import HEADER_HEIGHT, LABELS_HEIGHT
+
+ThemeName = Literal["auto", "light", "dark"]
+
+MARGIN = 28.0
+
+_SANS = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
+_CODE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def svg(scene: Scene, theme: ThemeName) -> str:
+    """Return the picture of a scene: the same text for the same scene.
+
+    Args:
+        scene: What to draw.
+        theme: Whose colours; ``"auto"`` follows the reader's system, and is light where nothing is known.
+    """
+    left, top, width, height = _frame(scene)
+    looks = {card.category: look_of(card.category) for card in scene.cards}
+    names = {category: f"k{place}" for place, category in enumerate(sorted(looks))}
+    root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img"})
+    title, description = SubElement(root, "title"), SubElement(root, "desc")
+    title.text, description.text = _legal(scene.title), _legal(describe(scene))
+    style = SubElement(root, "style")
+    SubElement(root, "rect", {"class": "canvas", **_box(left, top, width, height), "rx": "10"})
+    if not scene.detailed:
+        _overview(root, scene, names)
+    else:
+        _wires(root, scene.wires)
+        for card in scene.cards:
+            _card(root, card, names[card.category])
+        _labels(root, scene.wires)
+    # Named by its content: pictures on one page must not share ids, and equal ones are equal texts.
+    key = hashlib.blake2s(tostring(root) + theme.encode(), digest_size=5).hexdigest()
+    me = f"pnne-{key}"
+    root.attrib.update(
+        {
+            "id": me,
+            "viewBox": " ".join(map(number, (left, top, width, height))),
+            "width": number(width),
+            "height": number(height),
+            "style": "max-width:100%;height:auto",
+            "aria-labelledby": f"{me}-title {me}-desc",
+        }
+    )
+    title.set("id", f"{me}-title")
+    description.set("id", f"{me}-desc")
+    style.text = _style(f"#{me}", theme, looks, names)
+    return tostring(root, encoding="unicode")
+
+
+def describe(scene: Scene) -> str:
+    """Say in a sentence what the picture shows."""
+    nodes, edges = len(scene.cards), len(scene.wires)
+    return (
+        f"A graph of {nodes} node{'' if nodes == 1 else 's'} and {edges} edge{'' if edges == 1 else 's'}. "
+        f"Inputs: {_named(scene, 'Input')}. Outputs: {_named(scene, 'Output')}."
+    )
+
+
+def card_text(card: Card) -> str:
+    """Say what a card shows: ``"conv1, Conv2d, 1→6 · 5×5"``."""
+    uses = f"shown {card.uses} times" if card.uses > 1 else ""
+    return ", ".join(filter(None, (card.name, card.type, card.summary, uses)))
+
+
+def _named(scene: Scene, type: str) -> str:
+    return ", ".join(card.name for card in scene.cards if card.type == type) or "none"
+
+
+def _frame(scene: Scene) -> tuple[float, float, float, float]:
+    """The rectangle around everything, edge labels included: left, top, width, height."""
+    if not scene.cards:
+        return 0.0, 0.0, 240.0, 80.0
+    left = min(card.x for card in scene.cards)
+    top = min(card.y for card in scene.cards)
+    right = max(card.x + card.geometry.width for card in scene.cards)
+    for wire in scene.wires:
+        left = min(left, *(x for x, _ in wire.points))
+        right = max(right, *(x for x, _ in wire.points), middle(wire.points)[0] + 7 + 6.4 * len(wire.label))
+    bottom = max(card.y + card.geometry.height for card in scene.cards)
+    return left - MARGIN, top - MARGIN, right - left + 2 * MARGIN, bottom - top + 2 * MARGIN
+
+
+def _wires(root: Element, wires: Sequence[Wire]) -> None:
+    group = SubElement(root, "g", {"class": "wires"})
+    for wire in wires:
+        path = SubElement(
+            group, "path", {"d": curve(wire.points), "data-edge": _legal(f"{wire.source}->{wire.target}")}
+        )
+        SubElement(path, "title").text = _legal(f"{wire.source} → {wire.target} {wire.label}".rstrip())
+
+
+def _labels(root: Element, wires: Sequence[Wire]) -> None:
+    group = SubElement(root, "g", {"class": "shapes"})
+    for wire in wires:
+        if wire.label and wire.labelled:
+            x, y = middle(wire.points)
+            SubElement(group, "text", {"x": number(x + 7), "y": number(y + 3.5)}).text = _legal(wire.label)
+
+
+def _card(root: Element, card: Card, look: str) -> None:
+    width, height = card.geometry.width, card.geometry.height
+    inputs, outputs = _labelled(card.geometry.inputs, "input"), _labelled(card.geometry.outputs, "output")
+    group = SubElement(
+        root,
+        "g",
+        {
+            "class": look,
+            "transform": f"translate({number(card.x)},{number(card.y)})",
+            "data-node": _legal(card.name),
+            "data-type": _legal(card.type),
+        },
+    )
+    SubElement(group, "title").text = _legal(card_text(card))
+    if card.type == "Subgraph":
+        SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
+    SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})
+    SubElement(group, "rect", {"class": "card" if card.known else "card odd", **_box(0, 0, width, height), "rx": "9"})
+    head = LABELS_HEIGHT if inputs else 0.0
+    SubElement(group, "rect", {"class": "tint", **_box(10, head + 9, 28, 28), "rx": "7"})
+    icon = {"class": "ink", "transform": f"translate(16,{number(head + 15)})", "d": look_of(card.category).icon}
+    SubElement(group, "path", icon)
+    times = f"×{card.uses}" if card.uses > 1 else ""
+    room = width - 57 - 8 * len(times)
+    _text(group, "name", 47, head + 20.5, fitted(card.name, room, 13))
+    _text(group, "type", 47, head + 34.5, fitted(card.type, room, 11))
+    if times:
+        _text(group, "times", width - 10, head + 27, times)
+    if card.summary:
+        line = head + HEADER_HEIGHT
+        SubElement(group, "path", {"class": "rule", "d": f"M10,{number(line + 0.5)}H{number(width - 10)}"})
+        _text(group, "code", 10, line + 16.5, fitted(card.summary, width - 20, 11.5, code=True))
+    for places, y, labels, baseline in (
+        (card.geometry.inputs, 0.0, inputs, 16.5),
+        (card.geometry.outputs, height, outputs, height - 9.5),
+    ):
+        for name, x in places.items():
+            spare = name in card.optional and y == 0
+            SubElement(
+                group,
+                "circle",
+                {"class": "port spare" if spare else "port", "cx": number(x), "cy": number(y), "r": "4"},
+            )
+            if labels:
+                _text(group, "port-name", x, baseline, fitted(name, width / len(places) - 4, 10.5))
+
+
+def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
+    SubElement(root, "path", {"class": "wire", "d": "".join(curve(wire.points) for wire in scene.wires)})
+    for card in scene.cards:
+        group = SubElement(root, "g", {"class": names[card.category], "data-node": _legal(card.name)})
+        box = _box(card.x, card.y, card.geometry.width, card.geometry.height)
+        SubElement(group, "rect", {"class": "block", **box, "rx": "9"})
+        middle = card.x + card.geometry.width / 2, card.y + card.geometry.height / 2
+        _text(group, "big", middle[0], middle[1] + 8, fitted(card.name, card.geometry.width - 12, 23))
+
+
+def _labelled(places: object, plain: str) -> bool:
+    # The rule of `geometry`: a single port whose name says nothing new has no label.
+    names = list(places)  # type: ignore[call-overload]  # a mapping by port name
+    return len(names) > 1 or (len(names) == 1 and names[0] != plain)
+
+
+def _text(parent: Element, style: str, x: float, y: float, text: str) -> None:
+    SubElement(parent, "text", {"class": style, "x": number(x), "y": number(y)}).text = _legal(text)
+
+
+def _box(x: float, y: float, width: float, height: float) -> dict[str, str]:
+    return {"x": number(x), "y": number(y), "width": number(width), "height": number(height)}
+
+
+def _legal(text: str) -> str:
+    """Replace what no XML text may hold: control characters, halves of surrogate pairs."""
+    return _FORBIDDEN.sub("\ufffd", text)
+
+
+def _style(me: str, theme: ThemeName, looks: dict[str, Look], names: dict[str, str]) -> str:
+    rules = [
+        f"{me} text{{font-family:{_SANS};font-size:11px}}",
+        f"{me} .name{{font-size:13px;font-weight:600}}",
+        f"{me} .times{{font-size:12px;font-weight:600;text-anchor:end}}",
+        f"{me} .code{{font-family:{_CODE};font-size:11.5px}}",
+        f"{me} .port-name{{font-size:10.5px;text-anchor:middle}}",
+        f"{me} .big{{font-size:23px;font-weight:600;text-anchor:middle}}",
+        f"{me} .shapes text{{font-family:{_CODE};font-size:10.5px;stroke-width:4;stroke-linejoin:round;paint-order:stroke}}",
+        f"{me} .wires path,{me} .wire{{fill:none;stroke-width:1.6}}",
+        f"{me} .ink{{fill:none;stroke-width:1.4;stroke-linecap:round;stroke-linejoin:round}}",
+        f"{me} .card{{stroke-width:1}}{me} .port{{stroke-width:1.6}}",
+        f"{me} .odd{{stroke-dasharray:5 4}}{me} .spare{{stroke-dasharray:2.2 2}}",
+        *_colours(me, LIGHT if theme != "dark" else DARK, looks, names),
+    ]
+    if theme == "auto":
+        rules += ["@media (prefers-color-scheme:dark){", *_colours(me, DARK, looks, names), "}"]
+    return "".join(rules)
+
+
+def _colours(me: str, theme: Theme, looks: dict[str, Look], names: dict[str, str]) -> list[str]:
+    shade = "0.07" if theme is LIGHT else "0.4"
+    return [
+        f"{me} .canvas{{fill:{theme.canvas}}}",
+        f"{me} .card{{fill:{theme.card};stroke:{theme.edge}}}{me} .shade{{fill:#000;opacity:{shade}}}",
+        f"{me} .port{{fill:{theme.card};stroke:{theme.faint}}}",
+        f"{me} .name{{fill:{theme.text}}}{me} .rule{{stroke:{theme.line}}}",
+        f"{me} .type,{me} .code,{me} .times,{me} .port-name,{me} .shapes text{{fill:{theme.muted}}}",
+        f"{me} .shapes text{{stroke:{theme.canvas}}}{me} .wires path,{me} .wire{{stroke:{theme.wire}}}",
+        f"{me} .big{{fill:{theme.text}}}",
+        *(
+            f"{me} .{names[category]} .ink{{stroke:{theme.ink(look)}}}"
+            f"{me} .{names[category]} .tint,{me} .{names[category]} .block{{fill:{theme.tint(look)}}}"
+            for category, look in sorted(looks.items())
+        ),
+    ]

@@ -1,0 +1,134 @@
+"""What a card says, and how much of it fits."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+from pnne_nb.graph.geometry import SIZES_IN, SIZES_OUT
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.spec import NodeSpec, Property, Required
+from pnne_nb.graph.types import OptionalType, PropertyType, TupleType, UnionType
+from pnne_nb.graph.values import TorchConstant
+
+MAX_PARTS = 4
+MAX_VALUE = 24
+
+_NARROW = frozenset("iljtfrI.,:;'|!()[] -")
+_WIDE = frozenset("mwMW@%")
+_SIZE = re.compile(r"[\w.]+")
+
+
+def summary(node: Node, spec: NodeSpec | None, resolved: Mapping[str, object]) -> str:
+    """The few values of a node that matter, on one line: ``"1→6 · 5×5 · stride 2"``.
+
+    The browser says the same (``js/src/editor/canvas/card.ts``).
+    """
+    if node.type == "Subgraph":
+        return "" if node.definition is None or node.definition == node.name else node.definition
+    properties = spec.properties if spec is not None else ()
+    into = next((prop for prop in properties if prop.name in SIZES_IN), None)
+    out = next((prop for prop in properties if prop.name in SIZES_OUT), None)
+    parts: list[str] = []
+    if into is not None and out is not None:
+        parts.append(f"{_short(_value(into, node, resolved))}→{_short(_value(out, node, resolved))}")
+    for prop in properties:
+        if into is None or out is None or (prop is not into and prop is not out):
+            parts += _part(prop, node, resolved)
+    return " · ".join(parts[:MAX_PARTS])
+
+
+def shape_label(shape: Sequence[int | str], dtype: str) -> str:
+    """The label of an edge: ``"N×6×24×24"``; a dtype is named only when it is not the usual one."""
+    sizes = [text if _SIZE.fullmatch(text) else f"({text})" for text in map(str, shape)]
+    label = "×".join(sizes) or "scalar"
+    return label if dtype == "float32" else f"{label} {dtype}"
+
+
+def fitted(text: str, width: float, size: float, *, code: bool = False) -> str:
+    """Return as much of `text` as `width` pixels hold in a font of `size` pixels, with an ellipsis if cut."""
+    room, used = width / size, 0.0
+    for place, letter in enumerate(text):
+        used += _breadth(letter, code)
+        if used > room:
+            while place and used + 0.7 > room:
+                place -= 1
+                used -= _breadth(text[place], code)
+            return f"{text[:place].rstrip()}…"
+    return text
+
+
+def _breadth(letter: str, code: bool) -> float:
+    """About how wide a letter is, in parts of the font's size."""
+    if unicodedata.east_asian_width(letter) in "WF":
+        return 1.0
+    if code:
+        return 0.61
+    if letter in _NARROW:
+        return 0.36
+    return 0.92 if letter in _WIDE else 0.7 if letter.isupper() else 0.6
+
+
+def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[str]:
+    value = _value(prop, node, resolved)
+    given = prop.name in node.properties
+    if prop.name == "kernel_size" and not isinstance(value, Required):
+        length = _length(prop.type)
+        return ["×".join([_number(value)] * length) if _is_number(value) and length else _short(value)]
+    if prop.name == "shape" and isinstance(value, tuple):
+        return ["×".join(map(str, value))]
+    if prop.required and given:
+        return [f"{_brief(prop.name)} {_short(value)}"]
+    if given and node.properties[prop.name] != prop.default:
+        if isinstance(value, bool):
+            return [f"{'' if value else 'no '}{prop.name}"]
+        return [f"{_brief(prop.name)} {_short(value)}"]
+    return [_short(value)] if prop.name in resolved and value == resolved[prop.name] else []
+
+
+def _value(prop: Property, node: Node, resolved: Mapping[str, object]) -> object:
+    value = node.properties.get(prop.name, prop.default)
+    return resolved[prop.name] if value == "auto" and prop.name in resolved else value
+
+
+def _brief(name: str) -> str:
+    return re.sub(r"_(size|channels|features)$", "", re.sub(r"^(num|n)_", "", name))
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Required):
+        return "?"
+    if isinstance(value, (tuple, list)) and value:
+        if all(_is_number(item) for item in value):
+            return "×".join(map(_number, value))
+        if len(value) > 1:
+            return ", ".join(map(_inner, value))[:MAX_VALUE]
+    return value[:MAX_VALUE] if isinstance(value, str) else _inner(value)[:MAX_VALUE]
+
+
+def _inner(value: object) -> str:
+    if isinstance(value, TorchConstant):
+        return f"torch.{value.name}"
+    return _number(value) if _is_number(value) else repr(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _number(value: object) -> str:
+    return repr(value).removesuffix(".0")
+
+
+def _length(kind: PropertyType) -> int | None:
+    """How many dimensions a window has, if its type says."""
+    match kind:
+        case TupleType(length=length):
+            return length
+        case OptionalType(item):
+            return _length(item)
+        case UnionType(options):
+            return next((length for option in options if (length := _length(option)) is not None), None)
+        case _:
+            return None
