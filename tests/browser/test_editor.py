@@ -1,0 +1,100 @@
+"""The editor inside a real JupyterLab: its looks among the host's styles, its keys among the host's shortcuts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.pages import EditorPage
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import OpenNotebook
+    from tests.browser.jupyter import Notebook, Theme
+
+LENET = """
+import pnne_nb as pn
+graph = pn.NodeGraph("lenet")
+last = graph.add("Input", name="x", shape=("N", 1, 28, 28))
+layers = [
+    ("Conv2d", "conv1", {"out_channels": 6, "kernel_size": 5}), ("ReLU", "relu1", {}),
+    ("MaxPool2d", "pool1", {"kernel_size": 2}), ("flatten", "flat", {"start_dim": 1}),
+    ("Linear", "fc1", {"out_features": 10}), ("Output", "y", {}),
+]
+for type, name, properties in layers:
+    node = graph.add(type, name=name, **properties)
+    graph.connect(last, node)
+    last = node
+editor = pn.GraphEditor(graph)
+editor
+"""
+
+# Elements that hosts style by name; each must look as if the host said nothing.
+STRAY = """(root) => [...root.querySelectorAll("dl, dt, dd, ul, li, p, h2, h3, pre, code, fieldset, header")]
+  .filter((element) => getComputedStyle(element).float !== "none")
+  .map((element) => element.outerHTML.slice(0, 60))"""
+
+# Pairs of siblings of the help whose boxes overlap.
+OVERLAPS = """(root) => {
+  const boxes = [...root.querySelectorAll(".pnne-overview dl > *")].map((element) => element.getBoundingClientRect());
+  return boxes.filter((box, index) => index > 0 && box.top < boxes[index - 1].bottom - 1
+    && box.left < boxes[index - 1].right - 1).length;
+}"""
+
+
+def open_lenet(notebook: Notebook) -> EditorPage:
+    """Run the cell that shows the editor; return its page once shapes are shown."""
+    index = notebook.run(LENET)
+    notebook.collapse_sidebar()
+    root = notebook.output_area(index).get_by_test_id("pnne-editor")
+    editor = EditorPage(notebook.page, root)
+    expect(editor.edge("fc1.output", "y.input")).to_contain_text("10")
+    return editor
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_panel_keeps_its_looks_in_jupyterlab(open_notebook: OpenNotebook, theme: Theme) -> None:
+    notebook = open_notebook(size=(1500, 1000))
+    notebook.set_theme(theme)
+    editor = open_lenet(notebook)
+    expect(editor.root).to_have_attribute("data-theme", theme)
+    assert editor.root.evaluate(STRAY) == []
+    assert editor.root.evaluate(OVERLAPS) == 0
+    notebook.screenshot(f"lab-editor-{theme}-overview", editor.root)
+    name = editor.node("conv1").locator(".pnne-card-name")
+    box = name.bounding_box()
+    assert box is not None
+    assert box["height"] >= 0.75 * 16, "node names open too small to read"
+    editor.select("conv1")
+    notebook.screenshot(f"lab-editor-{theme}-properties", editor.root)
+    editor.button("Code").click()
+    expect(editor.root.get_by_role("region", name="Source")).to_contain_text("class Lenet")
+    notebook.screenshot(f"lab-editor-{theme}-source", editor.root)
+    editor.button("Close").click()
+    notebook.evaluate("editor.graph.remove('relu1')")
+    editor.root.get_by_role("button", name="problem").click()
+    expect(editor.root.get_by_role("list", name="Problems")).to_be_visible()
+    notebook.screenshot(f"lab-editor-{theme}-problems", editor.root)
+    assert editor.root.evaluate(STRAY) == []
+
+
+def cells(page: Page) -> int:
+    """Number of cells in the open notebook."""
+    count: int = page.evaluate("window.jupyterapp.shell.currentWidget.content.widgets.length")
+    return count
+
+
+def test_keys_stay_in_the_editor_and_ctrl_s_saves_the_notebook(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook()
+    editor = open_lenet(notebook)
+    before = cells(notebook.page)
+    editor.select("relu1")
+    editor.root.get_by_role("region", name="Graph").focus()
+    for key in ("a", "b", "d", "d", "x", "0", "0"):
+        notebook.page.keyboard.press(key)
+    assert cells(notebook.page) == before
+    assert notebook.page.evaluate("window.jupyterapp.shell.currentWidget.context.model.dirty") is True
+    notebook.page.keyboard.press("Control+s")
+    notebook.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    expect(editor.root).to_be_visible()
