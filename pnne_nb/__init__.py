@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.profiling import profile
     from pnne_nb.inspector.summary import summary
     from pnne_nb.inspector.timing import benchmark
+    from pnne_nb.runtime.datasets import register_dataset
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.widgets.dashboard import TrainingDashboard
     from pnne_nb.widgets.editor import GraphEditor
@@ -108,6 +109,7 @@ __all__ = [
     "explain",
     "infer_shapes",
     "profile",
+    "register_dataset",
     "register_node",
     "summary",
     "to_source",
@@ -124,6 +126,7 @@ _MODULES = {
     ),
     "graph.document": "NodeGraph",
     "graph.node": "Edge Node Transaction",
+    "runtime.datasets": "register_dataset",
     "runtime.engine": "TrainingEngine",
     "widgets.dashboard": "TrainingDashboard",
     "widgets.editor": "GraphEditor",

@@ -20,7 +20,13 @@ _PARAMETERS = Port(
     variadic=True,
     doc="Groups of parameters with settings of their own; without any, all parameters of the model.",
 )
-_LOSS = Port("loss", kind="loss", optional=True, doc="The loss that the optimizer makes smaller.")
+_LOSS = Port(
+    "loss",
+    kind="loss",
+    optional=True,
+    variadic=True,
+    doc="What the optimizer makes smaller: a scalar tensor, such as a loss layer gives, or the sum of several.",
+)
 _OPTIMIZER = Port("optimizer", kind="optimizer", doc="The optimizer whose learning rate is scheduled.")
 _SCHEDULERS = Port("schedulers", kind="scheduler", variadic=True, doc="The schedulers that are combined, in order.")
 _OWN_DOCS = {"lr_lambda": "Name of a function that register_node knows: from the epoch to the factor of the rate."}

@@ -3,8 +3,9 @@
 Losses are layers (``CrossEntropyLoss``), optimizers and schedulers are those of torch; these are the rest::
 
     Dataset ─ dataset → DataLoader ┬ input ──→ the model's input
-                                   └ target ─→ CrossEntropyLoss.target      AdamW.optimizer → StepLR
-                     the model's output ─────→ CrossEntropyLoss.input → AdamW.loss
+                                   └ target ─→ CrossEntropyLoss.target
+                     the model's output ─────→ CrossEntropyLoss.input → AdamW.loss, AdamW.optimizer → StepLR
+    Dataset ─ dataset → DataLoader ─ loader ─→ Validation
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch.utils.data import DataLoader
 from pnne_nb.catalog import docs, signatures
 from pnne_nb.catalog.arguments import property_of
 from pnne_nb.graph.spec import NodeSpec, Port, Property
-from pnne_nb.graph.types import ConstantType, EnumType, FloatType, IntType, OptionalType, StringType
+from pnne_nb.graph.types import BoolType, ConstantType, EnumType, FloatType, IntType, OptionalType, StringType
 
 CATEGORY = "Training"
 
@@ -34,7 +35,7 @@ _LOADER_SETTINGS = ("batch_size", "shuffle", "num_workers", "pin_memory", "drop_
 
 
 def specs() -> Iterator[NodeSpec]:
-    """Yield the specs of Dataset, DataLoader, ParameterGroup, Loss and Metric."""
+    """Yield the specs of Dataset, DataLoader, Validation, ParameterGroup, Loss and Metric."""
     yield NodeSpec(
         type="Dataset",
         category=CATEGORY,
@@ -43,7 +44,7 @@ def specs() -> Iterator[NodeSpec]:
         properties=(
             Property("source", EnumType(SOURCES), default="digits", doc="Where the samples come from."),
             Property(
-                "name",
+                "data",
                 StringType(),
                 default="",
                 doc="The variable of the notebook, the path of the files, or the name it was registered under.",
@@ -59,10 +60,23 @@ def specs() -> Iterator[NodeSpec]:
             ),
             Property("fraction", FloatType(0, 1), default=0.8, doc="Share of the samples in the train split, 0 to 1."),
             Property("seed", IntType(0), default=0, doc="Seed of the split."),
+            Property(
+                "standardize",
+                BoolType(),
+                default=False,
+                doc="Whether arrays are brought to mean 0 and deviation 1, column by column, by the train split.",
+            ),
         ),
         doc="Samples to train or validate on.",
     )
     yield _loader()
+    yield NodeSpec(
+        type="Validation",
+        category=CATEGORY,
+        kind="training",
+        inputs=(Port("loader", kind="loader", doc="Loads what the model is measured on after each epoch."),),
+        doc="Declares a DataLoader to be for validation: the same model, loss and metrics, without learning.",
+    )
     yield NodeSpec(
         type="ParameterGroup",
         category=CATEGORY,
@@ -83,7 +97,7 @@ def specs() -> Iterator[NodeSpec]:
         inputs=(Port("input", doc="A scalar tensor: the output of a loss layer, or a sum of several."),),
         outputs=(Port("loss", kind="loss", doc="What the optimizer makes smaller."),),
         properties=(Property("weight", FloatType(), default=1.0, doc="Factor of this loss, if there are several."),),
-        doc="Declares a scalar tensor to be what training makes smaller.",
+        doc="Weighs a scalar tensor as part of what training makes smaller; a single loss needs no such node.",
     )
     yield NodeSpec(
         type="Metric",

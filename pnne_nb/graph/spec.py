@@ -18,7 +18,7 @@ PortKind: TypeAlias = Literal[
     "tensor", "value", "dataset", "loader", "model", "parameters", "loss", "optimizer", "scheduler", "metric"
 ]
 """What travels along an edge. ``"value"`` is any Python value of a forward pass (a size, a tuple) and is
-compatible with ``"tensor"``; the others connect only to themselves."""
+compatible with ``"tensor"``; what a forward pass gives may be a ``"loss"``; the others connect only to themselves."""
 
 NodeKind: TypeAlias = Literal["module", "function", "method", "structural", "training"]
 
@@ -178,4 +178,4 @@ class NodeSpec(msgspec.Struct, frozen=True):
 def kinds_fit(source: PortKind, target: PortKind) -> bool:
     """Whether an edge may run from a port of kind `source` to one of kind `target`."""
     forward = ("tensor", "value")
-    return source == target or (source in forward and target in forward)
+    return source == target or (source in forward and target in (*forward, "loss"))

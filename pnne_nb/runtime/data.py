@@ -96,11 +96,11 @@ def open_source(data: Data, *, batch_size: int, shuffle: bool, seed: int, num_wo
             loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers)
             return StreamSource(loader)
         case Dataset():
-            _require_examples(_length(data, name), name)
+            require_examples(_length(data, name), name)
             template = DataLoader(data, batch_size, num_workers=num_workers, persistent_workers=num_workers > 0)
             return DatasetSource(template, shuffle=shuffle, seed=seed)
         case tuple() | list():
-            tensors = _as_tensors(data, name)
+            tensors = as_tensors(data, name)
             return TensorSource(tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
         case _:
             raise TrainingError(f"{name} is a {type(data).__name__}. {_ACCEPTED}")
@@ -120,7 +120,7 @@ def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> Source:
     sampler = loader.sampler
     if isinstance(loader.dataset, IterableDataset) or type(loader.batch_sampler) is not BatchSampler:
         return StreamSource(loader)
-    _require_examples(_length(loader.dataset, name), name)
+    require_examples(_length(loader.dataset, name), name)
     if type(sampler) is SequentialSampler:
         return DatasetSource(loader, shuffle=False, seed=seed)
     plain = type(sampler) is RandomSampler and not sampler.replacement and sampler.generator is None
@@ -137,12 +137,22 @@ def _length(dataset: object, name: str) -> int:
     return len(dataset)
 
 
-def _require_examples(count: int, name: str) -> None:
+def require_examples(count: int, name: str) -> None:
+    """Insist on at least one example.
+
+    Raises:
+        TrainingError: There is none; the message calls the data `name`.
+    """
     if count == 0:
         raise TrainingError(f"{name} is empty: there is nothing to train on.")
 
 
-def _as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tensor, ...]:
+def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tensor, ...]:
+    """As tensors of equal length, of the types that layers and losses expect.
+
+    Raises:
+        TrainingError: Something is no array of numbers, or they hold different numbers of examples, or none.
+    """
     tensors = []
     for index, array in enumerate(arrays):
         match array:
@@ -162,7 +172,7 @@ def _as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Ten
         shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors)
         listed = " and ".join(str(count) for count in counts)
         raise TrainingError(f"The parts of {name} have different numbers of examples: {listed} (shapes {shapes}).")
-    _require_examples(counts[0], name)
+    require_examples(counts[0], name)
     return tuple(tensors)
 
 
@@ -360,6 +370,9 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
         TrainingError: There is no target, or no tensor at all.
     """
     match raw:
+        case (Tensor() as single, Tensor() as compared) if wants_target and single.dim() > 0:
+            # By far the most frequent form, and this runs at every step.
+            return Batch((single,), {}, compared, len(single))
         case Tensor():
             inputs: tuple[Any, ...] = (raw,)
             named: dict[str, Any] = {}

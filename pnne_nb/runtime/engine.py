@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pnne_nb.channel import Channel
-from pnne_nb.errors import CheckpointError, TrainingError
+from pnne_nb.errors import CheckpointError, TrainingError, near
 from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, ProgressFrame, StateFrame, StepFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.probe import Cadence, Probe
@@ -30,10 +30,15 @@ from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.models import as_module, document_of, input_shapes
 from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice
 from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.precision import choose_device
 from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.thread import start_training_thread, threads_for_training
+from pnne_nb.runtime.training_graph import read_training
+
+_UNDRAWN = ("epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping")
+"""Arguments that no node of a training graph stands for."""
 
 _SLICE = 0.2
 """Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
@@ -147,6 +152,41 @@ class TrainingEngine:
         self._control = Control(self._state_changed)
         self._shared = SharedModel(self._model, self._control)
         self._checkpoints = None if checkpoint_dir is None else checkpoint.CheckpointDirectory(checkpoint_dir)
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: NodeGraph,
+        data: Mapping[str, Any] | None = None,
+        *,
+        namespace: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Make an engine of a training that is drawn: Dataset, DataLoader, model, loss, optimizer and so on.
+
+        The model is a Subgraph, or drawn among the training nodes; ``engine.model`` is that model alone. A second
+        DataLoader that leads to a Validation node gives the validation data.
+
+        Args:
+            graph: Its root holds the training nodes; it is not changed.
+            data: What Dataset nodes with source ``"variable"`` find by name, e.g. ``{"mine": (X, y)}``.
+            namespace: Where they look next, e.g. ``globals()``.
+            options: Arguments of `TrainingEngine` that are no nodes: ``epochs``, ``device``, ``precision``,
+                ``grad_clip``, ``accumulate``, ``seed``, ``checkpoint_dir``, ``early_stopping``.
+
+        Raises:
+            TrainingError: The graph lacks something or says it twice; ``diagnostics`` lists every reason.
+            CompileError: The model that is drawn cannot be compiled.
+        """
+        for name in options:
+            if name not in _UNDRAWN:
+                raise TrainingError(
+                    f"from_graph takes no argument {name!r}: it is drawn, or unknown.{near(name, _UNDRAWN)} "
+                    f"It takes {', '.join(_UNDRAWN)}."
+                )
+        seed, device = options.get("seed", 0), choose_device(str(options.get("device", "auto")))
+        drawn = read_training(graph, {**(namespace or {}), **(data or {})}, seed=seed, device=device)
+        return cls(**drawn._asdict(), **options)
 
     @staticmethod
     def _open(data: Data, config: Config, name: str, *, shuffle: bool) -> Source:
@@ -455,6 +495,7 @@ class TrainingEngine:
         self.error = None
         if self._loop.epoch > self._last_epoch:
             self._last_epoch = self._loop.epoch - 1 + self._config.epochs
+        self._shared.watch_cell()
         start_training_thread(self._train, self._control.stop, self._control.ended, self._threads)
 
     def _train(self) -> None:

@@ -38,7 +38,7 @@ class Saved(Protocol):
 
 
 PerBatch: TypeAlias = Callable[[Any, Any], Tensor]
-MetricChoice: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Metric | PerBatch"
+MetricChoice: TypeAlias = "str | tuple[str, Mapping[str, Any]] | tuple[str, Metric] | Metric | PerBatch"
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
@@ -53,6 +53,8 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
 
 
 def _hits(output: Tensor, target: Tensor) -> Tensor:
+    if output.dim() == 2 and target.dim() == 1 and not target.is_floating_point() and len(output) == len(target):
+        return output.argmax(1) == target
     if output.shape != target.shape and not target.is_floating_point():
         classes = 1 if output.dim() > 1 and output.shape[:1] + output.shape[2:] == target.shape else -1
         chosen = output.argmax(classes)
@@ -159,8 +161,8 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
 
     Args:
         choices: Names (``"accuracy"``, ``"mae"``, ``"mse"``), pairs of a torchmetrics class and its arguments
-            (``("F1Score", {"task": "multiclass", "num_classes": 10})``), torchmetrics' metrics, or functions of
-            output and target that return the mean over the batch.
+            (``("F1Score", {"task": "multiclass", "num_classes": 10})``), torchmetrics' metrics (alone, or with the
+            name that they shall have), or functions of output and target that return the mean over the batch.
         device: Where they count.
 
     Raises:
@@ -187,14 +189,20 @@ def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
             return choice, _from_torchmetrics(choice, {}, device)
         case (str() as name, Mapping() as options):
             return name, _from_torchmetrics(name, options, device)
+        case (str() as name, Metric() as metric):
+            return name, _own(metric, device)
         case Metric():
-            # Training and validation count apart.
-            mine = copy.deepcopy(choice)
-            return type(choice).__name__, mine.to(device) if isinstance(mine, nn.Module) else mine
+            return type(choice).__name__, _own(choice, device)
         case _ if callable(choice):
             return getattr(choice, "__name__", type(choice).__name__), Averaged(choice)
         case _:
             raise TrainingError(f"{choice!r} is no metric: give a name, a torchmetrics metric, or a function.")
+
+
+def _own(metric: Metric, device: torch.device) -> Metric:
+    # Training and validation count apart.
+    mine = copy.deepcopy(metric)
+    return mine.to(device) if isinstance(mine, nn.Module) else mine
 
 
 def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.device) -> Metric:

@@ -13,7 +13,7 @@ SPECS = {spec.type: spec for spec in training.specs()}
 
 
 def test_types() -> None:
-    assert list(SPECS) == ["Dataset", "DataLoader", "ParameterGroup", "Loss", "Metric"]
+    assert list(SPECS) == ["Dataset", "DataLoader", "Validation", "ParameterGroup", "Loss", "Metric"]
     assert all(spec.kind == "training" and spec.category == "Training" and spec.doc for spec in SPECS.values())
     assert all(prop.doc for spec in SPECS.values() for prop in spec.properties)
 
@@ -51,3 +51,10 @@ def test_every_default_is_a_legal_value() -> None:
     for spec in SPECS.values():
         for prop in spec.properties:
             assert check(prop.type, prop.default) == prop.default
+
+
+def test_losses_are_what_a_forward_pass_gives() -> None:
+    assert kinds_fit("tensor", "loss")
+    assert kinds_fit("value", "loss"), "a Subgraph's output"
+    assert not kinds_fit("loss", "tensor")
+    assert not kinds_fit("dataset", "loss")

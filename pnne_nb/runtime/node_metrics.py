@@ -1,0 +1,141 @@
+"""What a Metric node computes: its choices, as metrics over an epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.metrics import (
+    Accuracy,
+    Averaged,
+    Metric,
+    load_metric,
+    mean_absolute_error,
+    mean_squared_error,
+    saved_metric,
+)
+
+_CLASSES = {"precision": "Precision", "recall": "Recall", "f1": "F1Score", "auroc": "AUROC"}
+"""Choices for classification, by the name that torchmetrics has for them."""
+
+
+@final
+class MetricNode:
+    """Picks what a Metric node is wired to out of outputs and targets, and hands it to what counts.
+
+    Args:
+        choice: The node's ``metric``.
+        label: The node's name, for messages.
+        pick: From the model's output and the batch's targets to (prediction, target).
+    """
+
+    def __init__(self, choice: str, label: str, pick: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self._choice = choice
+        self._label = label
+        self._pick = pick
+        self._counting: Metric | None = None
+        self._saved: Mapping[str, Any] | None = None
+
+    def update(self, output: Any, target: Any) -> None:
+        """Take one batch into account.
+
+        Raises:
+            TrainingError: The metric refuses it; the message names the node.
+        """
+        predicted, expected = self._pick(output, target)
+        if self._counting is None:
+            self._counting = _counting(self._choice, predicted, expected)
+            if self._saved is not None:
+                load_metric(self._counting, dict(self._saved))
+        try:
+            self._counting.update(predicted, expected)
+        except (ValueError, RuntimeError) as error:
+            shapes = " and ".join(str(tuple(value.shape)) for value in (predicted, expected))
+            raise TrainingError(
+                f"{self._label}: {self._choice} cannot compare an output and a target of shapes {shapes}: {error}"
+            ) from error
+
+    def compute(self) -> float:
+        """The value over all batches since the last reset; NaN without any."""
+        return math.nan if self._counting is None else float(self._counting.compute())
+
+    def reset(self) -> None:
+        """Forget every batch."""
+        self._saved = None
+        if self._counting is not None:
+            self._counting.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has counted."""
+        return {} if self._counting is None else saved_metric(self._counting) or {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict`."""
+        if self._counting is not None:
+            load_metric(self._counting, dict(state))
+        else:
+            self._saved = state or None
+
+
+@final
+class Perplexity:
+    """``exp`` of the mean cross entropy of scores ``[..., classes]`` with class numbers."""
+
+    def __init__(self) -> None:
+        self._mean = Averaged(_cross_entropy)
+
+    def update(self, output: Tensor, target: Tensor) -> None:
+        """Take one batch into account."""
+        self._mean.update(output.reshape(-1, output.shape[-1]), target.reshape(-1))
+
+    def compute(self) -> float:
+        """The value over all predictions since the last reset."""
+        return math.exp(self._mean.compute())
+
+    def reset(self) -> None:
+        """Forget every batch."""
+        self._mean.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums so far."""
+        return self._mean.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict`."""
+        self._mean.load_state_dict(state)
+
+
+def _cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(output, target)
+
+
+def _counting(choice: str, predicted: Tensor, expected: Tensor) -> Metric:
+    """Return what counts; for classification the first batch tells whether there are two classes or more."""
+    match choice:
+        case "accuracy":
+            return Accuracy()
+        case "mean_absolute_error":
+            return Averaged(mean_absolute_error)
+        case "mean_squared_error":
+            return Averaged(mean_squared_error)
+        case "perplexity":
+            return Perplexity()
+    # Imported late on purpose: it takes two seconds, and most trainings do without.
+    import torchmetrics  # noqa: PLC0415
+
+    if choice == "r2":
+        made: Any = torchmetrics.R2Score()
+    elif predicted.shape == expected.shape:
+        made = getattr(torchmetrics, _CLASSES[choice])(task="binary")
+    else:
+        made = getattr(torchmetrics, _CLASSES[choice])(
+            task="multiclass", num_classes=predicted.shape[1], average="macro"
+        )
+    made.persistent(True)
+    moved: Metric = made.to(predicted.device)
+    return moved

@@ -1,0 +1,592 @@
+"""A training that is drawn: nodes from Dataset to Scheduler → what a `TrainingEngine` is made of.
+
+The graph is taken apart at the loss: what the losses and what comes after them compute from the model's outputs and
+the targets is the objective; what leads there is the model. Both are graphs, and compiled as any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple, TypeAlias, final
+
+import msgspec
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+
+from pnne_nb.catalog.automatic import AUTOMATIC
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.errors import Diagnostic, TrainingError, near
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import Node, split_port
+from pnne_nb.graph.registry import registry
+from pnne_nb.runtime.data import TARGET_KEYS, as_batch, expect_shapes
+from pnne_nb.runtime.datasets import Batched, DatasetNode
+from pnne_nb.runtime.metrics import MetricChoice
+from pnne_nb.runtime.models import input_shapes
+from pnne_nb.runtime.node_metrics import MetricNode
+from pnne_nb.runtime.objectives import OptimizerChoice, Options, SchedulerChoice
+from pnne_nb.runtime.randomness import seeded_globals
+
+End: TypeAlias = tuple[str, str]
+"""A node and one of its ports."""
+
+
+class DrawnTraining(NamedTuple):
+    """What the nodes of a training graph say, as the arguments of a `TrainingEngine`."""
+
+    model: NodeGraph
+    train_data: DataLoader[Any]
+    val_data: DataLoader[Any] | None
+    loss: Callable[[Any, Any], Tensor]
+    optimizer: OptimizerChoice
+    scheduler: SchedulerChoice
+    metrics: Sequence[MetricChoice]
+    parameter_groups: Mapping[str, Options] | None
+
+
+def read_training(graph: NodeGraph, variables: Mapping[str, Any], *, seed: int, device: torch.device) -> DrawnTraining:
+    """Return what a training graph says.
+
+    Args:
+        graph: Its root holds the training nodes; it is not changed.
+        variables: What Dataset nodes with source "variable" find by name.
+        seed: For what draws random numbers while examples are looked at.
+        device: Where losses compute.
+
+    Raises:
+        TrainingError: The graph is unfinished or says two things at once; ``diagnostics`` lists every reason.
+        CompileError: The model that is drawn cannot be compiled.
+    """
+    return _Reading(graph).training(variables, seed, device)
+
+
+@final
+class _Reading:
+    def __init__(self, graph: NodeGraph) -> None:
+        self._graph = graph
+        self._nodes: Mapping[str, Node] = dict(graph.nodes)
+        self._into: dict[str, dict[str, End]] = {name: {} for name in self._nodes}
+        self._out_of: dict[End, list[End]] = {}
+        for edge in graph.edges:
+            source, target = split_port(edge.source), split_port(edge.target)
+            self._into[target[0]][target[1]] = source
+            self._out_of.setdefault(source, []).append(target)
+        self._faults: list[Diagnostic] = []
+
+    def training(self, variables: Mapping[str, Any], seed: int, device: torch.device) -> DrawnTraining:
+        loaders = [name for name in self._of_type("DataLoader") if self._feeds_tensors(name)]
+        optimizers = self._of_category("Optimizer")
+        validations = self._of_type("Validation")
+        schedulers = [name for name in self._of_category("Scheduler") if not self._out_of.get((name, "scheduler"))]
+        losses = self._losses(optimizers)
+        self._check(loaders, optimizers, validations, schedulers, losses)
+        self._raise()
+        (loader,), (optimizer,) = loaders, optimizers
+        metrics = self._of_type("Metric")
+        ends = [*(source for source, _ in losses), *(self._into[name][port] for name in metrics for port in _COMPARED)]
+        parts = _Parts(self._nodes, self._into, loader, ends)
+        if "input" not in parts.inputs:
+            self._fault(
+                "no-input", "Nothing that is trained gets the samples.", loader, "Connect its input to the model's."
+            )
+            self._raise()
+        model, place = self._model(parts)
+        data = self._data(loader, variables, _first_shape(model, parts))
+        collate = Collate(parts.inputs, parts.compared)
+        if model is None:
+            outer = {(parts.loader, port): port for port in parts.inputs}
+            model = self._cut(self._graph.name, parts.model, outer, parts.crossing)
+        first = _first(data, collate, seed)
+        if first is not None:
+            _shape_inputs(model, first)
+        train = self._loader(loader, data, collate)
+        val = None
+        for name in validations:
+            other = self._into[name]["loader"][0]
+            val = self._loader(other, self._data(other, variables, _first_shape(model, parts)), collate)
+        for shown in (train, *(() if val is None else (val,))):
+            batch = _first(shown.dataset, collate, seed)
+            if batch is not None:
+                expect_shapes(as_batch(batch, wants_target=True), input_shapes(model))
+        weights = [weight for _, weight in losses]
+        return DrawnTraining(
+            model,
+            train,
+            val,
+            _Loss(self._objective(parts, [source for source, _ in losses], place, device), weights),
+            self._optimizer(optimizer),
+            self._scheduler(schedulers),
+            self._metrics(metrics, parts, place, device),
+            self._groups(optimizer),
+        )
+
+    # What is missing
+
+    def _check(
+        self,
+        loaders: list[str],
+        optimizers: list[str],
+        validations: list[str],
+        schedulers: list[str],
+        losses: list[tuple[End, float]],
+    ) -> None:
+        self._faults += [found for found in self._graph.diagnostics() if found.severity == "error"]
+        self._one(
+            loaders, "DataLoader", " whose samples go into the model", "Add a Dataset and a DataLoader.", "no-data"
+        )
+        self._one(optimizers, "optimizer", "", "Add one, such as AdamW.", "no-optimizer")
+        if not losses:
+            self._fault(
+                "no-loss",
+                "The graph has no loss, so there is nothing to make smaller.",
+                hint="Add one, such as CrossEntropyLoss, and connect it to the optimizer.",
+            )
+        if len(validations) > 1:
+            self._several("Validation nodes", validations, "Keep one.")
+        if len(schedulers) > 1:
+            self._several("schedulers", schedulers, "Combine them in a SequentialLR or a ChainedScheduler.")
+
+    def _one(self, names: list[str], what: str, which: str, hint: str, code: str) -> None:
+        if not names:
+            self._fault(code, f"The graph has no {what}{which}.", hint=hint)
+        elif len(names) > 1:
+            self._several(f"{what}s", names, "Keep one of them in this graph.")
+
+    def _several(self, what: str, names: list[str], hint: str) -> None:
+        self._fault("ambiguous", f"There are {len(names)} {what}: {', '.join(names)}.", names[1], hint)
+
+    def _fault(self, code: str, message: str, node: str | None = None, hint: str | None = None) -> None:
+        self._faults.append(Diagnostic(code=code, message=message, node=node, hint=hint))
+
+    def _raise(self) -> None:
+        if self._faults:
+            lines = "\n".join(f"  {found}" for found in self._faults)
+            raise TrainingError(f"The graph {self._graph.name!r} cannot be trained:\n{lines}", self._faults)
+
+    # Reading nodes
+
+    def _of_type(self, type: str) -> list[str]:
+        return [name for name, node in self._nodes.items() if node.type == type]
+
+    def _of_category(self, category: str) -> list[str]:
+        return [name for name, node in self._nodes.items() if _category(node) == category]
+
+    def _feeds_tensors(self, loader: str) -> bool:
+        return any(
+            _is_tensor_node(self._nodes[target]) or self._nodes[target].type in ("Metric", "Loss")
+            for port in _LOADED
+            for target, _ in self._out_of.get((loader, port), ())
+        )
+
+    def _losses(self, optimizers: list[str]) -> list[tuple[End, float]]:
+        """Return where each term of the loss comes from, and its weight."""
+        wired = [source for name in optimizers for port, source in self._into[name].items() if port.startswith("loss_")]
+        if not wired:
+            # Drawn, but not connected to the optimizer: what else could it be for?
+            wired = [(name, "loss") for name in self._of_type("Loss")]
+        if not wired:
+            last = [name for name in self._of_category("Loss") if not self._out_of.get((name, "output"))]
+            wired = [(name, self._first_output(name)) for name in last]
+        terms = []
+        for source in wired:
+            node = self._nodes[source[0]]
+            if node.type != "Loss":
+                terms.append((source, 1.0))
+            elif "input" in self._into[node.name]:
+                weight = node.properties.get("weight", 1.0)
+                terms.append(
+                    (self._into[node.name]["input"], float(weight) if isinstance(weight, (int, float)) else 1.0)
+                )
+        return terms
+
+    def _first_output(self, name: str) -> str:
+        return registry.require(self._nodes[name].type).outputs[0].name
+
+    def _optimizer(self, name: str) -> OptimizerChoice:
+        node = self._nodes[name]
+        return node.type, _settings(node)
+
+    def _groups(self, optimizer: str) -> dict[str, Options] | None:
+        groups: dict[str, Options] = {}
+        for _, (name, _) in sorted(self._into[optimizer].items(), key=lambda item: _index(item[0])):
+            node = self._nodes[name]
+            if node.type != "ParameterGroup":
+                continue
+            given = dict(node.properties)
+            pattern, options = str(given.pop("pattern", "*")), given.pop("options", None) or {}
+            if not isinstance(options, Mapping):
+                raise TrainingError(
+                    f"{name}: options must be a dict by name, such as {{'momentum': 0.9}}, not {options!r}."
+                )
+            if pattern in groups:
+                raise TrainingError(f"{name}: there are two groups for the pattern {pattern!r}. Keep one.")
+            own = {key: value for key, value in given.items() if value is not None}
+            groups[pattern] = {**own, **{str(key): value for key, value in options.items()}}
+        return groups or None
+
+    def _scheduler(self, names: list[str]) -> SchedulerChoice:
+        if not names:
+            return None
+        (name,) = names
+        node = self._nodes[name]
+        inner = self._combined(name)
+        if not inner and "lr_lambda" not in node.properties:
+            return node.type, _settings(node)
+        self._schedule(name)
+
+        def build(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+            made: torch.optim.lr_scheduler.LRScheduler = self._schedule(name)(optimizer)
+            return made
+
+        return build
+
+    def _combined(self, name: str) -> list[str]:
+        wired = [(port, source) for port, (source, _) in self._into[name].items() if port.startswith("schedulers_")]
+        return [source for _, source in sorted(wired, key=lambda item: _index(item[0]))]
+
+    def _schedule(self, name: str) -> Callable[[torch.optim.Optimizer], Any]:
+        """Return what makes a scheduler, those that it combines made first."""
+        node = self._nodes[name]
+        made_by: Any = registry.require(node.type).torch
+        settings = dict(_settings(node))
+        if "lr_lambda" in settings:
+            settings["lr_lambda"] = _registered_function(name, str(settings["lr_lambda"]))
+        inner = [self._schedule(source) for source in self._combined(name)]
+
+        def build(optimizer: torch.optim.Optimizer) -> Any:
+            made = [make(optimizer) for make in inner]
+            # A ChainedScheduler takes the schedulers alone first, a SequentialLR the optimizer.
+            arguments = (
+                ([made, optimizer] if node.type == "ChainedScheduler" else [optimizer, made]) if inner else [optimizer]
+            )
+            try:
+                return made_by(*arguments, **settings)
+            except (TypeError, ValueError, AttributeError) as error:
+                raise TrainingError(f"{name}: the scheduler {node.type} refuses its arguments: {error}.") from error
+
+        return build
+
+    def _metrics(self, names: list[str], parts: _Parts, place: Place, device: torch.device) -> list[MetricChoice]:
+        made: dict[str, MetricNode] = {}
+        for name in names:
+            choice = str(self._nodes[name].properties.get("metric", "accuracy"))
+            ends = [self._into[name][port] for port in _COMPARED]
+            metric = MetricNode(choice, name, _Pair(self._objective(parts, ends, place, device)))
+            made[name if choice in made else choice] = metric
+        return list(made.items())
+
+    # Data
+
+    def _data(self, loader: str, variables: Mapping[str, Any], sample: tuple[int | str, ...] | None) -> Dataset[Any]:
+        node = self._nodes[self._into[loader]["dataset"][0]]
+        if node.type != "Dataset":
+            raise TrainingError(f"{loader}: its dataset comes from {node.name}, a {node.type}, instead of a Dataset.")
+        return DatasetNode(node.name, **_settings(node)).open(variables, sample)
+
+    def _loader(self, name: str, data: Dataset[Any], collate: Collate) -> DataLoader[Any]:
+        given: dict[str, Any] = dict(_settings(self._nodes[name]))
+        if given.get("batch_size", 1) is None:
+            raise TrainingError(f"{name}: batch_size is None; training needs a number of examples.")
+        if isinstance(data, IterableDataset) and given.pop("shuffle", None):
+            raise TrainingError(f"{name}: an IterableDataset decides about its order itself: set shuffle to False.")
+        workers = given.get("num_workers", 0)
+        return DataLoader(data, collate_fn=collate, persistent_workers=workers > 0, **given)
+
+    # Model and objective
+
+    def _model(self, parts: _Parts) -> tuple[NodeGraph | None, Place]:
+        """Return the model, if it is one nested graph, and where its outputs are."""
+        if len(parts.model) == 1:
+            (name,) = parts.model
+            node = self._nodes[name]
+            if node.definition is not None:
+                model = self._extracted(node.definition, name)
+                outputs = [n.name for n in model.nodes.values() if n.type == "Output"]
+                inputs = [n.name for n in model.nodes.values() if n.type == "Input"]
+                parts.inputs = tuple(self._into[name][port][1] for port in inputs)
+                return model, Place({(name, output): index for index, output in enumerate(outputs)}, len(outputs))
+        return None, Place({end: index for index, end in enumerate(parts.crossing)}, len(parts.crossing))
+
+    def _extracted(self, definition: str, name: str) -> NodeGraph:
+        document = json.loads(self._graph.to_json())
+        graphs = document["graphs"]
+        graphs[""] = graphs[definition]
+        needed, pending = {""}, [""]
+        while pending:
+            for node in graphs[pending.pop()].get("nodes", ()):
+                shown = node.get("properties", {}).get("definition")
+                if node["type"] == "Subgraph" and shown not in needed:
+                    needed.add(shown)
+                    pending.append(shown)
+        document["graphs"] = {id: content for id, content in graphs.items() if id in needed}
+        document["name"] = name
+        return NodeGraph.from_json(json.dumps(document))
+
+    def _objective(self, parts: _Parts, ends: list[End], place: Place, device: torch.device) -> Objective:
+        """Return what computes `ends` from the model's outputs and what the loader gives."""
+        inner: set[str] = set()
+        outer: dict[End, str] = {}
+        pending = list(ends)
+        while pending:
+            end = pending.pop()
+            name = end[0]
+            if name == parts.loader or name in parts.model:
+                outer.setdefault(end, f"outer{len(outer)}")
+            elif name not in inner:
+                inner.add(name)
+                pending += self._into[name].values()
+        graph = self._cut("objective", inner, outer, ends)
+        module = compile_graph(graph).to(device)
+        trainable = sorted({name.partition(".")[0] for name, _ in module.named_parameters()})
+        if trainable:
+            raise TrainingError(
+                f"{', '.join(trainable)}: it has weights of its own and computes the loss, where no optimizer reaches "
+                "it. Move it into the model's Subgraph, with the target as another input."
+            )
+        picks = [
+            (0, place.outputs[end]) if end in place.outputs else (1, parts.compared.index(end[1])) for end in outer
+        ]
+        return Objective(module, tuple(picks), place.count)
+
+    def _cut(self, name: str, inner: AbstractSet[str], outer: Mapping[End, str], ends: Iterable[End]) -> NodeGraph:
+        """Return a graph of the nodes `inner` alone: an Input for each end that it takes, an Output for each of `ends`."""
+        document = json.loads(self._graph.to_json())
+        root = document["graphs"][""]
+        sources = {end: f"{_free(entry, inner)}.output" for end, entry in outer.items()}
+        nodes: list[dict[str, Any]] = [{"name": _free(entry, inner), "type": "Input"} for entry in outer.values()]
+        nodes += [node for node in root.get("nodes", ()) if node["name"] in inner]
+        edges = []
+        for edge in root.get("edges", ()):
+            if split_port(edge["target"])[0] in inner:
+                source = split_port(edge["source"])
+                edges.append({"source": sources.get(source, edge["source"]), "target": edge["target"]})
+        for index, end in enumerate(ends):
+            output = _free(f"result{index}", inner)
+            nodes.append({"name": output, "type": "Output"})
+            edges.append({"source": sources.get(end, ".".join(end)), "target": f"{output}.input"})
+        shown = {node["properties"]["definition"] for node in nodes if node["type"] == "Subgraph"}
+        reached = set(shown)
+        while shown:
+            inside = document["graphs"][shown.pop()].get("nodes", ())
+            nested = {node["properties"]["definition"] for node in inside if node["type"] == "Subgraph"} - reached
+            shown |= nested
+            reached |= nested
+        kept = {id: content for id, content in document["graphs"].items() if id in reached}
+        kept[""] = {"nodes": nodes, "edges": edges}
+        return NodeGraph.from_json(json.dumps({**document, "name": name, "graphs": kept}))
+
+
+_LOADED = ("input", "target")
+_COMPARED = ("input", "target")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the ends that the model gives are in its output; with one output, that is the output itself."""
+
+    outputs: Mapping[End, int]
+    count: int
+
+
+@final
+class _Parts:
+    """Tells the model from the objective.
+
+    Attributes:
+        loader: The node that loads what is trained on.
+        model: Names of the nodes that make up the model.
+        crossing: What the model gives to the objective.
+        inputs: Ports of the loader that the model takes.
+        compared: Ports of the loader that the objective takes.
+    """
+
+    def __init__(
+        self, nodes: Mapping[str, Node], into: Mapping[str, Mapping[str, End]], loader: str, ends: Sequence[End]
+    ) -> None:
+        self._nodes = nodes
+        self._into = into
+        self.loader = loader
+        used = self._behind(name for name, _ in ends)
+        judging = {name for name in used if self._judges(name)}
+        grown = True
+        while grown:
+            more = {name for name in used if any(source in judging for source, _ in into[name].values())} - judging
+            grown = bool(more)
+            judging |= more
+        # What has weights belongs to the model, and so does all that it needs, targets included.
+        self.model = (used - judging) | self._behind(name for name in judging if _has_weights(nodes[name]))
+        objective = used - self.model
+        taken = [end for name in objective for end in into[name].values()] + list(ends)
+        self.crossing = tuple(dict.fromkeys(end for end in taken if end[0] in self.model))
+        self.compared = self._loaded(taken) or ("target",)
+        self.inputs = self._loaded(end for name in self.model for end in into[name].values())
+
+    def _judges(self, name: str) -> bool:
+        takes_target = (self.loader, "target") in self._into[name].values()
+        return takes_target or _category(self._nodes[name]) == "Loss"
+
+    def _behind(self, names: Iterable[str]) -> set[str]:
+        """Return the nodes of the forward pass that lead to `names`, these included."""
+        found: set[str] = set()
+        pending = [name for name in names if _is_tensor_node(self._nodes[name])]
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending += [source for source, _ in self._into[name].values() if _is_tensor_node(self._nodes[source])]
+        return found
+
+    def _loaded(self, ends: Iterable[End]) -> tuple[str, ...]:
+        ports = {port for name, port in ends if name == self.loader}
+        return tuple(port for port in _LOADED if port in ports)
+
+
+@final
+class Collate:
+    """Makes batches of (what the model takes …, what the objective takes) out of examples.
+
+    Args:
+        inputs: Ports of the loader that the model takes, in its order.
+        compared: Ports of the loader that the objective takes.
+    """
+
+    def __init__(self, inputs: tuple[str, ...], compared: tuple[str, ...]) -> None:
+        self._inputs = inputs
+        self._compared = compared
+
+    def __call__(self, examples: Any) -> tuple[Any, ...]:
+        """Return one batch.
+
+        Raises:
+            TrainingError: An example has no target, or examples do not fit together.
+        """
+        try:
+            batch = examples if isinstance(examples, Batched) else default_collate(examples)
+        except (RuntimeError, TypeError) as error:
+            raise TrainingError(f"The examples of the dataset do not fit into one batch: {error}") from error
+        parts = dict(zip(_LOADED, _input_and_target(batch), strict=True))
+        return (*(parts[port] for port in self._inputs), tuple(parts[port] for port in self._compared))
+
+
+def _input_and_target(batch: Any) -> tuple[Any, Any]:
+    match batch:
+        case Mapping():
+            rest = dict(batch)
+            key = next((key for key in TARGET_KEYS if key in rest), None)
+            target = rest.pop(key) if key is not None else None
+            return next(iter(rest.values())) if len(rest) == 1 else rest, target
+        case list() | tuple() if len(batch) > 1:
+            *inputs, target = batch
+            return inputs[0] if len(inputs) == 1 else tuple(inputs), target
+        case _:
+            return batch[0] if isinstance(batch, (list, tuple)) else batch, None
+
+
+@final
+class Objective:
+    """Computes what losses or metrics are wired to, from the model's output and the batch's targets."""
+
+    def __init__(self, module: nn.Module, picks: tuple[tuple[int, int], ...], outputs: int) -> None:
+        self._module = module
+        self._picks = picks
+        self._outputs = outputs
+
+    def __call__(self, output: Any, target: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the results, one for each end."""
+        given = (output if self._outputs > 1 else (output,), target)
+        results = self._module(*(given[side][index] for side, index in self._picks))
+        return results if isinstance(results, tuple) else (results,)
+
+
+@final
+class _Loss:
+    """The weighted sum of the losses."""
+
+    def __init__(self, objective: Objective, weights: list[float]) -> None:
+        self._objective = objective
+        self._weights = weights
+
+    def __call__(self, output: Any, target: Any) -> Tensor:
+        terms = self._objective(output, target)
+        total: Tensor = sum(
+            term if weight == 1.0 else term * weight for term, weight in zip(terms, self._weights, strict=True)
+        )
+        return total
+
+
+@final
+class _Pair:
+    """The prediction and the target of a metric."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+
+    def __call__(self, output: Any, target: Any) -> tuple[Any, Any]:
+        predicted, expected = self._objective(output, target)
+        return predicted, expected
+
+
+def _category(node: Node) -> str:
+    spec = registry.get(node.type)
+    return "" if spec is None else spec.category
+
+
+def _has_weights(node: Node) -> bool:
+    # A layer has a size that follows from its input because it has weights of that size.
+    return node.definition is not None or any(type == node.type for type, _ in AUTOMATIC)
+
+
+def _is_tensor_node(node: Node) -> bool:
+    spec = registry.get(node.type)
+    return spec is not None and spec.kind != "training"
+
+
+def _settings(node: Node) -> dict[str, Any]:
+    return dict(node.properties)
+
+
+def _index(port: str) -> int:
+    return int(port.rpartition("_")[2]) if port.rpartition("_")[2].isdecimal() else -1
+
+
+def _free(name: str, taken: AbstractSet[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _registered_function(node: str, name: str) -> Callable[..., Any]:
+    spec = registry.get(name)
+    if spec is None or spec.kind != "function" or not callable(spec.torch):
+        known = [known.type for known in registry.values() if known.target.startswith("registered.")]
+        raise TrainingError(
+            f"{node}: lr_lambda is {name!r}, which is no registered function.{near(name, known)} "
+            "Register one with pn.register_node: from the epoch to the factor of the learning rate."
+        )
+    return spec.torch
+
+
+def _shape_inputs(model: NodeGraph, first: tuple[Any, ...]) -> None:
+    """Give the shapes of the first example to Input nodes that have none: sizes left "auto" follow from them."""
+    inputs = [node for node in model.nodes.values() if node.type == "Input"]
+    for node, value in zip(inputs, first, strict=False):
+        if isinstance(value, Tensor) and node.properties.get("shape") is None:
+            model.set(node, shape=("N", *value.shape[1:]), dtype=str(value.dtype).removeprefix("torch."))
+
+
+def _first_shape(model: NodeGraph | None, parts: _Parts) -> tuple[int | str, ...] | None:
+    """Return the shape of the Input node that the loader's samples go into, where it says."""
+    if model is None or "input" not in parts.inputs:
+        return None
+    return input_shapes(model)[parts.inputs.index("input")][1]
+
+
+def _first(data: Any, collate: Collate, seed: int) -> tuple[Any, ...] | None:
+    """Return a batch of the first example, to look at its shapes; None where reading it would use it up."""
+    if isinstance(data, IterableDataset):
+        return None
+    with seeded_globals(seed):
+        fetch = getattr(data, "__getitems__", None)
+        return collate([data[0]] if fetch is None else fetch([0]))
