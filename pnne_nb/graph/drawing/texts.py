@@ -17,6 +17,7 @@ MAX_VALUE = 24
 
 _NARROW = frozenset("iljtfrI.,:;'|!()[] -")
 _WIDE = frozenset("mwMW@%")
+_ELLIPSIS = 0.7
 _SIZE = re.compile(r"[\w.]+")
 
 
@@ -48,14 +49,13 @@ def shape_label(shape: Sequence[int | str], dtype: str) -> str:
 
 def fitted(text: str, width: float, size: float, *, code: bool = False) -> str:
     """Return as much of `text` as `width` pixels hold in a font of `size` pixels, with an ellipsis if cut."""
-    room, used = width / size, 0.0
+    room, used, kept = width / size, 0.0, 0
     for place, letter in enumerate(text):
         used += _breadth(letter, code)
         if used > room:
-            while place and used + 0.7 > room:
-                place -= 1
-                used -= _breadth(text[place], code)
-            return f"{text[:place].rstrip()}…"
+            return f"{text[:kept].rstrip()}…"
+        if used + _ELLIPSIS <= room:
+            kept = place + 1
     return text
 
 

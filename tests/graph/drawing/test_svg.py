@@ -6,7 +6,7 @@ import base64
 import re
 from html.parser import HTMLParser
 from typing import NamedTuple
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -37,8 +37,8 @@ def graph() -> pn.NodeGraph:
     return graph
 
 
-def parsed(svg: str) -> ElementTree.Element:
-    return ElementTree.fromstring(svg)
+def parsed(svg: str) -> ET.Element:
+    return ET.fromstring(svg)
 
 
 def texts(svg: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import pnne_nb as pn
@@ -22,7 +24,7 @@ from pnne_nb.graph.drawing.texts import fitted, shape_label, summary
         ("Input", {"shape": ("N", 1)}, "N×1"),
     ],
 )
-def test_the_values_that_matter(type: str, properties: dict[str, object], text: str) -> None:
+def test_the_values_that_matter(type: str, properties: dict[str, Any], text: str) -> None:
     graph = pn.NodeGraph()
     node = graph.add(type, name="n", **properties)
     assert summary(node, node.spec, {}) == text
@@ -35,6 +37,6 @@ def test_shapes() -> None:
 
 def test_what_does_not_fit_is_cut() -> None:
     assert fitted("conv1", 100, 13) == "conv1"
-    assert fitted("a_branch_with_a_very_long_name", 100, 13) == "a_branch_w…"
+    assert fitted("a_branch_with_a_very_long_name", 100, 13) == "a_branch_wit…"
     assert fitted("層" * 20, 65, 13) == "層層層層…"
     assert fitted("long", 1, 13) == "…"
