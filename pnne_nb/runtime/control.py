@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeAlias, final
@@ -13,6 +14,9 @@ Verdict: TypeAlias = Literal["go", "stop"]
 
 ENDED: frozenset[TrainingState] = frozenset({"finished", "stopped", "failed"})
 """The states of a training that has run and no longer does."""
+
+_LONGEST_LOAN = 0.05
+"""Seconds after which visitors who linger have kept the training waiting for long enough."""
 
 
 @final
@@ -39,6 +43,8 @@ class Control:
         self._working = False
         self._queued = False
         self._reserved = False
+        self._lent_since: float | None = None
+        self._lent_until = 0.0
         self._trainer: int | None = None
         self._visits: dict[int, int] = {}
         self._reasons: dict[int, str] = {}
@@ -143,8 +149,11 @@ class Control:
             with self._turn:
                 self._working = False
                 self._turn.notify_all()
-                self._turn.wait_for(self._may_leave_boundary)
+                while not self._turn.wait_for(self._may_leave_boundary, self._loan_left()):
+                    # A loan has run out, or was prolonged.
+                    pass
                 self._queued = self._reserved = False
+                self._lent_since = None
                 self._turn.notify_all()
                 if self._stop:
                     return "stop"
@@ -161,7 +170,14 @@ class Control:
         wants_to_work = not self._pause or self._steps > 0
         # From here on a visitor who leaves last hands the turn to the training, not to a newcomer.
         self._queued = wants_to_work
-        return wants_to_work and not self._visits
+        return wants_to_work and not self._visits and self._loan_left() is None
+
+    def _loan_left(self) -> float | None:
+        """Seconds for which visitors who have left may come back before the next step, or None."""
+        if self._lent_since is None:
+            return None
+        left = self._lent_until - time.monotonic()
+        return left if left > 0 else None
 
     def stepped(self) -> None:
         """One optimizer step was made."""
@@ -190,10 +206,15 @@ class Control:
     # Turns at the model
 
     @contextmanager
-    def visit(self, reason: str) -> Iterator[None]:
+    def visit(self, reason: str, linger: float = 0.0) -> Iterator[None]:
         """Have the model to oneself: waits for the end of the running step and keeps the next from starting.
 
         Visits nest; in the training thread, which has the model anyway, this does nothing.
+
+        Args:
+            reason: What the training then waits for, in words.
+            linger: Seconds for which the next step waits in case the visitor comes back; at most 0.05
+                seconds of this between two steps.
         """
         key = threading.get_ident()
         if self.in_training_thread():
@@ -203,7 +224,7 @@ class Control:
         try:
             yield
         finally:
-            self.leave(key)
+            self.leave(key, linger)
 
     def arrive(self, key: int, reason: str) -> None:
         """Begin a visit; blocks until the running step has ended.
@@ -223,13 +244,17 @@ class Control:
                 self.leave(key)
                 raise
 
-    def leave(self, key: int) -> None:
-        """End one visit; leaving more often than arriving does nothing."""
+    def leave(self, key: int, linger: float = 0.0) -> None:
+        """End one visit; leaving more often than arriving does nothing. For `linger`, see `visit`."""
         with self._turn:
+            if linger:
+                now = time.monotonic()
+                self._lent_since = now if self._lent_since is None else self._lent_since
+                self._lent_until = min(now + linger, self._lent_since + _LONGEST_LOAN)
             left = self._visits.pop(key, 0) - 1
             if left > 0:
                 self._visits[key] = left
             else:
                 self._reasons.pop(key, None)
-            self._reserved = self._queued and not self._visits
+            self._reserved = self._queued and not self._visits and self._loan_left() is None
             self._turn.notify_all()

@@ -22,6 +22,7 @@ from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.precision import Precision
 from pnne_nb.runtime.randomness import PrivateRandomness
+from pnne_nb.runtime.snapshot import Snapshot
 
 
 class Stepped(msgspec.Struct, frozen=True):
@@ -108,7 +109,7 @@ class TrainingLoop:
         self._epoch_randomness = randomness.state_dict()
         self._validation_randomness: dict[str, Any] | None = None
         self._modes: list[tuple[nn.Module, bool]] = []
-        self._buffers: list[Tensor] = []
+        self._snapshot = Snapshot(())
         self._shapes_seen: set[tuple[Any, ...]] = set()
 
     def check_data(self) -> None:
@@ -182,13 +183,11 @@ class TrainingLoop:
 
     def _step_or_nothing(self, group: Sequence[Any]) -> tuple[float, int, float]:
         """A step that raises leaves buffers and random state as before: it can be made again, or inspected."""
-        kept = [buffer.clone() for buffer in self._buffers]
+        self._snapshot.take()
         try:
             return self._step(group)
         except BaseException:
-            with torch.no_grad():
-                for buffer, before in zip(self._buffers, kept, strict=True):
-                    buffer.copy_(before)
+            self._snapshot.restore()
             self.randomness.rewind()
             raise
 
@@ -225,14 +224,14 @@ class TrainingLoop:
     def _check_gradients(self) -> None:
         recipe = self.recipe
         parameters = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if not gradients:
+        first = next((parameter.grad for parameter in parameters if parameter.grad is not None), None)
+        if first is None:
             raise TrainingError(
                 "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
                 "the forward pass under torch.no_grad() or detached?"
             )
         # Backpropagation reaches the first parameters last: what is not finite anywhere on the way arrives there.
-        norm = gradients[0].sum() if recipe.grad_clip is None else nn.utils.get_total_norm(gradients)
+        norm = first.sum() if recipe.grad_clip is None else _total_norm(parameters)
         if recipe.precision.scaler is None and not math.isfinite(norm.item()):
             raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", None)
         if recipe.grad_clip is not None:
@@ -406,7 +405,7 @@ class TrainingLoop:
     def _set_mode(self, *, training: bool) -> None:
         self.recipe.model.train(training)
         self._modes = [(module, module.training) for module in self.recipe.model.modules()]
-        self._buffers = list(self.recipe.model.buffers())
+        self._snapshot = Snapshot(self.recipe.model.buffers())
 
     def _restore_modes(self) -> None:
         """Undo what a cell's ``model.eval()`` did since the last batch."""
@@ -418,9 +417,15 @@ class TrainingLoop:
 _PLACE = ("steps", "epoch", "position", "seconds", "_loss_sum", "_examples", "_best", "_epochs_since_best")
 
 
+def _total_norm(parameters: Sequence[Tensor]) -> Tensor:
+    return nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+
+
 def _scalar(loss: Any, who: str) -> Tensor:
     if not isinstance(loss, Tensor):
         raise TrainingError(f"{who} returned a {type(loss).__name__}, not a tensor with the loss.")
+    if loss.dim() == 0:
+        return loss
     if loss.numel() != 1:
         raise TrainingError(f'{who} returned shape {tuple(loss.shape)}, not one number: use reduction="mean".')
     return loss.reshape(())

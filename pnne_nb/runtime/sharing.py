@@ -2,7 +2,7 @@
 
 While training is under way, the first use of the model in a cell (a forward pass, ``state_dict``,
 ``train`` or ``eval``, a copy, ``engine.model``) parks the training at the next step boundary until that
-cell ends; then buffers and modes are as before the cell. A use outside any cell has the model for as long
+cell ends; then buffers and modes are as before the cell. Random numbers that a cell draws are its own. A use outside any cell has the model for as long
 as the call, or the backward pass of its output, takes.
 """
 
@@ -21,6 +21,7 @@ from torch.autograd import Variable
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.cells import cells
 from pnne_nb.runtime.control import Control
+from pnne_nb.runtime.drawing import guard_draws, trainings
 
 _CELL = 0
 """The cell as a visitor; no thread has this number."""
@@ -44,6 +45,7 @@ class SharedModel:
         self._control = control
         self._lock = threading.Lock()
         self._parked = False
+        self._watches_cell = False
         self._buffers: list[tuple[Tensor, Tensor]] = []
         self._closing: list[Callable[[], None]] = []
 
@@ -65,7 +67,9 @@ class SharedModel:
             model.register_state_dict_pre_hook(arrive).remove,  # type: ignore[no-untyped-call]
             model.register_state_dict_post_hook(leave).remove,  # type: ignore[no-untyped-call]
             cells.at_begin(self._cell_began),
+            lambda: trainings.remove(self._control),
         ]
+        trainings.add(self._control)
 
     def close(self) -> None:
         """Take the guards away; called in the training thread."""
@@ -86,6 +90,18 @@ class SharedModel:
             yield
         finally:
             self._leave()
+
+    def watch_cell(self) -> None:
+        """Keep random numbers of the running cell apart from the training's, if the caller is in a cell."""
+        if cells.open_here() and not self._watches_cell:
+            self._watches_cell = True
+            unguard = guard_draws()
+
+            def ended() -> None:
+                self._watches_cell = False
+                unguard()
+
+            cells.at_end(ended)
 
     def release(self) -> None:
         """Let training go on: the cell has ended, or itself asks for more training."""
@@ -119,6 +135,7 @@ class SharedModel:
             cells.at_end(self.release)
 
     def _cell_began(self) -> None:
+        self.watch_cell()
         if self.exclusive:
             self.use()
 

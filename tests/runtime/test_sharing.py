@@ -92,6 +92,21 @@ def state_of(trained: TrainingEngine) -> str:
     return trained.state
 
 
+def draw(model: nn.Module, trained: TrainingEngine) -> None:
+    """Leaves the model alone, and yet its random numbers are its own."""
+    torch.manual_seed(5)
+    first = [torch.rand(4).tolist(), nn.Linear(3, 3).weight.tolist(), nn.functional.dropout(torch.ones(9)).tolist()]
+    torch.random.manual_seed(5)
+    assert first == [
+        torch.rand(4).tolist(),
+        nn.Linear(3, 3).weight.tolist(),
+        nn.functional.dropout(torch.ones(9)).tolist(),
+    ]
+    state = torch.get_rng_state()
+    torch.seed()
+    torch.set_rng_state(state)
+
+
 HOSTILE: list[Cell] = [
     forward,
     backward,
@@ -101,6 +116,7 @@ HOSTILE: list[Cell] = [
     read_state,
     copy_it,
     save_it,
+    draw,
     interrupted,
 ]
 
@@ -110,7 +126,9 @@ def endless(model: nn.Module) -> TrainingEngine:
     return engine(model=model, epochs=100_000)
 
 
-def trained_with(hostile: list[Cell], steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
+def trained_with(
+    hostile: list[Cell], steps: int, cells_at_least: int = 0
+) -> tuple[list[float], dict[str, torch.Tensor]]:
     """Losses and final state of a training of `steps` steps, with cells in turn until it has made them."""
     model = network()
     trained = endless(model)
@@ -124,7 +142,7 @@ def trained_with(hostile: list[Cell], steps: int) -> tuple[list[float], dict[str
     trained.on("step", stop_there)
     trained.start()
     done = 0
-    while not reached.is_set() and hostile:
+    while (not reached.is_set() or done < cells_at_least) and hostile:
         try:
             with cell():
                 hostile[done % len(hostile)](model, trained)
@@ -143,7 +161,14 @@ def test_hostile_cells_leave_a_seeded_run_bit_identical() -> None:
     assert all(torch.equal(state[name], tensor) for name, tensor in expected_state.items())
 
 
-@pytest.mark.parametrize("use", HOSTILE[:-1], ids=lambda use: use.__name__)
+def test_two_hundred_cells_that_only_draw_leave_a_run_with_dropout_bit_identical() -> None:
+    expected, expected_state = trained_with([], 60)
+    losses, state = trained_with([draw], 60, cells_at_least=200)
+    assert losses == expected
+    assert all(torch.equal(state[name], tensor) for name, tensor in expected_state.items())
+
+
+@pytest.mark.parametrize("use", HOSTILE[:-2], ids=lambda use: use.__name__)
 def test_each_use_of_the_model_parks_the_training_until_the_cell_ends(use: Cell) -> None:
     model = network()
     trained = endless(model)
