@@ -113,5 +113,6 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
+@functools.lru_cache(maxsize=4096)  # the same words stand at many functions
 def _tooltip(text: str) -> str:
     return " ".join(_SENTENCE.split(plain(text), maxsplit=SENTENCES)[:SENTENCES])

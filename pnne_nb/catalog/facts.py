@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from pnne_nb.graph.spec import Part, Port, PortKind, Returns
 from pnne_nb.graph.types import (
@@ -293,7 +293,10 @@ ARGUMENT_DOCS: Table[str] = (
 """What arguments mean where torch does not say."""
 
 
-@functools.cache
+_by_argument: dict[int, dict[str, list[tuple[_Names, Any]]]] = {}
+"""Rows by argument name, for each table by its identity: hashing a whole table takes longer than looking it up."""
+
+
 def _rows(table: Table[Fact]) -> dict[str, list[tuple[_Names, Fact]]]:
     by_name: dict[str, list[tuple[_Names, Fact]]] = {}
     for patterns, names, fact in table:
@@ -305,5 +308,11 @@ def _rows(table: Table[Fact]) -> dict[str, list[tuple[_Names, Fact]]]:
 
 def lookup(table: Table[Fact], type_name: str, name: str = "") -> Fact | None:
     """Return the fact of the first row of `table` that fits, or None."""
-    rows: dict[str, list[tuple[_Names, Fact]]] = _rows(table)
-    return next((fact for types, fact in rows.get(name, ()) if type_name in types), None)
+    rows = _by_argument.get(id(table))
+    if rows is None:
+        rows = _by_argument[id(table)] = _rows(table)
+    for types, fact in rows.get(name, ()):
+        if type_name in types:
+            found: Fact = fact
+            return found
+    return None
