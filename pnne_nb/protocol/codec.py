@@ -18,6 +18,9 @@ from pnne_nb.protocol.messages import Committed, Edit, Event, Request
 MAX_OPS = 100_000
 """Ops in one edit: more than a person can make with one gesture on the largest graph."""
 
+MAX_BYTES = 32 << 20
+"""Of one message, as JSON: a paste of a hundred thousand nodes fits."""
+
 
 def decode_request(content: object) -> Request:
     """Return the request that a browser's message says.
@@ -25,6 +28,7 @@ def decode_request(content: object) -> Request:
     Raises:
         ProtocolError: If it says none; the message names the place, as ``$.ops[2].node``.
     """
+    _refuse_oversized(content)
     try:
         request: Request = msgspec.convert(content, Request)
     except msgspec.ValidationError as error:
@@ -39,6 +43,18 @@ def decode_request(content: object) -> Request:
             )
         return msgspec.structs.replace(request, ops=decode_ops(request.ops))
     return request
+
+
+def _refuse_oversized(content: object) -> None:
+    try:
+        size = len(msgspec.json.encode(content))
+    except (RecursionError, TypeError, ValueError):
+        return  # what is wrong with it is found, and said, when it is read
+    if size > MAX_BYTES:
+        raise ProtocolError(
+            f"The editor's message is too large: {size >> 20} MiB, and at most {MAX_BYTES >> 20} MiB are read. "
+            "Make the change in smaller steps, or from Python."
+        )
 
 
 def decode_ops(ops: Sequence[Op], at: str = "$.ops") -> tuple[Op, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "static"
@@ -10,13 +11,20 @@ FOLDER = Path(__file__).parent / "static"
 def bundled(name: str) -> str:
     """The text of one built file, such as ``"controls.js"``.
 
+    All widgets hold the same text: half a megabyte each would soon be much.
+
     Raises:
         FileNotFoundError: If the front end has not been built: this is a checkout, not an installed package.
     """
     path = FOLDER / name
     try:
-        return path.read_text(encoding="utf-8")
+        return _text(path, path.stat().st_mtime_ns)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"The front end is not built: {path} is missing. Run `npm ci && npm run build` in js/ (or `make build`)."
         ) from None
+
+
+@lru_cache(maxsize=8)
+def _text(path: Path, _built: int) -> str:
+    return path.read_text(encoding="utf-8")

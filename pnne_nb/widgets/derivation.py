@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 from pnne_nb.compiler import Analysis
 from pnne_nb.errors import Diagnostic
@@ -15,35 +16,64 @@ from pnne_nb.protocol.messages import Derived
 _log: Final = logging.getLogger(__name__)
 
 
+Tell = Callable[[int, Derived], None]
+
+
 @final
 class Derivation:
     """Shapes, inferred values, findings and parameter counts of one document, told as deltas.
 
+    All editors of a document share one, from `of`; it works only while somebody follows.
+
     Args:
         graph: The document.
-        tell: Receives the version and the delta of each refresh that found one, one call at a time.
     """
 
-    def __init__(self, graph: NodeGraph, tell: Callable[[int, Derived], None]) -> None:
+    _shared: ClassVar[weakref.WeakValueDictionary[int, Derivation]] = weakref.WeakValueDictionary()
+    _sharing: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
-        self._tell = tell
-        self._analysis = Analysis(graph)
+        self._analysis: Analysis | None = None  # None: nobody follows
+        self._followers: tuple[Tell, ...] = ()
         self._refreshing = threading.RLock()
         self._whole = Derived()
-        self._starting = threading.Lock()
+        self._starting = threading.Lock()  # guards what is above and below
         self._wanted = False
-        self._closed = False
         self._worker: threading.Thread | None = None
+
+    @classmethod
+    def of(cls, graph: NodeGraph) -> Derivation:
+        """The one of that document, while somebody holds it."""
+        with cls._sharing:
+            # It holds its graph, so that the number means this graph for as long as the entry lives.
+            return cls._shared.setdefault(id(graph), cls(graph))
 
     @property
     def whole(self) -> Derived:
         """Everything that has been told."""
         return self._whole
 
+    def follow(self, tell: Tell) -> Callable[[], None]:
+        """Have `tell` receive the version and the delta of each refresh that finds one, one call at a time.
+
+        Returns:
+            A function that ends this; a refresh that is under way ends first.
+        """
+        with self._starting:
+            self._followers = (*self._followers, tell)
+            if self._analysis is None:
+                self._analysis, self._whole = Analysis(self._graph), Derived()
+
+        def leave() -> None:
+            self._leave(tell)
+
+        return leave
+
     def request(self) -> None:
         """Have a refresh done soon, in a thread of its own that ends when nothing more is asked for."""
         with self._starting:
-            self._wanted = not self._closed
+            self._wanted = self._analysis is not None
             if self._wanted and self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="pnne-derivation", daemon=True)
                 self._worker.start()
@@ -51,20 +81,34 @@ class Derivation:
     def refresh(self) -> None:
         """Bring everything up to date, and tell what has changed, before this returns."""
         with self._refreshing:
-            if self._closed:
+            analysis = self._analysis
+            if analysis is None:
+                with Analysis(self._graph) as alone:
+                    self._whole = merged(Derived(), alone.refresh())
                 return
             version = self._graph.version
-            delta = self._analysis.refresh()
+            delta = analysis.refresh()
             if delta != Derived():
-                self._whole = merged(self._whole, delta)
-                self._tell(version, delta)
+                self._take(analysis, version, delta)
 
-    def close(self) -> None:
-        """Stop; a refresh that is under way ends first."""
+    def _take(self, analysis: Analysis | None, version: int, delta: Derived) -> None:
         with self._starting:
-            self._closed, self._wanted = True, False
+            if analysis is not self._analysis:
+                return  # those who asked have left meanwhile
+            self._whole = merged(self._whole, delta)
+            followers = self._followers
+        for tell in followers:
+            tell(version, delta)
+
+    def _leave(self, tell: Tell) -> None:
+        with self._starting:
+            self._followers = tuple(follower for follower in self._followers if follower is not tell)
+            if self._followers or self._analysis is None:
+                return
+            analysis, self._analysis = self._analysis, None
+            self._wanted = False
             worker = self._worker
-        self._analysis.close()
+        analysis.close()
         # Inside a transaction the worker may be waiting for this very thread; it ends by itself afterwards.
         if worker is not None and worker is not threading.current_thread() and not self._graph.in_transaction:
             worker.join()
@@ -91,8 +135,7 @@ class Derivation:
         )
         delta = Derived(diagnostics={"": (finding,)})
         with self._refreshing:
-            self._whole = merged(self._whole, delta)
-            self._tell(self._graph.version, delta)
+            self._take(self._analysis, self._graph.version, delta)
 
 
 def merged(whole: Derived, delta: Derived) -> Derived:

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, assert_never
 import anywidget
 import msgspec
 import traitlets
+from IPython.display import display
 from torch import nn
 
 from pnne_nb import compiler
@@ -50,9 +51,12 @@ from pnne_nb.protocol.messages import (
     Undo,
     Ungroup,
 )
+from pnne_nb.protocol.numbers import with_floats
 from pnne_nb.widgets.bundle import bundled
 from pnne_nb.widgets.comms import answer_while_busy
 from pnne_nb.widgets.derivation import Derivation
+from pnne_nb.widgets.displays import Displays
+from pnne_nb.widgets.kept import KeptPicture
 
 Theme = Literal["auto", "light", "dark"]
 
@@ -107,14 +111,23 @@ class GraphEditor(anywidget.AnyWidget):
         self._current: nn.Module | None = None
         self._compiled: tuple[int, int] | None = None
         self._edits = 0
-        # The analysis follows the document from before this editor does, so that it knows of each commit first.
-        self._derivation = Derivation(graph, _weakly(self._derived))
+        self._derivation = Derivation.of(graph)
+        self._kept = KeptPicture(graph, self._derivation)
         super().__init__(height=height, read_only=read_only, theme=theme)
-        endings = (graph.observe(_weakly(self._committed)), registry.observe(_weakly(self._type_added)))
-        self._release = weakref.finalize(self, _end, self._derivation, endings)
+        self.on_msg(_weakly(self._receive))
+        self._follow()
+
+    def _follow(self) -> None:
+        # The analysis follows the document from before this editor does, so that it knows of each commit first.
+        endings = (
+            self._derivation.follow(_weakly(self._derived)),
+            self._graph.observe(_weakly(self._committed)),
+            registry.observe(_weakly(self._type_added)),
+            self._kept.close,
+        )
+        self._release = weakref.finalize(self, _end, endings)
         # At exit the kernel goes as it is: nothing must run then.
         self._release.atexit = False
-        self.on_msg(_weakly(self._receive))
         answer_while_busy(self)
         self._derivation.request()
 
@@ -151,11 +164,39 @@ class GraphEditor(anywidget.AnyWidget):
                 self._compiled = state
             return self._current
 
+    def to_svg(self, theme: Theme = "auto", *, within: str = "") -> str:
+        """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
+
+        Raises:
+            UnknownNodeError: If nothing is at `within`.
+            ValueError: If `theme` is none of the three.
+        """
+        self._derivation.refresh()
+        derived = self._derivation.whole
+        shapes = {port: shape for port, shape in derived.shapes.items() if shape is not None}
+        resolved = {node: values for node, values in derived.resolved.items() if values is not None}
+        return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved)
+
     def close(self) -> None:
-        """End the editor here and in the browser; the document lives on."""
+        """End the editor in the browser, and let go of its model; the document lives on.
+
+        A cell that is run again closes the editor that it had shown. One that is displayed once more opens anew.
+        """
         if self._release is not None:
             self._release()
+            self._latest = self._current = self._compiled = None
         super().close()
+
+    def _ipython_display_(self, **_: object) -> None:
+        if self.comm is None:
+            # ipywidgets leaves a mark on what was closed: it has no bundle any more.
+            self.__dict__.pop("_repr_mimebundle_", None)
+            self.open()
+            self._follow()
+        Displays.here().shown(self)
+        bundle, metadata = self._repr_mimebundle_() or ({}, {})
+        display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's
+        self._kept.show()
 
     # From the browser, on any thread
 
@@ -187,7 +228,7 @@ class GraphEditor(anywidget.AnyWidget):
             case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup() if self.read_only:
                 raise GraphError("The editor is read-only.")
             case Edit(base=base, ops=ops, label=label):
-                graph.apply(ops, label=label, client=client, request=id, base=base)
+                graph.apply(with_floats(graph, ops), label=label, client=client, request=id, base=base)
             case Undo():
                 graph.undo(client=client, request=id)
             case Redo():
@@ -210,6 +251,8 @@ class GraphEditor(anywidget.AnyWidget):
         self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
         if not all(isinstance(op, MoveNode) for op in done.ops):
             self._edits += 1
+        if done.client is not None:
+            self._kept.changed()
         kept = tuple(path for path in self.selection if path in self._graph)
         if kept != self.selection:
             self.selection = kept
@@ -254,7 +297,6 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _end(derivation: Derivation, endings: tuple[Callable[[], None], ...]) -> None:
+def _end(endings: tuple[Callable[[], None], ...]) -> None:
     for end in endings:
         end()
-    derivation.close()

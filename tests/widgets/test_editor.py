@@ -279,6 +279,23 @@ def test_a_type_registered_meanwhile_is_told(view: View) -> None:
     assert view.editor.get_state(["catalog_key"])["catalog_key"] != before
 
 
+def test_a_registered_node_appears_in_every_open_editor_at_once(graph: pn.NodeGraph) -> None:
+    editors = [GraphEditor(graph), GraphEditor(pn.NodeGraph("another"))]
+    views = [View(editor) for editor in editors]
+
+    @pn.register_node(category="Mine", replace=True)
+    def editor_test_double(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
+        return x * factor
+
+    for view in views:
+        told = view.wait_for("nodeTypeAdded")["type"]
+        assert (told["type"], told["category"]) == ("editor_test_double", "Mine")
+        assert [prop["name"] for prop in told["properties"]] == ["factor"]
+    assert views[0].edit({"op": "addNode", "name": "d", "type": "editor_test_double"})["message"] == "committed"
+    for editor in editors:
+        editor.close()
+
+
 def test_requests_may_come_on_any_thread(view: View, graph: pn.NodeGraph) -> None:
     def draw(number: int) -> None:
         op = {"op": "addNode", "name": f"n{number}", "type": "ReLU"}
@@ -336,3 +353,145 @@ def test_a_closed_editor_leaves_nothing_behind(graph: pn.NodeGraph) -> None:
     assert [reference() for reference in gone] == [None] * len(gone)
     assert len(graph._ledger.delivery) == 0
     graph.apply([AddNode("relu1", "ReLU")])
+
+
+def test_editors_of_one_graph_share_one_analysis(graph: pn.NodeGraph) -> None:
+    editors = [GraphEditor(graph) for _ in range(3)]
+    assert len({editor._derivation for editor in editors}) == 1
+    assert len(graph._ledger.delivery) == 1 + len(editors)
+    editors[0].close()
+    graph.set("fc1", out_features=9)
+    views = [View(editor) for editor in editors]
+    assert editors[1].diagnostics == []
+    assert [len([event for event in view.events if event["message"] == "derivedChanged"]) for view in views[1:]]
+    for editor in editors:
+        editor.close()
+    assert len(graph._ledger.delivery) == 0
+
+
+def test_a_closed_editor_still_answers_python(graph: pn.NodeGraph) -> None:
+    editor = GraphEditor(graph)
+    editor.close()
+    graph.disconnect("x", "fc1")
+    assert [(found.code, found.node) for found in editor.diagnostics] == [("unconnected-input", "fc1")]
+    graph.connect("x", "fc1")
+    assert editor.diagnostics == []
+    assert model_of(editor) is not None
+    assert editor._derivation._analysis is None
+
+
+class Shown:
+    """What a cell shows, caught."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bundles: list[dict[str, Any]] = []
+        self.updates: list[dict[str, Any]] = []
+        monkeypatch.setattr("pnne_nb.widgets.editor.display", self._display)
+        monkeypatch.setattr("pnne_nb.widgets.kept.display", self._display)
+        monkeypatch.setattr(
+            "pnne_nb.widgets.kept.DisplayHandle.update", lambda _, data, **__: self.updates.append(data)
+        )
+
+    def _display(self, bundle: dict[str, Any], **_: object) -> None:
+        self.bundles.append(bundle)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    return Shown(monkeypatch)
+
+
+def test_a_cell_gets_the_editor_and_a_picture_that_stays(editor: GraphEditor, shown: Shown) -> None:
+    editor._ipython_display_()
+    widget, picture = shown.bundles
+    assert "application/vnd.jupyter.widget-view+json" in widget
+    assert picture["text/plain"] == 'Picture of NodeGraph "net": 3 nodes, 2 edges'
+    assert "fc1, Linear, 4→3, from x.output (N×4)" in picture["text/html"]
+    assert editor.to_svg() == editor.graph.to_svg(shapes=pn.infer_shapes(editor.graph))
+
+
+def test_the_picture_follows_gestures_and_not_code(view: View, shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[Any] = []
+
+    class Timer:
+        daemon = False
+
+        def __init__(self, _seconds: float, action: Any) -> None:
+            self.action = action
+
+        def start(self) -> None:
+            waiting.append(self)
+
+        def cancel(self) -> None:
+            waiting.remove(self)
+
+    monkeypatch.setattr("pnne_nb.widgets.kept.threading.Timer", Timer)
+    view.editor._ipython_display_()
+    view.editor.graph.rename("fc1", "fc")
+    assert waiting == []
+    view.edit({"op": "renameNode", "name": "fc", "newName": "head"})
+    view.edit({"op": "moveNode", "name": "head", "position": [1, 2]})
+    waiting.pop().action()
+    assert shown.updates == []
+    waiting.pop().action()
+    assert "<li>head, Linear" in shown.updates[0]["text/html"]
+    view.edit({"op": "moveNode", "name": "head", "position": [3, 4]})
+    view.editor.close()
+    assert waiting == []
+
+
+def test_one_that_was_closed_opens_again_when_it_is_shown(graph: pn.NodeGraph, shown: Shown) -> None:
+    editor = GraphEditor(graph)
+    editor.close()
+    editor._ipython_display_()
+    assert "application/vnd.jupyter.widget-view+json" in shown.bundles[0]
+    view = View(editor)
+    assert view.edit({"op": "renameNode", "name": "fc1", "newName": "fc"})["message"] == "committed"
+    editor.close()
+    assert len(graph._ledger.delivery) == 0
+
+
+def test_a_number_that_is_sent_back_keeps_its_kind(view: View, graph: pn.NodeGraph) -> None:
+    graph.add("Constant", name="c", value=(1.0, True))
+    for value, stored in (([1, True], (1.0, True)), ([1, 1], (1, 1)), ([2, True], (2, True))):
+        graph.set("c", value=(1.0, True))
+        view.edit({"op": "setProperty", "node": "c", "property": "value", "value": value})
+        assert repr(graph["c"].properties["value"]) == repr(stored)
+    assert view.edit({"op": "setProperty", "node": "gone", "property": "value", "value": 1})["message"] == "rejected"
+
+
+def test_a_message_that_is_too_large_is_refused(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pnne_nb.protocol.codec.MAX_BYTES", 2 << 20)
+    answer = view.edit({"op": "renameDocument", "name": "x" * (3 << 20)})
+    assert "The editor's message is too large: 3 MiB, and at most 2 MiB are read." in answer["error"]
+
+
+def test_nested_graphs_are_edited_through_the_protocol(view: View, graph: pn.NodeGraph) -> None:
+    assert view.ask("group", nodes=["fc1"], name="block")["history"] == {"undo": "Group block", "redo": None}
+    inner = graph["block"].definition
+    assert view.ask("group", nodes=["fc1"], name="core", graph=inner)["label"] == "Group core"
+    assert graph["block.core.fc1"].type == "Linear"
+    answer = view.ask("arrange", graph=inner)
+    assert (answer["label"], answer["history"]["undo"]) == ("Arrange", "Arrange")
+    assert {op["graph"] for op in answer["ops"]} == {inner}
+    assert view.ask("undo")["label"] == "Undo: Arrange"
+    assert view.ask("ungroup", node="core", graph=inner)["history"]["undo"] == "Ungroup core"
+    assert graph["block.fc1"].type == "Linear"
+    for label in ("Ungroup core", "Group core", "Group block"):
+        assert view.ask("undo")["label"] == f"Undo: {label}"
+    assert list(graph.nodes) == ["x", "fc1", "y"]
+    assert view.ask("redo")["label"] == "Redo: Group block"
+
+
+def test_editors_of_one_graph_see_the_same_in_the_same_order(graph: pn.NodeGraph) -> None:
+    views = [View(GraphEditor(graph), name) for name in ("one", "two")]
+    base = graph.version
+    for number in range(4):
+        op = {"op": "addNode", "name": f"n{number}", "type": "ReLU"}
+        assert views[number % 2].edit(op, base=base)["message"] == "committed"
+    views[0].ask("undo")
+    commits = [[event for event in view.events if event["message"] == "committed"] for view in views]
+    assert commits[0] == commits[1]
+    assert [event["version"] for event in commits[0]] == list(range(base + 1, base + 6))
+    for view in views:
+        view.editor.close()
