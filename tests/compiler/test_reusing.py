@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -83,3 +84,39 @@ def test_any_module_may_give_its_tensors() -> None:
 def test_a_model_without_tensors_gives_its_mode_only() -> None:
     model = pn.compile(graphs.mlp(), reuse=nn.Identity().eval())
     assert not model.training
+
+
+EDITS: tuple[tuple[str, dict[str, object], set[str]], ...] = (
+    ("conv1", {"out_channels": 4}, {"conv1.weight", "conv1.bias", "conv2.weight"}),
+    ("conv1", {"padding": 1, "kernel_size": 7}, {"conv1.weight"}),
+    ("conv1", {"bias": False}, set()),
+    ("conv2", {"padding": 1, "stride": 1}, {"fc.weight"}),
+    ("fc", {"out_features": 7}, {"fc.weight", "fc.bias"}),
+)
+
+
+@pytest.mark.parametrize(("node", "values", "fresh"), EDITS)
+def test_a_property_changes_only_what_no_longer_fits(node: str, values: dict[str, object], fresh: set[str]) -> None:
+    graph = pn.NodeGraph("edited")
+    graph.add("Input", "x", shape=("N", 1, 12, 12))
+    graph.add("Conv2d", "conv1", out_channels=6, kernel_size=5)
+    graph.add("Conv2d", "conv2", out_channels=8, kernel_size=3)
+    graph.add("Flatten", "flat")
+    graph.add("Linear", "fc", out_features=10)
+    graph.add("Output", "y")
+    graphs.wire(graph, "x conv1 conv2 flat fc y")
+    old = pn.compile(graph)
+    graph.set(node, **values)
+    new = pn.compile(graph, reuse=old)
+    before, after = old.state_dict(), new.state_dict()
+
+    assert {name for name in after if before[name].shape != after[name].shape} == fresh
+    assert all(torch.equal(after[name], before[name]) for name in after.keys() - fresh)
+    settings = {name: getattr(new.get_submodule(node), name) for name in values if name != "bias"}
+    wanted = {name: getattr(_rebuilt(graph, node), name) for name in settings}
+    assert settings == wanted
+    assert new(torch.randn(2, 1, 12, 12)).shape[0] == 2
+
+
+def _rebuilt(graph: pn.NodeGraph, node: str) -> nn.Module:
+    return pn.compile(graph).get_submodule(node)
