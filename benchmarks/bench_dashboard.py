@@ -63,13 +63,13 @@ def training_seconds():
 def block(engine, steps, shown):
     dashboard = show(engine) if shown else None
     engine.step(steps // 3)
+    ticks, cost = (dashboard.children[0].tick if shown else 0), 0.0
     wall, cpu, training = time.perf_counter(), time.process_time(), training_seconds()
     engine.step(steps)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     training = training_seconds() - training
-    ticks, cost = 0, 0.0
     if dashboard:
-        ticks, cost = dashboard.children[0].tick, dashboard.children[0].status["cost"] or 0.0
+        ticks, cost = dashboard.children[0].tick - ticks, dashboard.children[0].status["cost"] or 0.0
         dashboard.close()
     return training / steps, wall, ticks, (cpu - training) / wall, cost
 """
@@ -109,6 +109,7 @@ def cost(client: BlockingKernelClient, name: str, steps: int) -> float:
         observings.append(observing)
         rates.append(ticks / wall)
         bare_ms.append(1e3 * bare)
+    run(client, f"engines[{name!r}].stop()")
     middle = statistics.median(ratios)
     print(
         f"{name}: the training thread takes {middle:.3f} of its bare CPU time ({min(ratios):.3f} to {max(ratios):.3f}; "
