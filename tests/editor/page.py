@@ -14,7 +14,7 @@ from tests.editor.kernel import Kernel, to_json
 
 STATIC = Path(__file__).resolve().parents[2] / "pnne_nb" / "widgets" / "static"
 ARTIFACTS = Path(__file__).resolve().parents[1] / "artifacts"
-ORIGIN = "http://editor.test"
+ORIGIN = "http://localhost"  # a secure context, so that the clipboard is there
 HOST = (Path(__file__).parent / "host.html").read_text(encoding="utf-8")
 
 
@@ -29,7 +29,7 @@ class EditorPage:
         self.kernel = Kernel(graph, busy=busy)
         self.errors: list[str] = []
         self._context = browser.new_context(viewport={"width": size[0], "height": size[1]})
-        self._context.grant_permissions(["clipboard-read", "clipboard-write"], origin="https://editor.test")
+        self._context.grant_permissions(["clipboard-read", "clipboard-write"], origin=ORIGIN)
         self.page: Page = self._context.new_page()
         self.page.set_default_timeout(10_000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))

@@ -7,6 +7,7 @@ import { onKeyDown } from "./keys";
 import { Palette } from "./panels/Palette";
 import { StatusLine } from "./panels/Problems";
 import { Properties } from "./panels/Properties";
+import { QuickSearch } from "./panels/Quick";
 import { SourcePanel } from "./panels/SourcePanel";
 import { Toasts } from "./panels/Toasts";
 import { Toolbar } from "./panels/Toolbar";
@@ -61,16 +62,27 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           aria-label="Graph"
           // biome-ignore lint/a11y/noNoninteractiveTabindex: the canvas takes the keyboard for the whole graph
           tabIndex={0}
+          onPointerMove={(event) => {
+            editor.pointer = [event.clientX, event.clientY];
+          }}
+          onPointerLeave={() => {
+            editor.pointer = null;
+          }}
+          onBlur={() => {
+            editor.byPointer = false;
+          }}
           onPointerDownCapture={(event) => {
-            if (!(event.target as Element).closest("input, button, select, a"))
+            if (!(event.target as Element).closest("input, button, select, a")) {
               canvas.current?.focus({ preventScroll: true });
+              editor.byPointer = true;
+            }
           }}
         >
           <Canvas />
           {isEmpty && (
             <div className="pnne-empty">
               <p>Empty graph</p>
-              <p>Click a node type on the left, or drag it here.</p>
+              <p>Double-click to add a node, or drag one here from the left.</p>
             </div>
           )}
           {!scene && (
@@ -80,11 +92,23 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           )}
           {source && <SourcePanel />}
           <Toasts />
+          <QuickSearch />
         </section>
         {properties && <Properties readOnly={readOnly} />}
       </div>
       <StatusLine />
+      <Announcer />
     </>
+  );
+}
+
+/** Tells screen readers what the keyboard and the edits do. */
+function Announcer() {
+  const said = useView((view) => view.said);
+  return (
+    <p className="pnne-said" aria-live="polite">
+      {said}
+    </p>
   );
 }
 

@@ -1,22 +1,26 @@
-import type { Fix, Op } from "../protocol";
+import type { EdgeState, Fix, Op } from "../protocol";
 import { freePlace, type Point, STEP_Y } from "./canvas/placement";
 import { centreOf, SceneMaker, type ShownScene } from "./canvas/scene";
-import { matchPorts, whyNotConnect } from "./document/connection";
+import { matchPorts, refusalsFrom, type Scene, whyNotConnect } from "./document/connection";
 import { edgeId, graphAt, nodeOf, toState } from "./document/document";
 import { type Fragment, fragmentOf, parseFragment, pasteOps } from "./document/fragment";
 import { freeName } from "./document/names";
 import { portsOf } from "./document/ports";
+import { bridges, edgeFrom, insertOps } from "./document/splice";
 import type { Session } from "./session/session";
 import { Store } from "./session/store";
-import { FIRST_VIEW, NOTHING, STILL, type ViewState } from "./view";
+import { type Connecting, FIRST_VIEW, NOTHING, STILL, type ViewState } from "./view";
 
 /** What the canvas can do for the commands: it alone knows the viewport. */
 export interface Viewport {
   centre(): Point;
-  fit(): void;
+  /** Shows all nodes, or those of the names. */
+  fit(names?: ReadonlySet<string>): void;
   reveal(name: string): void;
   /** The place on the canvas under a point of the page; null outside of it. */
   at(clientX: number, clientY: number): Point | null;
+  /** Where a place on the canvas is shown, in pixels from the view's corner. */
+  over(point: Point): { left: number; top: number };
 }
 
 const NUDGE_ENDS_AFTER = 350;
@@ -29,13 +33,50 @@ let pageClipboard = "";
 export class Editor {
   readonly view = new Store<ViewState>(FIRST_VIEW);
   viewport: Viewport | null = null;
+  /** Where the pointer was last over the canvas, in the page. */
+  pointer: Point | null = null;
+  /** Whether the canvas got the focus by a click. */
+  byPointer = false;
   private readonly scenes = new SceneMaker();
+  private loose: { scene: ShownScene; edge: EdgeState; without: ShownScene } | null = null;
   private nudging: ReturnType<typeof setTimeout> | null = null;
 
   constructor(readonly session: Session) {}
 
   scene(): ShownScene | null {
-    return this.scenes.make(this.session.store.get(), this.view.get().path);
+    const { path, exposed } = this.view.get();
+    return this.scenes.make(this.session.store.get(), path, exposed);
+  }
+
+  /** The scene in which a connection is judged: an edge that is being taken elsewhere is not in its own way. */
+  connectable(): (Scene & { readonly graphId: string }) | null {
+    const scene = this.scene();
+    const { reconnecting } = this.view.get();
+    if (!scene || !reconnecting) return scene;
+    if (this.loose?.scene !== scene || this.loose.edge !== reconnecting) {
+      const edges = new Map(scene.graph.edges);
+      edges.delete(reconnecting.target);
+      this.loose = { scene, edge: reconnecting, without: { ...scene, graph: { ...scene.graph, edges } } };
+    }
+    return this.loose.without;
+  }
+
+  /** Sends an edit and says what it was; returns whether it was shown. */
+  edit(ops: readonly Op[], label: string): boolean {
+    const shown = this.session.edit(ops, label);
+    if (shown) this.patch({ said: label });
+    return shown;
+  }
+
+  /** Selects a node, shows it, and has the keyboard stand on it. */
+  goTo(name: string): void {
+    const scene = this.scene();
+    const card = scene?.cards.get(name);
+    if (!scene || !card) return;
+    const place = [...scene.cards.keys()].indexOf(name) + 1;
+    const said = `${card.label}, ${place} of ${scene.cards.size}`;
+    this.patch({ nodes: new Set([name]), edges: NOTHING, current: name, said });
+    this.viewport?.reveal(name);
   }
 
   patch(change: Partial<ViewState>): void {
@@ -43,15 +84,20 @@ export class Editor {
   }
 
   select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING): void {
-    this.patch({ nodes: new Set(nodes), edges: new Set(edges) });
+    this.patch({ nodes: new Set(nodes), edges: new Set(edges), current: null });
   }
 
   selectAll(): void {
     this.select(this.scene()?.graph.nodes.keys() ?? []);
   }
 
-  /** Adds a node of `type` at `at`, or where there is room; fed by the one selected node when that fits. */
-  add(type: string, at?: Point): string | null {
+  /**
+   * Adds a node of `type` at `at`, or where there is room.
+   *
+   * It is connected with the port `from`, or goes into the edge `into`; without a place, the one selected node
+   * feeds it when that fits.
+   */
+  add(type: string, at?: Point, from?: Connecting | null, into?: EdgeState | null): string | null {
     const scene = this.scene();
     if (!scene) return null;
     const name = freeName(type, scene.graph.nodes);
@@ -60,18 +106,27 @@ export class Editor {
     const [only] = nodes.size === 1 && !at ? nodes : [];
     const feeder = only === undefined ? undefined : scene.graph.nodes.get(only);
     const source = feeder && scene.cards.get(feeder.name)?.ports;
-    const edge =
-      feeder && source && matchPorts(feeder.name, source, name, portsOf(scene.document, node, scene.types.get(type)));
-    const wanted = at ?? this.placeFor(scene, edge ? feeder.name : null);
+    const ports = portsOf(scene.document, node, scene.types.get(type));
+    const edge = from
+      ? edgeFrom(scene, from.port, from.side, name, ports)
+      : feeder && source && matchPorts(feeder.name, source, name, ports);
+    const wanted = at ?? this.placeFor(scene, edge && feeder ? feeder.name : null);
     const position = at ?? freePlace(this.centres(scene), wanted);
     const ops: Op[] = [
       { op: "addNode", name, type, position: [Math.round(position[0]), Math.round(position[1])], graph: scene.graphId },
     ];
     if (edge) ops.push({ op: "connect", ...edge, graph: scene.graphId });
-    if (!this.session.edit(ops, `Add ${name}`)) return null;
+    if (into) ops.push(...(insertOps(scene, name, ports, into, scene.graphId) ?? []));
+    if (!this.edit(ops, `Add ${name}`)) return null;
     this.select([name]);
     this.viewport?.reveal(name);
     return name;
+  }
+
+  /** Why each other port cannot be connected with a port; null where it can. */
+  refusals(port: string, side: Connecting["side"]): (other: string) => string | null {
+    const scene = this.connectable();
+    return scene ? refusalsFrom(scene, port, side) : () => "There is no graph yet.";
   }
 
   connect(source: string, target: string): void {
@@ -79,7 +134,7 @@ export class Editor {
     if (!scene) return;
     const reason = whyNotConnect(scene, source, target);
     if (reason) this.session.notify(reason);
-    else this.session.edit([{ op: "connect", source, target, graph: scene.graphId }], `Connect ${source} → ${target}`);
+    else this.edit([{ op: "connect", source, target, graph: scene.graphId }], `Connect ${source} → ${target}`);
   }
 
   /** Connects a port to whatever port of a node takes it: what dropping a connection on a node means. */
@@ -88,26 +143,14 @@ export class Editor {
     const here = scene?.graph.nodes.get(nodeOf(port));
     const there = scene?.graph.nodes.get(other);
     if (!scene || !here || !there || here === there) return;
-    const mine = scene.cards.get(here.name)?.ports;
     const theirs = scene.cards.get(there.name)?.ports;
-    if (!mine || !theirs) return;
-    const only = {
-      inputs: mine.inputs,
-      outputs: mine.outputs.filter((candidate) => `${here.name}.${candidate.name}` === port),
-    };
-    const onlyInput = {
-      outputs: mine.outputs,
-      inputs: mine.inputs.filter((candidate) => `${here.name}.${candidate.name}` === port),
-    };
-    const edge =
-      side === "output"
-        ? matchPorts(here.name, only, there.name, theirs)
-        : matchPorts(there.name, theirs, here.name, onlyInput);
+    const edge = theirs && edgeFrom(scene, port, side, there.name, theirs);
     if (edge) this.connect(edge.source, edge.target);
     else this.session.notify(`No free port of ${there.name} fits ${port}.`);
   }
 
-  deleteSelection(): void {
+  /** Deletes the selection and offers to close the gap; with `bridge`, closes it in the same edit. */
+  deleteSelection(bridge = false): void {
     const scene = this.scene();
     if (!scene) return;
     const { nodes, edges } = this.view.get();
@@ -125,10 +168,19 @@ export class Editor {
         : removed.length > 1
           ? `Delete ${removed.length} nodes`
           : "Disconnect";
-    if (this.session.edit(ops, label)) this.select([]);
+    const gaps: Op[] = bridges(scene, new Set(removed)).map((edge) => ({ op: "connect", ...edge, graph }));
+    if (bridge) ops.push(...gaps);
+    if (!this.edit(ops, label)) return;
+    this.select([]);
+    const [gap] = gaps;
+    if (bridge || gap?.op !== "connect") return;
+    const bridged = gaps.length === 1 ? `Connect ${gap.source} → ${gap.target}` : `Connect ${gaps.length} edges`;
+    const run = () => void this.edit(gaps, bridged);
+    this.session.notify(`${label}: done.`, [], { label: bridged, run });
   }
 
-  move(places: ReadonlyMap<string, Point>): void {
+  /** Moves nodes to new centres, with `more` in the same edit. */
+  move(places: ReadonlyMap<string, Point>, more: readonly Op[] = [], called?: string): void {
     const scene = this.scene();
     if (!scene) return;
     const ops: Op[] = [];
@@ -140,7 +192,8 @@ export class Editor {
       }
     }
     const [first] = places.keys();
-    this.session.edit(ops, places.size === 1 ? `Move ${first}` : `Move ${places.size} nodes`);
+    ops.push(...more);
+    this.edit(ops, called ?? (places.size === 1 ? `Move ${first}` : `Move ${places.size} nodes`));
     this.patch({ moving: STILL });
   }
 
@@ -159,27 +212,33 @@ export class Editor {
     this.nudging = setTimeout(() => this.move(this.view.get().moving), NUDGE_ENDS_AFTER);
   }
 
-  setProperty(node: string, property: string, value: unknown): void {
-    const scene = this.scene();
-    if (!scene) return;
-    this.session.edit(
-      [{ op: "setProperty", node, property, value: value as never, graph: scene.graphId }],
-      `Set ${node}.${property}`,
+  setProperty(nodes: readonly string[], property: string, value: unknown): void {
+    const graph = this.scene()?.graphId ?? "";
+    this.edit(
+      nodes.map((node) => ({ op: "setProperty", node, property, value: value as never, graph })),
+      `Set ${named(nodes)}.${property}`,
     );
   }
 
-  resetProperty(node: string, property: string): void {
-    const scene = this.scene();
-    if (!scene) return;
-    this.session.edit([{ op: "resetProperty", node, property, graph: scene.graphId }], `Reset ${node}.${property}`);
+  resetProperty(nodes: readonly string[], property: string): void {
+    const graph = this.scene()?.graphId ?? "";
+    this.edit(
+      nodes.map((node) => ({ op: "resetProperty", node, property, graph })),
+      `Reset ${named(nodes)}.${property}`,
+    );
+  }
+
+  /** Shows or hides a property as a port of its node, in this view. */
+  expose(path: string): void {
+    const exposed = new Set(this.view.get().exposed);
+    if (!exposed.delete(path)) exposed.add(path);
+    this.patch({ exposed });
   }
 
   rename(name: string, newName: string): void {
     const scene = this.scene();
     if (!scene || name === newName) return;
-    if (
-      this.session.edit([{ op: "renameNode", name, newName, graph: scene.graphId }], `Rename ${name} to ${newName}`)
-    ) {
+    if (this.edit([{ op: "renameNode", name, newName, graph: scene.graphId }], `Rename ${name} to ${newName}`)) {
       this.select([newName]);
     }
   }
@@ -190,7 +249,7 @@ export class Editor {
   }
 
   enter(path: readonly string[]): void {
-    this.patch({ path, nodes: NOTHING, edges: NOTHING, moving: STILL });
+    this.patch({ path, nodes: NOTHING, edges: NOTHING, moving: STILL, current: null, quick: null });
   }
 
   /** Shows and selects the node of a full path, whichever graph it is in. */
@@ -209,7 +268,7 @@ export class Editor {
     const node = path.pop();
     const graph = document && graphAt(document, path);
     if (node === undefined || graph == null) return;
-    this.session.edit([{ op: "setProperty", node, property: fix.property, value: fix.value, graph }], fix.label);
+    this.edit([{ op: "setProperty", node, property: fix.property, value: fix.value, graph }], fix.label);
   }
 
   group(): void {
@@ -280,7 +339,7 @@ export class Editor {
     if (!scene || fragment.nodes.length === 0) return;
     const { ops, names } = pasteOps(fragment, scene.graph, scene.graphId, PASTE_OFFSET);
     const count = names.length === 1 ? String(names[0]) : `${names.length} nodes`;
-    if (this.session.edit(ops, `${verb} ${count}`)) this.select(names);
+    if (this.edit(ops, `${verb} ${count}`)) this.select(names);
   }
 
   private placeFor(scene: ShownScene, feeder: string | null): Point {
@@ -294,4 +353,8 @@ export class Editor {
   private centres(scene: ShownScene): Point[] {
     return [...scene.graph.nodes.keys()].map((name) => centreOf(scene, name, STILL));
   }
+}
+
+function named(nodes: readonly string[]): string {
+  return nodes.length === 1 ? String(nodes[0]) : `${nodes.length} nodes`;
 }

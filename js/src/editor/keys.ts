@@ -1,7 +1,11 @@
 import type { Editor } from "./editor";
+import { openConnect, openFind, openPalette, walk } from "./gestures";
 
 /** The command table: each entry lists its keys as `Mod+Shift+z`; Mod is Ctrl, or Cmd on a Mac. */
-const COMMANDS: readonly { keys: readonly string[]; run: (editor: Editor, focusSearch: () => void) => void }[] = [
+const COMMANDS: readonly {
+  keys: readonly string[];
+  run: (editor: Editor, focusSearch: () => void, root: HTMLElement) => void;
+}[] = [
   { keys: ["Mod+z"], run: (editor) => editor.session.undo() },
   { keys: ["Mod+Shift+z", "Mod+y"], run: (editor) => editor.session.redo() },
   { keys: ["Mod+a"], run: (editor) => editor.selectAll() },
@@ -12,13 +16,23 @@ const COMMANDS: readonly { keys: readonly string[]; run: (editor: Editor, focusS
   { keys: ["Mod+v"], run: (editor) => void editor.paste() },
   { keys: ["Mod+d"], run: (editor) => editor.duplicate() },
   { keys: ["Delete", "Backspace"], run: (editor) => editor.deleteSelection() },
+  { keys: ["Shift+Delete", "Shift+Backspace"], run: (editor) => editor.deleteSelection(true) },
+  { keys: ["Mod+f"], run: openFind },
+  { keys: ["c"], run: openConnect },
+  { keys: [" "], run: (editor) => openPalette(editor, editor.pointer) },
+  { keys: ["Enter"], run: open },
+  { keys: ["Shift+f"], run: (editor) => editor.viewport?.fit(editor.view.get().nodes) },
+  { keys: ["Alt+ArrowLeft"], run: (editor) => walk(editor, -1, 0) },
+  { keys: ["Alt+ArrowRight"], run: (editor) => walk(editor, 1, 0) },
+  { keys: ["Alt+ArrowUp"], run: (editor) => walk(editor, 0, -1) },
+  { keys: ["Alt+ArrowDown"], run: (editor) => walk(editor, 0, 1) },
   { keys: ["f"], run: (editor) => editor.viewport?.fit() },
   { keys: ["Shift+a"], run: (editor) => editor.arrange() },
   { keys: ["/"], run: (_, focusSearch) => focusSearch() },
-  { keys: ["ArrowLeft"], run: (editor) => editor.nudge(-STEP, 0) },
-  { keys: ["ArrowRight"], run: (editor) => editor.nudge(STEP, 0) },
-  { keys: ["ArrowUp"], run: (editor) => editor.nudge(0, -STEP) },
-  { keys: ["ArrowDown"], run: (editor) => editor.nudge(0, STEP) },
+  { keys: ["ArrowLeft"], run: (editor) => step(editor, -STEP, 0) },
+  { keys: ["ArrowRight"], run: (editor) => step(editor, STEP, 0) },
+  { keys: ["ArrowUp"], run: (editor) => step(editor, 0, -STEP) },
+  { keys: ["ArrowDown"], run: (editor) => step(editor, 0, STEP) },
   { keys: ["Shift+ArrowLeft"], run: (editor) => editor.nudge(-LEAP, 0) },
   { keys: ["Shift+ArrowRight"], run: (editor) => editor.nudge(LEAP, 0) },
   { keys: ["Shift+ArrowUp"], run: (editor) => editor.nudge(0, -LEAP) },
@@ -46,17 +60,42 @@ export function onKeyDown(event: KeyboardEvent, editor: Editor, root: HTMLElemen
   if (name === "Mod+s") handToPage(event, root);
   else if (isTyping(event.composedPath()[0])) return;
   else if (name === "Escape") stepBack(editor, root);
-  else {
-    // Enter and the space bar have no command: they press the button that has the focus.
-    const command = BY_KEY.get(name);
-    if (!command) return;
+  else if (name === "Tab" && editor.byPointer && isCanvas(event.composedPath()[0])) {
+    // After a click, Tab is for adding; who came by keyboard goes on by keyboard.
     event.preventDefault();
-    command.run(editor, focusSearch);
+    openPalette(editor, editor.pointer);
+  } else {
+    const command = BY_KEY.get(name);
+    // Enter and the space bar press the button that has the focus.
+    if (!command || (/^( |Enter)$/.test(name) && !isCanvas(event.composedPath()[0]))) return;
+    event.preventDefault();
+    command.run(editor, focusSearch, root);
   }
 }
 
 function isTyping(target: EventTarget | undefined): boolean {
   return target instanceof Element && target.closest("input, select, textarea, pre") !== null;
+}
+
+function isCanvas(target: EventTarget | undefined): boolean {
+  return target instanceof Element && target.closest(".pnne-canvas") !== null && target.closest("button, a") === null;
+}
+
+/** Moves what is selected; with nothing selected, goes to the first node. */
+function step(editor: Editor, dx: number, dy: number): void {
+  if (editor.view.get().nodes.size > 0) editor.nudge(dx, dy);
+  else walk(editor, Math.sign(dx), Math.sign(dy));
+}
+
+/** Enters the selected block, or goes to the selected node's properties. */
+function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void {
+  const [name, more] = editor.view.get().nodes;
+  if (name === undefined || more !== undefined) return;
+  if (editor.scene()?.graph.nodes.get(name)?.type === "Subgraph") editor.enter([...editor.view.get().path, name]);
+  else {
+    editor.patch({ properties: true });
+    requestAnimationFrame(() => root.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());
+  }
 }
 
 /** Steps back: out of the selection, then out of the nested graph, then back to the notebook. */

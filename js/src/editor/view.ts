@@ -1,3 +1,4 @@
+import type { EdgeState } from "../protocol";
 import type { Point } from "./canvas/placement";
 
 /** What belongs to one view in one browser and never to the document. */
@@ -15,7 +16,38 @@ export interface ViewState {
   /** Centres of nodes that are being dragged or nudged, before the gesture ends. */
   readonly moving: ReadonlyMap<string, Point>;
   readonly connecting: Connecting | null;
+  /** The edge whose end is being dragged elsewhere. */
+  readonly reconnecting: EdgeState | null;
+  /** Id of the edge that a node would go into if it were dropped now. */
+  readonly dropEdge: string | null;
+  /** The search that is open over the canvas. */
+  readonly quick: Quick | null;
+  readonly snap: boolean;
+  /** Addresses of properties that are shown as ports although nothing feeds them, as full paths. */
+  readonly exposed: ReadonlySet<string>;
+  /** The node that the keyboard is at. */
+  readonly current: string | null;
+  /** What a screen reader is told. */
+  readonly said: string;
 }
+
+interface OverCanvas {
+  /** Pixels from the canvas's corner. */
+  readonly left: number;
+  readonly top: number;
+}
+
+/** A search over the canvas: for a type to add, a node to go to, or a port to connect. */
+export type Quick =
+  | (OverCanvas & {
+      readonly kind: "add";
+      readonly at: Point;
+      /** The port that the new node is to be connected with, or the edge that it goes into. */
+      readonly from: Connecting | null;
+      readonly edge: EdgeState | null;
+    })
+  | (OverCanvas & { readonly kind: "find" })
+  | (OverCanvas & { readonly kind: "connect"; readonly node: string });
 
 /** A connection being drawn. */
 export interface Connecting {
@@ -37,4 +69,11 @@ export const FIRST_VIEW: ViewState = {
   source: false,
   moving: STILL,
   connecting: null,
+  reconnecting: null,
+  dropEdge: null,
+  quick: null,
+  snap: false,
+  exposed: NOTHING,
+  current: null,
+  said: "",
 };

@@ -8,10 +8,11 @@ import {
   ReactFlow,
   useStore,
 } from "@xyflow/react";
-import { useCallback, useMemo, useRef } from "react";
+import { type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from "react";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotConnect } from "../document/connection";
 import { nodeOf } from "../document/document";
+import { dropNode, openPalette, overEdge, reconnect } from "../gestures";
 import { FarView } from "./FarView";
 import { type CardNode, centre, FlowMaker, type WireEdge } from "./flow";
 import { MiniMap } from "./MiniMap";
@@ -28,6 +29,12 @@ const LABELS_FROM_ZOOM = 0.45;
 /** Further away than this, a graph with many nodes is one picture. */
 const FAR_ZOOM = 0.35;
 const MANY_NODES = 150;
+
+const GRID = 12;
+
+function onGrid(value: number): number {
+  return Math.round(value / GRID) * GRID;
+}
 
 export function Canvas() {
   const editor = useEditor();
@@ -69,7 +76,9 @@ export function Canvas() {
         } else if (change.type === "position" && change.position && change.dragging) {
           const card = cards?.get(change.id);
           places ??= new Map(view.moving);
-          if (card) places.set(change.id, centre(card, [change.position.x, change.position.y]));
+          if (!card) continue;
+          const [x, y] = centre(card, [change.position.x, change.position.y]);
+          places.set(change.id, view.snap ? [onGrid(x), onGrid(y)] : [x, y]);
         }
       }
       if (selected) editor.patch({ nodes: selected });
@@ -95,7 +104,27 @@ export function Canvas() {
     },
     [editor],
   );
-  const onDragStop = useCallback(() => editor.move(editor.view.get().moving), [editor]);
+  const onDrag = useCallback((_: unknown, node: CardNode) => overEdge(editor, node.id), [editor]);
+  const onDragStop = useCallback((_: unknown, node: CardNode) => dropNode(editor, node.id), [editor]);
+  const onSelectionDragStop = useCallback(() => editor.move(editor.view.get().moving), [editor]);
+  const onReconnectStart = useCallback(
+    (_: unknown, edge: WireEdge) => {
+      const { source, sourceHandle, target, targetHandle } = edge;
+      editor.patch({
+        reconnecting: { source: `${source}.${sourceHandle}`, target: `${target}.${targetHandle}` },
+      });
+    },
+    [editor],
+  );
+  const onReconnect = useCallback(
+    (_: WireEdge, made: Connection) => {
+      const { reconnecting } = editor.view.get();
+      const [source, target] = [`${made.source}.${made.sourceHandle}`, `${made.target}.${made.targetHandle}`];
+      if (reconnecting) reconnect(editor, reconnecting, source, target);
+    },
+    [editor],
+  );
+  const onReconnectEnd = useCallback(() => editor.patch({ reconnecting: null }), [editor]);
   const onConnectStart = useCallback(
     (_: unknown, { nodeId, handleId, handleType }: OnConnectStartParams) =>
       editor.patch({
@@ -105,9 +134,11 @@ export function Canvas() {
   );
   const onConnectEnd = useCallback(
     (event: MouseEvent | TouchEvent, state: FinalConnectionState) => {
-      const { connecting } = editor.view.get();
+      const { connecting, reconnecting } = editor.view.get();
       editor.patch({ connecting: null });
       if (!connecting || state.isValid) return;
+      // An end that is let go over nothing goes back to where it was.
+      if (reconnecting && !state.toHandle) return;
       if (state.toHandle) {
         const other = `${state.toHandle.nodeId}.${state.toHandle.id}`;
         if (other === connecting.port) return;
@@ -124,6 +155,8 @@ export function Canvas() {
       const under = point && root?.elementFromPoint(point.clientX, point.clientY);
       const id = under?.closest(".react-flow__node")?.getAttribute("data-id");
       if (id && id !== nodeOf(connecting.port)) editor.connectToNode(connecting.port, connecting.side, id);
+      else if (!id && point && under?.closest(".pnne-canvas"))
+        openPalette(editor, [point.clientX, point.clientY], connecting);
     },
     [editor],
   );
@@ -133,7 +166,7 @@ export function Canvas() {
   );
   const isValidConnection = useCallback(
     (made: Connection | WireEdge) => {
-      const shown = editor.scene();
+      const shown = editor.connectable();
       return (
         shown !== null &&
         whyNotConnect(shown, `${made.source}.${made.sourceHandle}`, `${made.target}.${made.targetHandle}`) === null
@@ -144,6 +177,15 @@ export function Canvas() {
   const onDoubleClick = useCallback(
     (_: unknown, node: CardNode) => {
       if (node.data.card.type === "Subgraph") editor.enter([...editor.view.get().path, node.id]);
+    },
+    [editor],
+  );
+
+  const onPaneDoubleClick = useCallback(
+    (event: ReactMouseEvent) => {
+      const target = event.target as Element;
+      if (target.closest(".react-flow__pane, .react-flow__edge") && !target.closest(".react-flow__node"))
+        openPalette(editor, [event.clientX, event.clientY]);
     },
     [editor],
   );
@@ -159,8 +201,14 @@ export function Canvas() {
       onEdgesChange={onEdgesChange}
       {...pointing}
       onNodeDragStart={onDragStart}
+      onNodeDrag={onDrag}
       onNodeDragStop={onDragStop}
-      onSelectionDragStop={onDragStop}
+      onSelectionDragStop={onSelectionDragStop}
+      onDoubleClick={onPaneDoubleClick}
+      edgesReconnectable={!readOnly}
+      onReconnect={onReconnect}
+      onReconnectStart={onReconnectStart}
+      onReconnectEnd={onReconnectEnd}
       onNodeDoubleClick={onDoubleClick}
       onConnectStart={onConnectStart}
       onConnectEnd={onConnectEnd}

@@ -1,5 +1,5 @@
 import { Handle, type NodeProps, Position } from "@xyflow/react";
-import { type CSSProperties, memo, useMemo } from "react";
+import { type CSSProperties, memo, useEffect, useMemo, useRef } from "react";
 import { useEditor, useView } from "../context";
 import { refusalsFrom } from "../document/connection";
 import type { Card } from "./card";
@@ -9,6 +9,12 @@ import { type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT, SUMMARY_HEIGHT } from "
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
+  const isCurrent = useView((view) => view.current === card.name);
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const canvas = element.current?.closest(".pnne-canvas");
+    if (isCurrent && canvas?.contains(document.activeElement)) element.current?.focus({ preventScroll: true });
+  }, [isCurrent]);
   const look = lookOf(card.category);
   const worst = worstSeverity(card);
   const style = {
@@ -21,6 +27,8 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
       className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.type === "Subgraph" ? " pnne-stack" : ""}`}
+      ref={element}
+      tabIndex={isCurrent ? 0 : -1}
       style={style}
       data-node={card.path}
       data-type={card.type}
@@ -83,7 +91,7 @@ function Ports({ card }: { card: Card }) {
   const editor = useEditor();
   const connecting = useView((view) => view.connecting);
   const refusal = useMemo(() => {
-    const scene = connecting && editor.scene();
+    const scene = connecting && editor.connectable();
     return scene ? refusalsFrom(scene, connecting.port, connecting.side) : null;
   }, [connecting, editor]);
   return card.geometry.handles.map((handle) => {

@@ -12,7 +12,7 @@ export function Refusal() {
       : "",
   );
   const place = useConnection((state) => (state.inProgress ? `${state.pointer.x},${state.pointer.y}` : ""));
-  const scene = connecting && over ? editor.scene() : null;
+  const scene = connecting && over ? editor.connectable() : null;
   if (!scene || !connecting) return null;
   const [port = "", type] = over.split(" ");
   if (port === connecting.port) return null;

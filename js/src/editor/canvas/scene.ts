@@ -2,7 +2,7 @@ import type { NodeState, NodeTypeState } from "../../protocol";
 import type { Scene } from "../document/connection";
 import { definitionOf } from "../document/definitions";
 import type { Graph } from "../document/document";
-import { graphAt } from "../document/document";
+import { graphAt, nodeOf } from "../document/document";
 import { portsOf } from "../document/ports";
 import { wiringOf } from "../document/wiring";
 import type { SessionState } from "../session/session";
@@ -31,15 +31,18 @@ export class SceneMaker {
   private made = new Map<string, Made>();
   private last: { inputs: readonly unknown[]; scene: ShownScene } | null = null;
 
-  make(state: SessionState, path: readonly string[]): ShownScene | null {
+  make(state: SessionState, path: readonly string[], shownPorts: ReadonlySet<string>): ShownScene | null {
     const document = state.sync?.shown;
     if (!document) return null;
-    const inputs = [document, state.derived, state.catalog, path];
+    const inputs = [document, state.derived, state.catalog, path, shownPorts];
     if (this.last && same(this.last.inputs, inputs)) return this.last.scene;
     const graphId = graphAt(document, path) ?? "";
     const graph = document.graphs.get(graphId) as Graph;
     const types: ReadonlyMap<string, NodeTypeState> = state.catalog?.types ?? new Map();
     const prefix = path.map((name) => `${name}.`).join("");
+    const exposed = new Set(
+      [...shownPorts].filter((port) => port.startsWith(prefix)).map((port) => port.slice(prefix.length)),
+    );
     const wiring = wiringOf(graph);
     const cards = new Map<string, Card>();
     const made = new Map<string, Made>();
@@ -51,20 +54,28 @@ export class SceneMaker {
       const diagnostics = state.derived.diagnostics.get(full) ?? NO_DIAGNOSTICS;
       const type = types.get(node.type);
       const wired = `${[...(into?.keys() ?? [])].join()}|${outOf?.map((edge) => edge.source).join() ?? ""}`;
-      const key = [node, type, wired, resolved, diagnostics, full, shownBy(node, document.graphs)];
+      const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === node.name).join();
+      const key = [node, type, wired, resolved, diagnostics, full, shownBy(node, document.graphs), asPorts];
       const earlier = this.made.get(node.name);
       const entry =
         earlier && same(earlier.made, key)
           ? earlier
           : {
-              card: cardOf(full, node, type, portsOf(document, node, type, into, outOf), resolved, diagnostics),
+              card: cardOf(
+                full,
+                node,
+                type,
+                portsOf(document, node, type, into, outOf, exposed),
+                resolved,
+                diagnostics,
+              ),
               made: key,
             };
       made.set(node.name, entry);
       cards.set(node.name, entry.card);
     }
     this.made = made;
-    const scene = { document, graph, types, graphId, prefix, cards, provisional: provisionalPositions(graph) };
+    const scene = { document, graph, types, graphId, prefix, cards, exposed, provisional: provisionalPositions(graph) };
     this.last = { inputs, scene };
     return scene;
   }

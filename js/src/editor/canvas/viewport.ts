@@ -34,10 +34,16 @@ export function useViewport(): void {
         const { left, top, right, bottom } = frame();
         return x < left || x > right || y < top || y > bottom ? null : toFlow(x, y);
       },
-      fit: () => {
+      over: ([x, y]) => {
+        const [left, top] = toFlow(frame().left, frame().top);
+        return { left: (x - left) * getZoom(), top: (y - top) * getZoom() };
+      },
+      fit: (names) => {
         const shown = editor.scene();
         if (!shown || shown.cards.size === 0) return;
-        const box = union(boxesOf(shown, STILL));
+        const boxes = boxesOf(shown, STILL).filter((candidate) => !names || names.has(candidate.name));
+        if (boxes.length === 0) return;
+        const box = union(boxes);
         const { width, height } = frame();
         void setViewport(centred(box, width, height, fittingZoom(box, width, height)), { duration: GLIDE });
       },

@@ -10,11 +10,14 @@ export interface Scene {
   readonly document: GraphDocument;
   readonly graph: Graph;
   readonly types: NodeTypes;
+  /** Properties that are shown as ports although nothing feeds them, as `"node.property"`. */
+  readonly exposed?: ReadonlySet<string>;
 }
 
 export function portsIn(scene: Scene, node: NodeState): Ports {
   const { into, outOf } = wiringOf(scene.graph);
-  return portsOf(scene.document, node, scene.types.get(node.type), into.get(node.name), outOf.get(node.name));
+  const type = scene.types.get(node.type);
+  return portsOf(scene.document, node, type, into.get(node.name), outOf.get(node.name), scene.exposed);
 }
 
 /** Why no edge can run from output `source` to input `target` (both `"node.port"`), or null when one can. */

@@ -17,13 +17,15 @@ export interface Ports {
   readonly outputs: readonly PortView[];
 }
 
+const NOT_EXPOSED: ReadonlySet<string> = new Set();
+
 export type NodeTypes = ReadonlyMap<string, NodeTypeState>;
 
 /**
  * The ports of a node, in the order in which they are shown.
  *
  * A variadic input shows its wired slots, the gaps between them, and one spare slot; a property that
- * may be wired shows its port once it is; a Subgraph has the Input and Output nodes of its definition.
+ * may be wired shows its port once it is or is `exposed` (`"node.property"`); a Subgraph has the Input and Output nodes of its definition.
  */
 export function portsOf(
   document: GraphDocument,
@@ -31,6 +33,7 @@ export function portsOf(
   type: NodeTypeState | undefined,
   into: ReadonlyMap<string, EdgeState> = UNWIRED,
   outOf: readonly EdgeState[] = [],
+  exposed: ReadonlySet<string> = NOT_EXPOSED,
 ): Ports {
   const declared = declaredPorts(document, node, type);
   const inputs: PortView[] = [];
@@ -47,6 +50,10 @@ export function portsOf(
     if (shown.has(name)) continue;
     const property = type?.properties?.find((candidate) => candidate.name === name);
     add(name, { name, kind: property ? "value" : "tensor", optional: true, doc: property?.doc ?? "" });
+  }
+  for (const property of type?.properties ?? []) {
+    if (shown.has(property.name) || !exposed.has(`${node.name}.${property.name}`)) continue;
+    add(property.name, { name: property.name, kind: "value", optional: true, doc: property.doc ?? "" });
   }
   const outputs = (declared?.outputs ?? [])
     .filter((port) => !port.when || differs(node, type, port.when))

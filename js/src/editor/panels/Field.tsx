@@ -1,13 +1,14 @@
 import { type KeyboardEvent, useEffect, useId, useState } from "react";
 import type { NodeState, PropertyState, PropertyType } from "../../protocol";
 import type { ShownScene } from "../canvas/scene";
-import { useEditor } from "../context";
+import { useEditor, useView } from "../context";
 import { DTYPES } from "../values/check";
 import { parseAs, textOf } from "../values/text";
 
 interface FieldProps {
   scene: ShownScene;
-  node: NodeState;
+  /** The nodes that have the property; usually one. */
+  nodes: readonly NodeState[];
   property: PropertyState;
   /** What "auto" stands for at the moment. */
   resolved: unknown;
@@ -16,23 +17,28 @@ interface FieldProps {
 }
 
 /** One property: the input that suits its type, its default, its documentation, and why a value is refused. */
-export function Field({ scene, node, property, resolved, wired }: FieldProps) {
+export function Field({ scene, nodes, property, resolved, wired }: FieldProps) {
   const editor = useEditor();
   const id = useId();
   const [reason, setReason] = useState<string | null>(null);
-  const isSet = property.name in (node.properties ?? {});
-  const value = isSet ? node.properties?.[property.name] : undefined;
+  const [node] = nodes as readonly [NodeState];
+  const names = nodes.map(({ name }) => name);
+  const isSet = nodes.some(({ properties }) => property.name in (properties ?? {}));
+  const isMixed = new Set(nodes.map(({ properties }) => JSON.stringify(properties?.[property.name]))).size > 1;
+  const value = isSet && !isMixed ? node.properties?.[property.name] : undefined;
+  const path = `${scene.prefix}${node.name}.${property.name}`;
+  const isPort = useView((view) => view.exposed.has(path));
   const reset = () => {
     setReason(null);
-    if (isSet) editor.resetProperty(node.name, property.name);
+    if (isSet) editor.resetProperty(names, property.name);
   };
   const set = (next: unknown) => {
     setReason(null);
-    if (JSON.stringify(next) !== JSON.stringify(value)) editor.setProperty(node.name, property.name, next);
+    if (isMixed || JSON.stringify(next) !== JSON.stringify(value)) editor.setProperty(names, property.name, next);
   };
   const common = {
     id,
-    "data-property": `${scene.prefix}${node.name}.${property.name}`,
+    "data-property": path,
     "aria-describedby": reason ? `${id}-reason` : undefined,
     "aria-invalid": reason !== null,
     title: property.doc,
@@ -48,7 +54,19 @@ export function Field({ scene, node, property, resolved, wired }: FieldProps) {
           ← {wired}
         </output>
       ) : (
-        <Control {...{ scene, node, property, value, resolved, set, reset, setReason, common }} />
+        <Control {...{ scene, node, property, value, resolved, set, reset, setReason, common, isMixed }} />
+      )}
+      {property.role === "call" && nodes.length === 1 && !wired && (
+        <button
+          type="button"
+          className="pnne-expose"
+          aria-label={`Input port for ${property.name}`}
+          title={isPort ? "Hide its port" : "Make it an input: show a port to connect"}
+          aria-pressed={isPort}
+          onClick={() => editor.expose(path)}
+        >
+          ⊙
+        </button>
       )}
       <button
         type="button"
@@ -69,7 +87,10 @@ export function Field({ scene, node, property, resolved, wired }: FieldProps) {
   );
 }
 
-interface ControlProps extends Pick<FieldProps, "scene" | "node" | "property" | "resolved"> {
+interface ControlProps extends Pick<FieldProps, "scene" | "property" | "resolved"> {
+  node: NodeState;
+  /** Whether the nodes have different values. */
+  isMixed: boolean;
   value: unknown;
   set: (value: unknown) => void;
   reset: () => void;
@@ -82,7 +103,15 @@ function Control(props: ControlProps) {
   if (property.type.type === "bool") {
     const shown = value ?? property.default ?? false;
     return (
-      <input {...common} type="checkbox" checked={shown === true} onChange={(event) => set(event.target.checked)} />
+      <input
+        {...common}
+        type="checkbox"
+        ref={(box) => {
+          if (box) box.indeterminate = props.isMixed;
+        }}
+        checked={shown === true}
+        onChange={(event) => set(event.target.checked)}
+      />
     );
   }
   const choices = choicesOf(property.type, props.scene, props.node);
@@ -116,7 +145,7 @@ function choicesOf(kind: PropertyType, scene: ShownScene, node: NodeState): Opti
 
 const NONE = "None";
 
-function Choice({ property, value, set, reset, common, choices }: ControlProps & { choices: Options }) {
+function Choice({ property, value, set, reset, common, choices, isMixed }: ControlProps & { choices: Options }) {
   const usual = property.required ? null : textOf(property.type, property.default);
   const current = value === undefined ? "" : value === null ? NONE : String(value);
   const all = choices.optional ? [NONE, ...choices.values] : [...choices.values];
@@ -132,7 +161,7 @@ function Choice({ property, value, set, reset, common, choices }: ControlProps &
         else set(target.value === NONE && choices.optional ? null : target.value);
       }}
     >
-      <option value="">{usual ?? "choose…"}</option>
+      <option value="">{isMixed ? "mixed" : (usual ?? "choose…")}</option>
       {others.map((choice) => (
         <option key={choice} value={choice}>
           {choice}
@@ -142,7 +171,7 @@ function Choice({ property, value, set, reset, common, choices }: ControlProps &
   );
 }
 
-function TextControl({ property, value, resolved, set, reset, setReason, common }: ControlProps) {
+function TextControl({ property, value, resolved, set, reset, setReason, common, isMixed }: ControlProps) {
   const stored = value === undefined ? "" : textOf(property.type, value);
   const [text, setText] = useState(stored);
   useEffect(() => setText(stored), [stored]);
@@ -158,8 +187,10 @@ function TextControl({ property, value, resolved, set, reset, setReason, common 
   };
   const commit = () => {
     const parsed = read(text);
-    if (parsed === null) reset();
-    else if (parsed.ok) set(parsed.value);
+    if (parsed === null) {
+      // An empty field of several nodes says that they differ, not that they should be reset.
+      if (!isMixed) reset();
+    } else if (parsed.ok) set(parsed.value);
   };
   const revert = () => {
     setText(stored);
@@ -174,7 +205,7 @@ function TextControl({ property, value, resolved, set, reset, setReason, common 
   };
   const auto = value === "auto" || (value === undefined && property.default === "auto");
   const inferred = auto && resolved !== undefined ? `auto: ${textOf(null, resolved)}` : "";
-  const fallback = inferred || (property.required ? "" : textOf(property.type, property.default));
+  const fallback = isMixed ? "mixed" : inferred || (property.required ? "" : textOf(property.type, property.default));
   const numeric = numericRange(property.type);
   return (
     <span className="pnne-text">

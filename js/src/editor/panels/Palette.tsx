@@ -37,7 +37,7 @@ const FIRST = [
 const OPEN_AT_FIRST = 6;
 
 /** Types that only an import or a command makes. */
-const NOT_OFFERED = new Set(["Subgraph", "Module"]);
+export const NOT_OFFERED = new Set(["Subgraph", "Module"]);
 const DRAG_STARTS_AFTER = 4;
 
 /** Every node type, to search, click, or drag onto the canvas. */

@@ -6,6 +6,7 @@ import { whyNotName } from "../document/names";
 import { textOf } from "../values/text";
 import { Field } from "./Field";
 import { FixButton } from "./Problems";
+import { Several } from "./Several";
 
 /** The right panel: the one selected node's properties, or what the document is. */
 export function Properties({ readOnly }: { readOnly: boolean }) {
@@ -20,37 +21,42 @@ export function Properties({ readOnly }: { readOnly: boolean }) {
           <NodeForm key={scene.prefix + node.name} scene={scene} node={node} />
         </fieldset>
       ) : (
-        <Overview scene={scene} selected={selected.size} />
+        <Overview scene={scene} selected={selected} readOnly={readOnly} />
       )}
     </aside>
   );
 }
 
-function Overview({ scene, selected }: { scene: ShownScene | null; selected: number }) {
-  if (selected > 1) {
-    return (
-      <p className="pnne-hint">
-        {selected} nodes selected. Drag or use the arrow keys to move them, Del to delete, Ctrl+G to group.
-      </p>
-    );
-  }
+interface OverviewProps {
+  scene: ShownScene | null;
+  selected: ReadonlySet<string>;
+  readOnly: boolean;
+}
+
+function Overview({ scene, selected, readOnly }: OverviewProps) {
+  const nodes = [...selected].flatMap((name) => scene?.graph.nodes.get(name) ?? []);
+  if (scene && nodes.length > 1) return <Several scene={scene} nodes={nodes} readOnly={readOnly} />;
   return (
     <div className="pnne-overview">
       <h2>{scene?.document.name || "Graph"}</h2>
       <p>Select a node to see its properties.</p>
       <dl>
+        <dt>Add</dt>
+        <dd>double-click, Space, or drop a link in empty space</dd>
         <dt>Connect</dt>
-        <dd>drag from port to port</dd>
+        <dd>drag from port to port, or C</dd>
         <dt>Select many</dt>
         <dd>Shift + drag, Shift + click</dd>
         <dt>Move</dt>
-        <dd>drag, arrow keys</dd>
+        <dd>drag, arrow keys; Alt + arrow goes to the next node</dd>
         <dt>Delete</dt>
-        <dd>Del</dd>
+        <dd>Del; Shift+Del closes the gap</dd>
         <dt>Undo, redo</dt>
         <dd>Ctrl+Z, Ctrl+Shift+Z</dd>
+        <dt>Find</dt>
+        <dd>Ctrl+F</dd>
         <dt>Zoom</dt>
-        <dd>wheel (after a click), Ctrl + wheel</dd>
+        <dd>wheel (after a click), Ctrl + wheel; F all, Shift+F selected</dd>
       </dl>
     </div>
   );
@@ -112,7 +118,7 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
     <Field
       key={property.name}
       scene={scene}
-      node={node}
+      nodes={[node]}
       property={property}
       resolved={resolved?.[property.name]}
       wired={scene.graph.edges.get(`${node.name}.${property.name}`)?.source}

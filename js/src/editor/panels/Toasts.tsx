@@ -7,7 +7,7 @@ export function Toasts() {
   return (
     <div className="pnne-toasts" role="alert">
       {notices.map((notice) => (
-        <div className="pnne-toast" key={notice.id}>
+        <div className={`pnne-toast${notice.offer ? " pnne-offer" : ""}`} key={notice.id}>
           <div>
             <p>{notice.text}</p>
             {notice.diagnostics
@@ -18,6 +18,18 @@ export function Toasts() {
                 </p>
               ))}
           </div>
+          {notice.offer && (
+            <button
+              type="button"
+              className="pnne-fix"
+              onClick={() => {
+                notice.offer?.run();
+                editor.session.dismiss(notice.id);
+              }}
+            >
+              {notice.offer.label}
+            </button>
+          )}
           <button type="button" aria-label="Dismiss" onClick={() => editor.session.dismiss(notice.id)}>
             ×
           </button>

@@ -1,5 +1,7 @@
-import type { ReactNode } from "react";
+import type { MouseEvent, ReactNode } from "react";
+import { pictureOf, savePicture } from "../canvas/picture";
 import { useEditor, useScene, useSession, useView } from "../context";
+import { openFind } from "../gestures";
 
 const ICONS = {
   add: "M8 3v10M3 8h10",
@@ -11,13 +13,17 @@ const ICONS = {
   fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
   code: "M5.5 4L2 8l3.5 4M10.5 4L14 8l-3.5 4",
   panel: "M2.5 3h11v10h-11zM10 3v10",
+  snap: "M3 3h.01M8 3h.01M13 3h.01M3 8h.01M8 8h.01M13 8h.01M3 13h.01M8 13h.01M13 13h.01",
+  find: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14",
+  picture: "M8 2.5v7M5 7l3 3l3-3M2.5 11v2.5h11V11",
+  full: "M9.5 6.5L13.5 2.5M10 2.5h3.5V6M6.5 9.5L2.5 13.5M6 13.5H2.5V10",
 };
 
 interface ActionProps {
   name: string;
   hint?: string;
   icon: keyof typeof ICONS;
-  onClick: () => void;
+  onClick: (event: MouseEvent) => void;
   disabled?: boolean;
   pressed?: boolean;
   children?: ReactNode;
@@ -49,6 +55,16 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
   const selectedEdges = useView((view) => view.edges.size);
   const source = useView((view) => view.source);
   const properties = useView((view) => view.properties);
+  const snap = useView((view) => view.snap);
+  const save = (event: MouseEvent) => {
+    const scene = editor.scene();
+    const root = rootOf(event.currentTarget);
+    if (!scene || !root) return;
+    const picture = pictureOf(scene, editor.session.store.get().derived.shapes, root);
+    savePicture(picture, scene.document.name, event.shiftKey ? "svg" : "png").catch((error: Error) =>
+      editor.session.notify(error.message),
+    );
+  };
   return (
     <div className="pnne-toolbar" role="toolbar" aria-label="Graph editor">
       <Action name="Add node" hint="Add node (/)" icon="add" onClick={onAdd} disabled={readOnly}>
@@ -57,14 +73,14 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <i className="pnne-divider" />
       <Action
         name="Undo"
-        hint={`Undo${history?.undo ? `: ${history.undo}` : ""} (Ctrl+Z)`}
+        hint={`Undo${history?.undo ? ` ${history.undo}` : ""} (Ctrl+Z)`}
         icon="undo"
         disabled={readOnly || !history?.undo}
         onClick={() => editor.session.undo()}
       />
       <Action
         name="Redo"
-        hint={`Redo${history?.redo ? `: ${history.redo}` : ""} (Ctrl+Shift+Z)`}
+        hint={`Redo${history?.redo ? ` ${history.redo}` : ""} (Ctrl+Shift+Z)`}
         icon="redo"
         disabled={readOnly || !history?.redo}
         onClick={() => editor.session.redo()}
@@ -93,6 +109,14 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         disabled={readOnly}
       />
       <Action name="Fit view" hint="Fit view (F)" icon="fit" onClick={() => editor.viewport?.fit()} />
+      <Action name="Find node" hint="Find a node (Ctrl+F)" icon="find" onClick={() => openFind(editor)} />
+      <Action
+        name="Snap to grid"
+        icon="snap"
+        pressed={snap}
+        disabled={readOnly}
+        onClick={() => editor.patch({ snap: !snap })}
+      />
       <Breadcrumbs />
       <span className="pnne-spring" />
       <Action
@@ -104,6 +128,8 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       >
         <span>Code</span>
       </Action>
+      <Action name="Save as PNG" hint="Save as PNG (Shift: as SVG)" icon="picture" onClick={save} />
+      <Action name="Full screen" icon="full" onClick={(event) => toggleFullScreen(event.currentTarget)} />
       <Action
         name="Properties"
         hint="Show or hide the properties"
@@ -113,6 +139,15 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       />
     </div>
   );
+}
+
+function rootOf(element: Element): HTMLElement | null {
+  return element.closest<HTMLElement>(".pnne-editor");
+}
+
+function toggleFullScreen(element: Element): void {
+  if (document.fullscreenElement) void document.exitFullscreen();
+  else void rootOf(element)?.requestFullscreen();
 }
 
 function Breadcrumbs() {

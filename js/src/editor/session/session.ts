@@ -19,6 +19,13 @@ export interface Notice {
   readonly id: number;
   readonly text: string;
   readonly diagnostics: readonly Diagnostic[];
+  /** What can be done about it with one click. */
+  readonly offer: Offer | null;
+}
+
+export interface Offer {
+  readonly label: string;
+  readonly run: () => void;
 }
 
 export interface SessionState {
@@ -130,9 +137,9 @@ export class Session {
     });
   }
 
-  notify(text: string, diagnostics: readonly Diagnostic[] = []): void {
+  notify(text: string, diagnostics: readonly Diagnostic[] = [], offer: Offer | null = null): void {
     this.noticeId += 1;
-    const notice = { id: this.noticeId, text, diagnostics };
+    const notice = { id: this.noticeId, text, diagnostics, offer };
     this.patch({ notices: [...this.store.get().notices.slice(-2), notice] });
     this.later(NOTICE_LASTS, () => this.dismiss(notice.id));
   }
@@ -212,7 +219,8 @@ export class Session {
     this.notify(error, diagnostics);
   }
 
-  private isLocked(): boolean {
+  /** Whether edits are refused; says so if they are. */
+  isLocked(): boolean {
     if (this.store.get().readOnly) this.notify("This editor is read-only.");
     return this.store.get().readOnly;
   }

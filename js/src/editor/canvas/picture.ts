@@ -1,0 +1,142 @@
+import type { TensorShape } from "../../protocol";
+import { edgeId } from "../document/document";
+import { STILL } from "../view";
+import { boxesOf, type NodeBox, union } from "./boxes";
+import { lookOf } from "./categories";
+import { HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
+import type { ShownScene } from "./scene";
+import { shapeLabel } from "./shapes";
+import { curveOf } from "./wires";
+
+const MARGIN = 24;
+/** Pixels of the picture per pixel of the canvas, and the most that browsers draw in one direction. */
+const DENSITY = 2;
+const MOST_PIXELS = 8_000;
+const NAME_SIZE = 13;
+const SMALL_SIZE = 11;
+/** Rough width of a letter, in its size: long texts are cut as on the card. */
+const LETTER = 0.58;
+
+/** The graph that a view shows as a picture of its own, in the colours of the theme. */
+export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape>, root: HTMLElement): string {
+  const boxes = boxesOf(scene, STILL);
+  const byName = new Map(boxes.map((box) => [box.name, box]));
+  const { left, top, width, height } = boxes.length > 0 ? union(boxes) : { left: 0, top: 0, width: 0, height: 0 };
+  const color = coloursOf(root);
+  const parts: string[] = [];
+  for (const edge of scene.graph.edges.values()) {
+    const curve = curveOf(edge, byName);
+    if (!curve) continue;
+    const [a, b, c, d] = curve;
+    parts.push(
+      `<path d="M${a} C${b} ${c} ${d}" fill="none" stroke="${color("wire")}" stroke-width="1.6">` +
+        `<title>${escaped(edgeId(edge))}</title></path>`,
+    );
+    const label = shapeLabel(shapes.get(scene.prefix + edge.source));
+    const [x, y] = [(a[0] + d[0]) / 2 + 7, (a[1] + d[1]) / 2 + 3.5];
+    if (label) parts.push(text(x, y, label, SMALL_SIZE, color("muted"), "monospace"));
+  }
+  for (const box of boxes) parts.push(cardPicture(box, color));
+  const view = [left - MARGIN, top - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN];
+  return (
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${view.join(" ")}" width="${view[2]}" height="${view[3]}" ` +
+    `role="img" font-family="system-ui, sans-serif"><title>${escaped(scene.document.name || "Graph")}</title>` +
+    `<rect x="${view[0]}" y="${view[1]}" width="${view[2]}" height="${view[3]}" fill="${color("canvas")}"/>` +
+    `${parts.join("")}</svg>`
+  );
+}
+
+function cardPicture({ card, left, top, width, height }: NodeBox, color: (token: string) => string): string {
+  const look = lookOf(card.category);
+  const swatch = `oklch(${color("swatch-lightness")} ${look.chroma} ${look.hue})`;
+  const labels = card.geometry.handles.filter((handle) => handle.labelled);
+  const shift = labels.some((handle) => handle.side === "input") ? LABELS_HEIGHT : 0;
+  const room = Math.floor((width - 54) / (NAME_SIZE * LETTER));
+  return [
+    `<g aria-label="${escaped(card.label)}">`,
+    `<rect x="${left}" y="${top}" width="${width}" height="${height}" rx="9" fill="${color("card")}" `,
+    `stroke="${color("line-strong")}"/>`,
+    `<rect x="${left + 10}" y="${top + shift + 9}" width="28" height="28" rx="7" fill="${swatch}"/>`,
+    text(left + 47, top + shift + 20, cut(card.name, room), NAME_SIZE, color("fg"), "inherit", 600),
+    text(left + 47, top + shift + 35, cut(card.type, room), SMALL_SIZE, color("muted"), "inherit"),
+    card.summary
+      ? text(
+          left + 10,
+          top + shift + HEADER_HEIGHT + 15,
+          cut(card.summary, 24),
+          SMALL_SIZE,
+          color("muted"),
+          "monospace",
+        )
+      : "",
+    ...labels.map((handle) => {
+      const y = handle.side === "input" ? top + 17 : top + height - 9;
+      const words = text(left + handle.x, y, cut(handle.port, 9), 10.5, color("muted"), "inherit");
+      return words.replace("<text ", '<text text-anchor="middle" ');
+    }),
+    ...card.geometry.handles.map(
+      (handle) =>
+        `<circle cx="${left + handle.x}" cy="${top + handle.y}" r="4" fill="${color("card")}" ` +
+        `stroke="${color("faint")}" stroke-width="1.6"/>`,
+    ),
+    "</g>",
+  ].join("");
+}
+
+/** Saves the picture as a file, as SVG or PNG. */
+export async function savePicture(svg: string, name: string, format: "svg" | "png"): Promise<void> {
+  const vector = new Blob([svg], { type: "image/svg+xml" });
+  const blob = format === "svg" ? vector : await rasterized(vector);
+  const address = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = `${name || "graph"}.${format}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1_000);
+}
+
+async function rasterized(vector: Blob): Promise<Blob> {
+  const address = URL.createObjectURL(vector);
+  try {
+    const image = new Image();
+    image.src = address;
+    await image.decode();
+    const density = Math.min(DENSITY, MOST_PIXELS / Math.max(image.width, image.height, 1));
+    const canvas = document.createElement("canvas");
+    canvas.width = Math.max(1, Math.round(image.width * density));
+    canvas.height = Math.max(1, Math.round(image.height * density));
+    canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
+    return await new Promise((resolve, reject) =>
+      canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The browser made no picture.")))),
+    );
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
+/** The theme's colours as plain ones: a picture has no custom properties. */
+function coloursOf(root: HTMLElement): (token: string) => string {
+  const probe = document.createElement("i");
+  root.append(probe);
+  const known = new Map<string, string>();
+  for (const token of ["fg", "muted", "faint", "wire", "line-strong", "canvas", "card"]) {
+    probe.style.color = `var(--pn-${token})`;
+    known.set(token, getComputedStyle(probe).color);
+  }
+  known.set("swatch-lightness", getComputedStyle(root).getPropertyValue("--pn-swatch-lightness"));
+  probe.remove();
+  return (token) => known.get(token) ?? "";
+}
+
+function text(x: number, y: number, words: string, size: number, fill: string, font: string, weight = 400): string {
+  const family = font === "inherit" ? "" : ` font-family="${font}"`;
+  return `<text x="${x}" y="${y}" font-size="${size}" font-weight="${weight}" fill="${fill}"${family}>${escaped(words)}</text>`;
+}
+
+function cut(words: string, most: number): string {
+  return words.length > most ? `${words.slice(0, most - 1)}…` : words;
+}
+
+function escaped(words: string): string {
+  return words.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+}

@@ -1,0 +1,139 @@
+import type { EdgeState, Op } from "../protocol";
+import { boxesOf, type NodeBox } from "./canvas/boxes";
+import type { Point } from "./canvas/placement";
+import { edgeAt } from "./canvas/wires";
+import { type Alignment, aligned, distributed, type Placed } from "./document/align";
+import { whyNotConnect } from "./document/connection";
+import { edgeId } from "./document/document";
+import { insertOps } from "./document/splice";
+import type { Editor } from "./editor";
+import { type Connecting, STILL } from "./view";
+
+/** How near to an edge a node must be dropped to go into it, in the canvas's pixels. */
+const REACH = 22;
+
+/** Opens the search for a type at a point of the page, or in the middle of the view. */
+export function openPalette(editor: Editor, client: Point | null, from: Connecting | null = null): void {
+  const scene = editor.scene();
+  const { viewport } = editor;
+  if (!scene || !viewport || editor.session.isLocked()) return;
+  const at = (client && viewport.at(client[0], client[1])) ?? viewport.centre();
+  const edge = from || !client ? null : edgeAt(scene, boxesOf(scene, STILL), at, REACH / 2);
+  editor.patch({ quick: { kind: "add", at, from, edge, ...viewport.over(at) } });
+}
+
+/** Opens the search for a node by name. */
+export function openFind(editor: Editor): void {
+  const { viewport } = editor;
+  if (viewport) editor.patch({ quick: { kind: "find", ...viewport.over(viewport.centre()) } });
+}
+
+/** Opens the search for what the selected node can be connected with. */
+export function openConnect(editor: Editor): void {
+  const [node, more] = editor.view.get().nodes;
+  const scene = editor.scene();
+  if (!editor.viewport || !scene || node === undefined || editor.session.isLocked()) return;
+  if (more !== undefined) editor.session.notify("Select one node to connect from.");
+  else {
+    const box = boxesOf(scene, STILL).find((candidate) => candidate.name === node);
+    const below: Point = box ? [box.left, box.top + box.height] : editor.viewport.centre();
+    editor.patch({ quick: { kind: "connect", node, ...editor.viewport.over(below) } });
+  }
+}
+
+/** The edge that a dragged node would go into: it has none yet, and stands over one. */
+export function edgeUnder(editor: Editor, name: string): EdgeState | null {
+  const scene = editor.scene();
+  const card = scene?.cards.get(name);
+  if (!scene || !card || editor.view.get().moving.size > 1) return null;
+  for (const edge of scene.graph.edges.values()) {
+    if (edge.source.startsWith(`${name}.`) || edge.target.startsWith(`${name}.`)) return null;
+  }
+  const boxes = boxesOf(scene, editor.view.get().moving);
+  const box = boxes.find((candidate) => candidate.name === name);
+  const edge = box && edgeAt(scene, boxes, middleOf(box), REACH, name);
+  return edge && insertOps(scene, name, card.ports, edge, scene.graphId) ? edge : null;
+}
+
+/** Ends the drag of a node: it moves, and goes into the edge that it was dropped on. */
+export function dropNode(editor: Editor, name: string): void {
+  const edge = edgeUnder(editor, name);
+  const scene = editor.scene();
+  const card = scene?.cards.get(name);
+  const ops = edge && scene && card && insertOps(scene, name, card.ports, edge, scene.graphId);
+  editor.patch({ dropEdge: null });
+  editor.move(editor.view.get().moving, ops ?? [], ops ? `Insert ${name}` : undefined);
+}
+
+/** Marks the edge that the node would go into. */
+export function overEdge(editor: Editor, name: string): void {
+  const edge = edgeUnder(editor, name);
+  const dropEdge = edge && edgeId(edge);
+  if (dropEdge !== editor.view.get().dropEdge) editor.patch({ dropEdge });
+}
+
+/** Takes an edge to other ports, as one edit; refused as any connection would be. */
+export function reconnect(editor: Editor, before: EdgeState, source: string, target: string): void {
+  const scene = editor.connectable();
+  if (!scene || (before.source === source && before.target === target)) return;
+  const reason = whyNotConnect(scene, source, target);
+  if (reason) {
+    editor.session.notify(reason);
+    return;
+  }
+  const ops: Op[] = [
+    { op: "disconnect", ...before, graph: scene.graphId },
+    { op: "connect", source, target, graph: scene.graphId },
+  ];
+  editor.edit(ops, `Reconnect ${source} → ${target}`);
+}
+
+export function align(editor: Editor, how: Alignment): void {
+  const places = aligned(placedSelection(editor), how);
+  if (places.size > 1) editor.move(places, [], `Align ${places.size} nodes`);
+}
+
+export function distribute(editor: Editor, axis: "x" | "y"): void {
+  const places = distributed(placedSelection(editor), axis);
+  if (places.size > 2) editor.move(places, [], `Distribute ${places.size} nodes`);
+}
+
+function placedSelection(editor: Editor): Placed[] {
+  const scene = editor.scene();
+  const { nodes } = editor.view.get();
+  if (!scene) return [];
+  return boxesOf(scene, STILL)
+    .filter((box) => nodes.has(box.name))
+    .map((box) => {
+      const [x, y] = middleOf(box);
+      return { name: box.name, x, y, width: box.width, height: box.height };
+    });
+}
+
+function middleOf(box: NodeBox): Point {
+  return [box.left + box.width / 2, box.top + box.height / 2];
+}
+
+/** Selects the next node in a direction, measured from the current one: how arrow keys walk the graph. */
+export function walk(editor: Editor, dx: number, dy: number): void {
+  const scene = editor.scene();
+  if (!scene || scene.cards.size === 0) return;
+  const boxes = boxesOf(scene, STILL);
+  const { current, nodes } = editor.view.get();
+  const from = boxes.find((box) => box.name === current) ?? boxes.find((box) => nodes.has(box.name));
+  if (!from) {
+    editor.goTo(boxes.reduce((best, box) => (box.top < best.top ? box : best)).name);
+    return;
+  }
+  const [x, y] = middleOf(from);
+  let best: NodeBox | null = null;
+  let nearest = Number.POSITIVE_INFINITY;
+  for (const box of boxes) {
+    const [bx, by] = middleOf(box);
+    const along = (bx - x) * dx + (by - y) * dy;
+    const aside = Math.abs((bx - x) * dy) + Math.abs((by - y) * dx);
+    if (box === from || along <= 0 || aside > 2 * along) continue;
+    if (along + 2 * aside < nearest) [best, nearest] = [box, along + 2 * aside];
+  }
+  if (best) editor.goTo(best.name);
+}
