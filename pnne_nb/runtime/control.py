@@ -149,9 +149,9 @@ class Control:
             with self._turn:
                 self._working = False
                 self._turn.notify_all()
-                while not self._turn.wait_for(self._may_leave_boundary, self._loan_left()):
-                    # A loan has run out, or was prolonged.
-                    pass
+                while not self._may_leave_boundary():
+                    # Nobody notifies when a loan runs out.
+                    self._turn.wait(self._loan_left())
                 self._queued = self._reserved = False
                 self._lent_since = None
                 self._turn.notify_all()

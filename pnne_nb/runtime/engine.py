@@ -23,6 +23,7 @@ from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.control import ENDED, Control
 from pnne_nb.runtime.data import Data, Source, open_source, require_count
+from pnne_nb.runtime.editing import EditedGraph
 from pnne_nb.runtime.events import Listeners
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, Event, NotFiniteError, Stepped, TrainingLoop, Validated
@@ -135,6 +136,7 @@ class TrainingEngine:
         val = None if val_data is None else self._open(val_data, config, "val_data", shuffle=False)
         self._model = as_module(model, seed)
         self._document = document_of(model)
+        self._edited = EditedGraph(model) if isinstance(model, NodeGraph) else None
         recipe = config.recipe(self._model, train, val, input_shapes(model))
         self._config = config
         self.device = recipe.device
@@ -256,8 +258,12 @@ class TrainingEngine:
 
         A new training makes ``epochs`` passes over the data. One that was stopped, or has failed, goes on
         where it was; a finished one makes ``epochs`` passes more; a halted one resumes; a running one is
-        left alone.
+        left alone. If the graph was edited meanwhile, the model follows, as in `resume`.
+
+        Raises:
+            CompileError: The edited graph is unfinished or wrong; nothing has changed.
         """
+        self._follow_edits()
         self._shared.release()
         if self._control.alive:
             self._control.resume()
@@ -276,11 +282,16 @@ class TrainingEngine:
     def resume(self) -> None:
         """Go on after `pause` or `step`.
 
+        If the graph was edited meanwhile, the model follows: parameters that still fit keep their values and
+        their optimizer state, new ones start fresh, and ``history.cuts`` tells the step.
+
         Raises:
-            TrainingError: Training has not been started, or has ended.
+            CompileError: The edited graph is unfinished or wrong; training stays paused, with the old model.
+            TrainingError: Training has not been started, or has ended; or the data does not fit the new model.
         """
         if not self._control.alive:
             raise TrainingError(f"There is nothing to resume: the training is {self.state}. Call start().")
+        self._follow_edits()
         self._shared.release()
         self._control.resume()
 
@@ -293,8 +304,10 @@ class TrainingEngine:
 
         Raises:
             TrainingError: `n` is no positive number.
+            CompileError: The graph was edited and is unfinished or wrong; see `resume`.
         """
         require_count("n", n)
+        self._follow_edits()
         self._shared.release()
         if self._control.alive:
             self._control.allow(n)
@@ -483,6 +496,17 @@ class TrainingEngine:
         return self._observers.add(probe, cadence or Cadence())
 
     # The training thread
+
+    def _follow_edits(self) -> None:
+        edited = self._edited
+        if edited is None or not edited.changed:
+            return
+        with self._control.visit("an edit of the graph"):
+            cut = edited.follow(self._loop, self._config)
+            self._shared.edited()
+            self._document = edited.document()
+            if cut is not None:
+                self._announce(cut)
 
     def _settle(self, wait: bool) -> None:
         while wait and not self._control.settled(_SLICE):

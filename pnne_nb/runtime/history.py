@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ANOMALIES_KEPT = 1000
+EDITED = "graph-edited"
+"""Kind of the event that says that the graph was edited in the middle of a training."""
 
 
 @final
@@ -208,6 +210,12 @@ class History(Mapping[str, NDArray[np.float64]]):
         """What went wrong, oldest first; the last 1000 at most."""
         with self._lock:
             return list(self._anomalies)
+
+    @property
+    def cuts(self) -> NDArray[np.int64]:
+        """The steps after which the graph was edited: values before and after belong to different models."""
+        with self._lock:
+            return np.array([frame.step for frame in self._anomalies if frame.kind == EDITED], dtype=np.int64)
 
     def epoch_frames(self) -> list[EpochFrame]:
         """The metrics over epochs as the frames that they came in."""

@@ -122,6 +122,24 @@ class TrainingLoop:
             if isinstance(source, TensorSource):
                 self._prepare(source.first())
 
+    def adopt(self, recipe: Recipe) -> None:
+        """Go on by another recipe from the next step; on an error, by the old one.
+
+        Raises:
+            TrainingError: Data in memory does not fit what the new one expects.
+        """
+        before, self.recipe = self.recipe, recipe
+        seen, self._shapes_seen = self._shapes_seen, set()
+        try:
+            self.check_data()
+        except TrainingError:
+            self.recipe, self._shapes_seen = before, seen
+            raise
+
+    def model_changed(self) -> None:
+        """The model has other layers now."""
+        self._set_mode(training=self.recipe.model.training)
+
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
         """Train to the end of `last_epoch`, one event a batch or less.
 

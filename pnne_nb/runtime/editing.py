@@ -1,0 +1,166 @@
+"""A graph that is edited while its training halts: what is unchanged trains on, what is new starts fresh."""
+
+from __future__ import annotations
+
+from typing import final
+
+import msgspec
+import torch
+from torch import nn
+
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.errors import TrainingError
+from pnne_nb.frames import AnomalyFrame
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.config import Config
+from pnne_nb.runtime.history import EDITED
+from pnne_nb.runtime.loop import TrainingLoop
+from pnne_nb.runtime.models import document_of, input_shapes
+from pnne_nb.runtime.objectives import parameter_groups
+from pnne_nb.runtime.randomness import key_of, seeded_globals
+
+
+@final
+class EditedGraph:
+    """Notices that `graph` has changed, and changes the model in training accordingly.
+
+    The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and
+    whoever watches them hold on to them.
+
+    Args:
+        graph: The document that the model was compiled from.
+    """
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self._graph = graph
+        self._version = graph.version
+
+    @property
+    def changed(self) -> bool:
+        """Whether there was a commit since the model last followed."""
+        return self._graph.version != self._version
+
+    def document(self) -> str | None:
+        """The graph as text."""
+        return document_of(self._graph)
+
+    def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
+        """Make the model in training what the graph says now; on an error nothing has changed.
+
+        Args:
+            loop: Stands between two steps.
+            config: Of the training.
+
+        Returns:
+            What happened, or None if every parameter stayed.
+
+        Raises:
+            CompileError: The graph is unfinished or wrong.
+            TrainingError: The data or the optimizer does not fit what the graph has become.
+        """
+        version = self._graph.version
+        model = loop.recipe.model
+        with seeded_globals(key_of(config.seed, loop.steps)):
+            new = compile_graph(self._graph, reuse=model)
+        before = _tensors(model)
+        _keep_modules(model, new)
+        _keep_tensors(model, new)
+        after = _tensors(new)
+        groups = _new_groups(loop.recipe.optimizer, new, config)
+        loop.adopt(msgspec.structs.replace(loop.recipe, expected=input_shapes(self._graph)))
+        _replace_groups(loop.recipe.optimizer, groups)
+        _become(model, new)
+        loop.model_changed()
+        self._version = version
+        fresh = [name for name, tensor in after.items() if before.get(name) is not tensor]
+        gone = [name for name in before if name not in after]
+        if not fresh and not gone:
+            return None
+        parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone)
+        message = f"The graph was edited after step {loop.steps}: {'; '.join(parts)}; everything else trains on."
+        return AnomalyFrame(step=loop.steps, kind=EDITED, message=message)
+
+
+def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return {**parameters, **dict(model.named_buffers(remove_duplicate=False))}
+
+
+def _keep_modules(old: nn.Module, new: nn.Module) -> None:
+    """Put each layer of `old` in the place of an equal one of `new`."""
+    for name, fresh in list(new._modules.items()):
+        kept = old._modules.get(name)
+        if kept is None or fresh is None or type(kept) is not type(fresh):
+            continue
+        if _description(kept) == _description(fresh):
+            new._modules[name] = kept
+        else:
+            _keep_modules(kept, fresh)
+
+
+def _description(module: nn.Module) -> tuple[str, tuple[tuple[str, torch.Size], ...], tuple[tuple[str, str], ...]]:
+    """What tells two modules of a type apart: what they print, their tensors, and their plain settings."""
+    shapes = tuple((name, tensor.shape) for name, tensor in _tensors(module).items())
+    settings = tuple(
+        (f"{path}.{name}", repr(value))
+        for path, layer in module.named_modules()
+        for name, value in vars(layer).items()
+        if name != "training" and isinstance(value, bool | int | float | str | tuple | None)
+    )
+    return repr(module), shapes, settings
+
+
+def _keep_tensors(old: nn.Module, new: nn.Module) -> None:
+    """Put each parameter and buffer of `old` in the place of its copy in `new`."""
+    known = _tensors(old)
+    for prefix, module in new.named_modules(remove_duplicate=False):
+        own = {**module._parameters, **module._buffers}
+        for name, fresh in own.items():
+            kept = known.get(f"{prefix}.{name}" if prefix else name)
+            if kept is not None and fresh is not None and kept is not fresh and kept.shape == fresh.shape:
+                setattr(module, name, kept)
+
+
+def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config) -> list[list[torch.Tensor]]:
+    """The parameters of each of the optimizer's groups, as they will be.
+
+    Raises:
+        TrainingError: The groups cannot be told.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise TrainingError("LBFGS remembers all parameters as one: make a new engine after an edit of the graph.")
+    if isinstance(config.optimizer, torch.optim.Optimizer):
+        living = {id(parameter) for parameter in new.parameters()}
+        groups = [[p for p in group["params"] if id(p) in living] for group in optimizer.param_groups]
+        known = {id(parameter) for group in groups for parameter in group}
+        groups[0] += [p for p in new.parameters() if p.requires_grad and id(p) not in known]
+        return groups
+    made = parameter_groups(new, config.parameter_groups or {})
+    groups = [group["params"] for group in made] if isinstance(made[0], dict) else [made]
+    if len(groups) != len(optimizer.param_groups):
+        raise TrainingError(
+            f"The edited graph has {len(groups)} parameter groups, the optimizer {len(optimizer.param_groups)}: "
+            f"parameter_groups no longer fits. Undo the edit, or make a new engine."
+        )
+    return groups
+
+
+def _replace_groups(optimizer: torch.optim.Optimizer, groups: list[list[torch.Tensor]]) -> None:
+    for group, members in zip(optimizer.param_groups, groups, strict=True):
+        group["params"] = members
+    living = {id(parameter) for members in groups for parameter in members}
+    for parameter in list(optimizer.state):
+        if id(parameter) not in living:
+            del optimizer.state[parameter]
+
+
+def _become(old: nn.Module, new: nn.Module) -> None:
+    """Make the root `old` an instance of the class of `new` with its layers and tensors."""
+    hooks = {name: value for name, value in vars(old).items() if name.endswith("_hooks") or "_hooks_" in name}
+    kept = {**hooks, **{name: vars(old)[name] for name in ("train", "_is_full_backward_hook") if name in vars(old)}}
+    mode = old.training
+    vars(old).clear()
+    vars(old).update(vars(new))
+    vars(old).update(kept)
+    old.training = mode
+    object.__setattr__(old, "__class__", type(new))

@@ -1,0 +1,160 @@
+"""The graph is edited while its training halts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pnne_nb.errors import CompileError, TrainingError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.engine import TrainingEngine
+from tests.runtime.tasks import engine, picture_graph
+
+
+def halted(graph: NodeGraph, steps: int = 3, **options: object) -> TrainingEngine:
+    trained = engine(model=graph, **options)
+    trained.step(steps)
+    return trained
+
+
+def deepen(graph: NodeGraph) -> None:
+    """Put a hidden layer between ``flat`` and ``fc``."""
+    graph.disconnect("flat.output", "fc.input")
+    graph.add("Linear", name="hidden", in_features="auto", out_features=64)
+    graph.connect("flat", "hidden")
+    graph.connect("hidden", "fc")
+
+
+def finished(trained: TrainingEngine) -> tuple[list[float], dict[str, torch.Tensor]]:
+    trained.resume()
+    assert trained.wait(60)
+    return trained.history["loss"].tolist(), trained.module.state_dict()
+
+
+def test_untouched_parameters_keep_weights_and_optimizer_state_and_new_ones_start_fresh() -> None:
+    graph = picture_graph()
+    trained = halted(graph)
+    kernel = trained.module.get_parameter("conv1.weight")
+    values, moments = kernel.detach().clone(), trained.optimizer.state[kernel]["exp_avg"].clone()
+    model, layer = trained.module, trained.module.get_submodule("conv1")
+    deepen(graph)
+    trained.step(0 + 1)
+    assert trained.module is model
+    assert trained.module.get_submodule("conv1") is layer
+    assert trained.module.get_parameter("conv1.weight") is kernel
+    assert trained.optimizer.state[kernel]["step"].item() == 4
+    fresh = trained.module.get_parameter("hidden.weight")
+    assert trained.optimizer.state[fresh]["step"].item() == 1
+    assert not torch.equal(kernel, values)
+    assert not torch.equal(trained.optimizer.state[kernel]["exp_avg"], moments)
+    assert trained.history.cuts.tolist() == [3]
+    assert "after step 3: hidden.weight, hidden.bias start fresh" in trained.history.anomalies[-1].message
+    losses, _ = finished(trained)
+    assert len(losses) == 12
+
+
+def test_a_removed_layer_leaves_the_optimizer() -> None:
+    graph = picture_graph()
+    deepen(graph)
+    trained = halted(graph)
+    gone = trained.module.get_parameter("hidden.weight")
+    graph.remove("hidden")
+    graph.connect("flat", "fc")
+    trained.step()
+    assert gone not in trained.optimizer.state
+    assert all(gone is not p for group in trained.optimizer.param_groups for p in group["params"])
+    assert "hidden.weight, hidden.bias are gone" in trained.history.anomalies[-1].message
+    trained.stop()
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_undoing_the_edit_equals_never_having_edited(dropped: bool) -> None:
+    def graph() -> NodeGraph:
+        made = picture_graph()
+        if dropped:
+            made.disconnect("flat.output", "fc.input")
+            made.add("Dropout", name="drop", p=0.3)
+            made.connect("flat", "drop")
+            made.connect("drop", "fc")
+        return made
+
+    expected, expected_state = finished(halted(graph()))
+    edited = graph()
+    trained = halted(edited)
+    edited.set("conv1", out_channels=7)
+    edited.undo()
+    losses, state = finished(trained)
+    assert losses == expected
+    assert all(torch.equal(state[name], tensor) for name, tensor in expected_state.items())
+    assert trained.history.cuts.tolist() == []
+
+
+def test_a_setting_without_weights_changes_the_layer_and_nothing_else() -> None:
+    graph = picture_graph()
+    graph.disconnect("flat.output", "fc.input")
+    graph.add("Dropout", name="drop", p=0.3)
+    graph.connect("flat", "drop")
+    graph.connect("drop", "fc")
+    trained = halted(graph)
+    graph.set("drop", p=0.9)
+    trained.step()
+    assert getattr(trained.module.get_submodule("drop"), "p") == 0.9  # noqa: B009  an attribute of Dropout only
+    assert trained.module.get_submodule("drop").training
+    assert trained.history.cuts.tolist() == []
+    trained.stop()
+
+
+def test_a_broken_graph_is_refused_and_training_stays_paused() -> None:
+    graph = picture_graph()
+    trained = halted(graph)
+    graph.disconnect("flat.output", "fc.input")
+    with pytest.raises(CompileError, match="fc"):
+        trained.resume()
+    assert trained.state == "paused"
+    assert trained.progress.step == 3
+    graph.undo()
+    losses, _ = finished(trained)
+    assert losses == finished(halted(picture_graph()))[0]
+
+
+def test_an_input_that_the_data_does_not_fit_is_refused() -> None:
+    graph = picture_graph()
+    trained = halted(graph)
+    graph.set("x", shape=("N", 1, 8, 8))
+    graph.set("fc", in_features="auto")
+    with pytest.raises(TrainingError, match=r"Input node 'x': the node expects shape \(N, 1, 8, 8\)"):
+        trained.resume()
+    assert trained.state == "paused"
+    graph.set("x", shape=("N", 1, 6, 6))
+    finished(trained)
+
+
+def test_parameter_groups_that_no_longer_fit_are_refused() -> None:
+    graph = picture_graph()
+    trained = halted(graph, parameter_groups={"conv1.*": {"lr": 1e-4}})
+    graph.rename("conv1", "stem")
+    with pytest.raises(TrainingError, match=r"No trainable parameter has a name like 'conv1\.\*'"):
+        trained.resume()
+    graph.undo()
+    finished(trained)
+
+
+def test_lbfgs_is_refused() -> None:
+    graph = picture_graph()
+    trained = engine(model=graph, optimizer=lambda parameters: _Lbfgs(parameters))
+    deepen(graph)
+    with pytest.raises(TrainingError, match="LBFGS remembers all parameters as one"):
+        trained.start()
+
+
+class _Lbfgs(torch.optim.LBFGS):
+    """Would need a closure to step; here it never does."""
+
+
+def test_an_edit_before_the_start_counts() -> None:
+    graph = picture_graph()
+    trained = engine(model=graph)
+    deepen(graph)
+    trained.start()
+    assert trained.wait(60)
+    assert "hidden.weight" in trained.module.state_dict()
