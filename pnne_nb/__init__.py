@@ -53,9 +53,12 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.summary import summary
     from pnne_nb.inspector.timing import benchmark
     from pnne_nb.runtime.datasets import register_dataset
+    from pnne_nb.runtime.devices import DeviceManager
     from pnne_nb.runtime.engine import TrainingEngine
+    from pnne_nb.runtime.inference import InferenceEngine, Prediction
     from pnne_nb.widgets.dashboard import TrainingDashboard
     from pnne_nb.widgets.editor import GraphEditor
+    from pnne_nb.widgets.explorer import ModuleExplorer
 
     # The package itself is the mapping: its module has a class of its own.
     catalog: Mapping[str, NodeSpec]
@@ -67,6 +70,7 @@ __all__ = [
     "CheckpointError",
     "CompileError",
     "CycleError",
+    "DeviceManager",
     "Diagnostic",
     "Edge",
     "ExecutionError",
@@ -76,16 +80,19 @@ __all__ = [
     "GraphError",
     "GraphFileError",
     "IllegalNameError",
+    "InferenceEngine",
     "InspectionError",
     "Inspector",
     "KindMismatchError",
     "LayerNotFoundError",
+    "ModuleExplorer",
     "NameTakenError",
     "Node",
     "NodeGraph",
     "NodeSpec",
     "PnneError",
     "PortTakenError",
+    "Prediction",
     "ProtocolError",
     "RegistrationError",
     "ShapeError",
@@ -127,9 +134,12 @@ _MODULES = {
     "graph.document": "NodeGraph",
     "graph.node": "Edge Node Transaction",
     "runtime.datasets": "register_dataset",
+    "runtime.devices": "DeviceManager",
     "runtime.engine": "TrainingEngine",
+    "runtime.inference": "InferenceEngine Prediction",
     "widgets.dashboard": "TrainingDashboard",
     "widgets.editor": "GraphEditor",
+    "widgets.explorer": "ModuleExplorer",
     "inspector.checks": "check_gradients check_numerics",
     "inspector.diagnosis": "Finding diagnose",
     "inspector.inspector": "Inspector",

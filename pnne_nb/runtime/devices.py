@@ -1,0 +1,164 @@
+"""What there is to compute on: devices, their memory, and settings of the whole process."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, final
+
+import msgspec
+import psutil
+import torch
+from torch import nn
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data import to_device
+from pnne_nb.runtime.precision import available_devices, choose_device
+
+T = TypeVar("T")
+
+
+class Device(msgspec.Struct, frozen=True):
+    """One device and its memory, in bytes.
+
+    Attributes:
+        name: As torch calls it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
+        description: The product's name.
+        total: Memory there is.
+        free: Memory that nobody uses.
+        allocated: What this process's tensors take; for the CPU, all that the process takes.
+        reserved: What torch's allocator keeps for this process.
+        peak: The most that was ever allocated; for the CPU, the same as `allocated`.
+    """
+
+    name: str
+    description: str
+    total: int
+    free: int
+    allocated: int
+    reserved: int
+    peak: int
+
+
+@final
+class DeviceManager:
+    """Lists devices with their memory, chooses one, moves modules and data, and holds torch's settings."""
+
+    @property
+    def devices(self) -> list[Device]:
+        """Every device that training can use, the CPU first, with its memory as it is now."""
+        return [measured(torch.device(name)) for name in available_devices()]
+
+    def __getitem__(self, name: str | torch.device) -> Device:
+        """One device by name; ``"auto"`` is the best.
+
+        Raises:
+            TrainingError: There is no such device here.
+        """
+        return measured(choose_device(name))
+
+    def choose(self, needed: int = 0) -> torch.device:
+        """The accelerator with the most free memory if `needed` bytes fit there, else the CPU."""
+        accelerators = [device for device in self.devices if device.name != "cpu" and device.free >= needed]
+        best = max(accelerators, key=lambda device: device.free, default=None)
+        return torch.device("cpu" if best is None else best.name)
+
+    def move(self, value: T, device: str | torch.device = "auto") -> T:
+        """Put a module, in place and with all that it contains, or tensors in nested containers on `device`.
+
+        Returns:
+            The module itself, or the moved tensors.
+
+        Raises:
+            TrainingError: There is no such device here.
+        """
+        chosen = choose_device(device)
+        if isinstance(value, nn.Module):
+            value.to(chosen)
+            return value
+        moved: T = to_device(value, chosen)
+        return moved
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that `configure` changes."""
+        return {
+            "tf32": torch.get_float32_matmul_precision() != "highest",
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "threads": torch.get_num_threads(),
+        }
+
+    def configure(
+        self,
+        *,
+        tf32: bool | None = None,
+        cudnn_benchmark: bool | None = None,
+        deterministic: bool | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Change settings of the whole process; None leaves one as it is.
+
+        Args:
+            tf32: Whether matrix products of float32 may use the faster, less exact TF32.
+            cudnn_benchmark: Whether cuDNN tries which algorithm is fastest for each shape.
+            deterministic: Whether an operation without a deterministic version raises.
+            threads: How many threads operations use in the calling thread and in trainings made from now on.
+
+        Raises:
+            TrainingError: `threads` is less than 1.
+        """
+        if threads is not None and threads < 1:
+            raise TrainingError(f"threads must be at least 1, not {threads!r}.")
+        if tf32 is not None:
+            torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        if cudnn_benchmark is not None:
+            torch.backends.cudnn.benchmark = cudnn_benchmark
+        if deterministic is not None:
+            torch.use_deterministic_algorithms(deterministic)
+        if threads is not None:
+            torch.set_num_threads(threads)
+
+    def release_memory(self) -> None:
+        """Give memory that torch's allocators only keep back to the devices."""
+        if torch.accelerator.is_available():
+            torch.accelerator.empty_cache()
+
+    def __repr__(self) -> str:
+        return f"DeviceManager({', '.join(device.name for device in self.devices)})"
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><td>{device.name}</td><td>{device.description}</td><td>{_said(device.free)}</td>"
+            f"<td>{_said(device.total)}</td><td>{_said(device.allocated)}</td></tr>"
+            for device in self.devices
+        )
+        return (
+            "<table><tr><th>Device</th><th></th><th>Free</th><th>Total</th><th>Used by this process</th></tr>"
+            f"{cells}</table>"
+        )
+
+
+def _said(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"
+
+
+def measured(device: torch.device) -> Device:
+    """`device` with its memory as it is now."""
+    match device.type:
+        case "cpu":
+            memory, own = psutil.virtual_memory(), psutil.Process().memory_info().rss
+            return Device("cpu", "CPU", memory.total, memory.available, own, own, own)
+        case "mps":
+            allocated, total = torch.mps.current_allocated_memory(), torch.mps.recommended_max_memory()
+            reserved = torch.mps.driver_allocated_memory()
+            return Device(str(device), "Apple GPU", total, total - reserved, allocated, reserved, allocated)
+        case _:
+            free, total = torch.accelerator.get_memory_info(device)
+            return Device(
+                str(device),
+                torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+                total,
+                free,
+                torch.accelerator.memory_allocated(device),
+                torch.accelerator.memory_reserved(device),
+                torch.accelerator.max_memory_allocated(device),
+            )

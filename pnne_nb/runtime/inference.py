@@ -1,0 +1,138 @@
+"""Using a trained model: on a copy of its own, in batches, without gradients."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.data import Data, as_batch, open_source, require_count, to_device
+from pnne_nb.runtime.models import as_module
+from pnne_nb.runtime.precision import Precision, choose_device
+
+
+class Prediction(NamedTuple):
+    """The likeliest classes of each example, best first.
+
+    Attributes:
+        classes: Numbers of the classes, ``[examples, k]``.
+        probabilities: Theirs, ``[examples, k]``.
+    """
+
+    classes: Tensor
+    probabilities: Tensor
+
+
+@final
+class InferenceEngine:
+    """Runs a copy of `model` in eval mode; the original may go on training. Safe to use from several threads.
+
+    Args:
+        model: A module, of which a copy is made, or a graph, which is compiled.
+        device: ``"auto"`` (the accelerator if there is one), ``"cpu"``, ``"cuda:0"`` …
+        precision: ``"32"``, ``"bf16"`` or ``"16"``.
+        batch_size: Examples that the model sees at once.
+
+    Raises:
+        CompileError: The graph is unfinished or wrong.
+        TrainingError: An argument cannot be; the message says which and why.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | NodeGraph,
+        device: str | torch.device = "auto",
+        precision: str = "32",
+        batch_size: int = 64,
+    ) -> None:
+        require_count("batch_size", batch_size)
+        self.device = choose_device(device)
+        self.batch_size = batch_size
+        self._precision = Precision(precision, self.device)
+        self._lock = threading.Lock()
+        self._model = self._copied(model)
+
+    def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
+        module = copy.deepcopy(model) if isinstance(model, nn.Module) else as_module(model, 0)
+        return module.to(self.device).eval()
+
+    def refresh(self, model: nn.Module) -> None:
+        """Use a copy of `model` as it is now from the next batch on."""
+        fresh = self._copied(model)
+        with self._lock:
+            self._model = fresh
+
+    def stream(
+        self, data: Data | Tensor, *, progress: Callable[[int, int | None], object] | None = None
+    ) -> Iterator[Any]:
+        """The model's output for each batch, on the CPU, as soon as it is there.
+
+        Args:
+            data: A tensor of inputs; or a tuple of arrays, a Dataset or a DataLoader whose batches hold inputs only.
+            progress: Called after each batch with the batches done and their number, None if unknown.
+
+        Raises:
+            TrainingError: The data is of another kind, or empty.
+        """
+        given = (data,) if isinstance(data, Tensor) else data
+        source = open_source(given, batch_size=self.batch_size, shuffle=False, seed=0, num_workers=0, name="data")
+        try:
+            for index, raw in enumerate(source.batches(1)):
+                yield self._run(raw)
+                if progress is not None:
+                    progress(index + 1, source.size)
+        finally:
+            source.close()
+
+    def _run(self, raw: Any) -> Any:
+        batch = as_batch(raw, wants_target=False)
+        with self._lock, torch.inference_mode(), self._precision.autocast():
+            inputs, named = to_device(batch.inputs, self.device), to_device(batch.named, self.device)
+            return to_device(self._model(*inputs, **named), torch.device("cpu"))
+
+    def predict(self, data: Data | Tensor, *, progress: Callable[[int, int | None], object] | None = None) -> Any:
+        """The model's outputs for all of `data`, joined along the first dimension; see `stream`."""
+        return _joined(list(self.stream(data, progress=progress)))
+
+    def probabilities(self, data: Data | Tensor) -> Tensor:
+        """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid."""
+        scores = self.predict(data).float()
+        return scores.sigmoid() if scores.dim() < 2 or scores.shape[1] == 1 else scores.softmax(1)
+
+    def top_k(self, data: Data | Tensor, k: int = 5) -> Prediction:
+        """The `k` likeliest classes of each example; fewer if there are fewer.
+
+        Raises:
+            TrainingError: `k` is no positive number.
+        """
+        require_count("k", k)
+        found = self.probabilities(data)
+        best = found.topk(min(k, found.shape[1]), dim=1)
+        return Prediction(best.indices, best.values)
+
+    def warm_up(self, example: Tensor | tuple[Tensor, ...], times: int = 3) -> None:
+        """Run `example`, a batch of inputs, so that the first real one does not pay for what is set up once.
+
+        Raises:
+            TrainingError: `times` is no positive number.
+        """
+        require_count("times", times)
+        for _ in range(times):
+            self._run(example)
+
+
+def _joined(outputs: list[Any]) -> Any:
+    match outputs[0]:
+        case Tensor():
+            return torch.cat(outputs)
+        case dict() as first:
+            return {name: _joined([output[name] for output in outputs]) for name in first}
+        case tuple() | list() as first:
+            return tuple(_joined([output[index] for output in outputs]) for index in range(len(first)))
+        case _:
+            return outputs

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.inference import InferenceEngine
+from tests.runtime.tasks import CLASSES, EXAMPLES, engine, images, network, picture_graph
+
+PICTURES, _ = images()
+
+
+def test_batches_give_what_the_model_gives_at_once_in_eval_mode() -> None:
+    net = network()
+    outputs = InferenceEngine(net, device="cpu", batch_size=10).predict(PICTURES)
+    assert net.training
+    net.eval()
+    torch.testing.assert_close(outputs, net(PICTURES))
+    assert not outputs.requires_grad
+
+
+def test_a_loader_is_streamed_with_progress() -> None:
+    seen: list[tuple[int, int | None]] = []
+    loader = DataLoader(TensorDataset(PICTURES), batch_size=40)
+    outputs = list(
+        InferenceEngine(network(), device="cpu").stream(loader, progress=lambda done, of: seen.append((done, of)))
+    )
+    assert [len(output) for output in outputs] == [40, 40, 16]
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_probabilities_and_top_k() -> None:
+    inference = InferenceEngine(picture_graph(), device="cpu")
+    found = inference.probabilities(PICTURES)
+    torch.testing.assert_close(found.sum(1), torch.ones(EXAMPLES))
+    best = inference.top_k(PICTURES, k=2)
+    assert torch.equal(best.classes[:, 0], found.argmax(1))
+    assert (best.probabilities[:, 0] >= best.probabilities[:, 1]).all()
+    assert inference.top_k(PICTURES, k=99).classes.shape == (EXAMPLES, CLASSES)
+
+
+def test_one_column_is_a_logit() -> None:
+    found = InferenceEngine(nn.Linear(3, 1), device="cpu").probabilities(torch.randn(5, 3))
+    assert ((found > 0) & (found < 1)).all()
+
+
+class Several(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        return {"double": 2 * x, "pair": (x, x + 1), "name": "x"}
+
+
+def test_outputs_of_any_form_are_joined() -> None:
+    x = torch.arange(6.0).reshape(6, 1)
+    found = InferenceEngine(Several(), device="cpu", batch_size=4).predict(x)
+    assert torch.equal(found["double"], 2 * x)
+    assert torch.equal(found["pair"][1], x + 1)
+    assert found["name"] == ["x", "x"]
+
+
+def test_bf16() -> None:
+    found = InferenceEngine(nn.Linear(4, 2), device="cpu", precision="bf16").predict(torch.randn(3, 4))
+    assert found.dtype == torch.bfloat16
+
+
+def test_it_works_from_several_threads_while_the_original_trains() -> None:
+    trained = engine(epochs=100_000)
+    trained.start()
+    inference = InferenceEngine(trained.module, device="cpu")
+    inference.warm_up(PICTURES[:2])
+    expected = inference.predict(PICTURES)
+    equal: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda: equal.append(torch.equal(inference.predict(PICTURES), expected)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    trained.stop()
+    assert equal == [True] * 4
+    inference.refresh(trained.module)
+    assert not torch.equal(inference.predict(PICTURES), expected)
+
+
+@pytest.mark.parametrize(("name", "call"), [("k", "top_k"), ("times", "warm_up")])
+def test_counts_are_checked(name: str, call: str) -> None:
+    inference = InferenceEngine(network(), device="cpu")
+    with pytest.raises(TrainingError, match=f"{name} must be a whole number, at least 1, not 0"):
+        getattr(inference, call)(PICTURES, 0)
