@@ -142,11 +142,22 @@ class Inspector:
             InspectionError: If `target` is given without `loss_fn`, or the loss is not a scalar with a gradient.
         """
         watched = self._watched or dict.fromkeys(match_layers(self._model), DEFAULT)
+        with self.held():
+            self._inspection = run_once(self._model, watched, data, target, loss_fn)
+        return self._inspection
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the attached trainings between two steps, for whatever runs the model meanwhile."""
         with ExitStack() as stack:
             for training in self._trainings:
                 stack.enter_context(training.paused())
-            self._inspection = run_once(self._model, watched, data, target, loss_fn)
-        return self._inspection
+            yield
+
+    @property
+    def last_captures(self) -> tuple[Capture, ...]:
+        """What the last run captured; empty if there was none."""
+        return self._inspection.captures if self._inspection else ()
 
     @property
     def inspection(self) -> Inspection:
@@ -167,7 +178,7 @@ class Inspector:
         A run that would keep more than 256 MiB keeps samples: see ``inspection.captures`` for which.
         """
         found: dict[str, dict[Quantity, dict[str, Tensor]]] = {}
-        for capture in self._inspection.captures if self._inspection else ():
+        for capture in self.last_captures:
             found.setdefault(capture.layer, {}).setdefault(capture.quantity, {})[capture.label] = capture.tensor
         return {
             layer: {
@@ -222,7 +233,7 @@ class Inspector:
         """One row per captured tensor: layer, type, quantity, label, and all its statistics."""
         modules = dict(self._model.named_modules())
         rows = []
-        for capture in self._inspection.captures if self._inspection else ():
+        for capture in self.last_captures:
             units = capture.units
             rows.append(
                 {

@@ -1,0 +1,414 @@
+"""`ModuleExplorer`: the structure of any module as a graph that opens layer by layer, and a look inside each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+import ipycytoscape
+import ipywidgets
+from torch import Tensor, nn
+
+from pnne_nb.errors import InspectionError, LayerNotFoundError, near
+from pnne_nb.frames import Quantity
+from pnne_nb.inspector.attention import attention_maps
+from pnne_nb.inspector.capture import Capture
+from pnne_nb.inspector.compiled import uncompiled
+from pnne_nb.inspector.diagnosis import Finding
+from pnne_nb.inspector.flow import Flow, follow
+from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.run import run_once
+from pnne_nb.widgets.displays import Displays
+from pnne_nb.widgets.explorer_panel import CSS, Details, overview_html, widgets_of
+from pnne_nb.widgets.explorer_style import style
+from pnne_nb.widgets.explorer_theme import ThemeWatch
+from pnne_nb.widgets.explorer_view import MAX_ELEMENTS, Picture, draw, first_open
+
+MAX_HITS = 50
+"""Layers that a search lists, at most."""
+
+_LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "parameter_gradients")
+
+
+@final
+class ModuleExplorer(ipywidgets.VBox):
+    """The layers of a module, how data flows between them, and what is inside each.
+
+    A click on a layer shows its shapes, parameters and time, statistics and histograms, filters, feature maps and
+    attention maps; a layer that contains others opens and closes. Nothing is left on the module.
+
+    Args:
+        net: Any module.
+        inspector: One whose last run is shown where a layer was captured; its watch list is left alone.
+        args: An example input: a tensor, a tuple of arguments, or a mapping of keyword arguments. With it the
+            module is run, without gradients, for shapes, times, data flow, and what layers make of it.
+        target: Second argument of `loss_fn`.
+        loss_fn: A function of output and target that gives a scalar; with it, gradients are shown too.
+
+    Raises:
+        InspectionError: If `inspector` is about another module, or hooks cannot see the layers of `net`.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        inspector: Inspector | None = None,
+        args: object = None,
+        *,
+        target: object = None,
+        loss_fn: Callable[..., Tensor] | None = None,
+    ) -> None:
+        if inspector is not None and uncompiled(inspector.net) is not uncompiled(net):
+            raise InspectionError("This inspector is about another module: pass ModuleExplorer(inspector.net, inspector).")
+        self._inspector: Inspector | None = Inspector(net) if inspector is None else inspector
+        self._net: nn.Module | None = uncompiled(net)
+        self._given = args, target, loss_fn
+        self._lock = threading.RLock()
+        with self._inspector.held():
+            self._flow = follow(self._net, args)
+        self._opened = first_open(self._flow)
+        self._chosen = ""
+        self._captured: dict[str, list[Capture]] = {}
+        self._attention: dict[str, Tensor] | None = None
+        self._theme = ThemeWatch()
+        self._theme.observe(self._retint, "theme")
+        self._identities: dict[str, str] = {}
+        self._picture = Picture((), {})
+        self._graph: ipycytoscape.CytoscapeWidget | None = None
+        self._search = ipywidgets.Text(
+            placeholder=f"Search {len(self._flow.layers) - 1} layers by name or type",
+            layout=ipywidgets.Layout(width="auto", flex="1 1 auto"),
+        )
+        self._hits = ipywidgets.Select(options=[], rows=6, layout=ipywidgets.Layout(width="auto", display="none"))
+        self._open_button = ipywidgets.Button(description="Open", disabled=True, layout=ipywidgets.Layout(width="84px"))
+        self._all_button = ipywidgets.Button(description="Close all", layout=ipywidgets.Layout(width="84px"))
+        self._again_button = ipywidgets.Button(
+            description="Refresh", tooltip="Read weights and run the input again", layout=ipywidgets.Layout(width="84px")
+        )
+        self._example = ipywidgets.BoundedIntText(
+            value=0, min=0, max=max(0, _examples(args) - 1), description="Example",
+            layout=ipywidgets.Layout(width="150px", display="" if _examples(args) > 1 else "none"),
+        )  # fmt: skip
+        self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
+        self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
+        self._place.add_class("pnne-explorer-graph")
+        self._panel = ipywidgets.VBox(
+            layout=ipywidgets.Layout(
+                flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
+            )
+        )
+        bar = ipywidgets.HBox([self._search, self._open_button, self._all_button, self._example, self._again_button])
+        body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
+        super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._theme])
+        self.add_class("pnne-explorer")
+        self._search.observe(lambda change: self._list_hits(change["new"]), "value")
+        self._hits.observe(lambda change: change["new"] and self.select(change["new"]), "value")
+        self._example.observe(lambda _change: self._show(), "value")
+        self._open_button.on_click(lambda _button: self.toggle(self._chosen))
+        self._all_button.on_click(lambda _button: self._close_all())
+        self._again_button.on_click(lambda _button: self.refresh())
+        self._rebuild()
+        self._show()
+
+    def __repr__(self) -> str:
+        return "ModuleExplorer()"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        Displays.here().shown(self)
+        return super()._repr_mimebundle_(**options)
+
+    @property
+    def flow(self) -> Flow:
+        """The layers and links that are drawn from."""
+        return self._flow
+
+    @property
+    def selected(self) -> str:
+        """Path of the layer whose details are shown; ``""`` is the model itself."""
+        return self._chosen
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Paths of the layers that the graph shows now, open ones included."""
+        return tuple(box.key for box in self._picture.boxes if box.key in self._flow.layers)
+
+    def select(self, path: str) -> None:
+        """Show the details of a layer, and open the layers that it is in.
+
+        Raises:
+            LayerNotFoundError: If there is no such layer.
+        """
+        self._require(path)
+        with self._lock:
+            parts = path.split(".")
+            around = {"", *(".".join(parts[:end]) for end in range(1, len(parts)))}
+            before, self._chosen = self.shown, path
+            if path and path not in before:
+                self._make_room(around)
+                self._rebuild()
+            self._mark()
+            self._show()
+
+    def toggle(self, path: str) -> None:
+        """Open a closed layer, close an open one; a layer without others inside stays as it is.
+
+        Raises:
+            LayerNotFoundError: If there is no such layer.
+        """
+        self._require(path)
+        with self._lock:
+            if not path or not self._flow.layers[path].children:
+                return
+            trial = self._opened ^ {path}
+            count = len(draw(self._flow, trial, self._chosen))
+            if count > MAX_ELEMENTS and path in trial:
+                self._say(f"Opening {path} would show {count} elements, and {MAX_ELEMENTS} is the most: close others.")
+                return
+            self._say("")
+            self._opened = trial
+            self._rebuild()
+            self._show_buttons()
+
+    def refresh(self) -> None:
+        """Read the weights and run the input again."""
+        with self._lock:
+            self._captured.clear()
+            self._attention = None
+            self._show()
+
+    def show_input(self, args: object, target: object = None) -> None:
+        """Look at another input from now on; arguments as of the constructor."""
+        with self._lock:
+            net, inspector = self._alive()
+            self._given = args, target, self._given[2]
+            with inspector.held():
+                self._flow = follow(net, args)
+            self._example.max = max(0, _examples(args) - 1)
+            self._example.layout.display = "" if _examples(args) > 1 else "none"
+            self._rebuild()
+            self.refresh()
+
+    def close(self) -> None:
+        """Close every widget of it and let go of the module."""
+        if self._net is None:
+            return
+        with self._lock:
+            self._net = self._inspector = None
+            self._given = None, None, None
+            self._captured, self._attention = {}, None
+            self._empty(self._panel)
+            if self._graph is not None:
+                _close_graph(self._graph)
+                self._graph = None
+            for widget in (*_inside(self), self):
+                if widget is not self:
+                    widget.close()
+            super().close()
+
+    # Drawing
+
+    def _rebuild(self) -> None:
+        """Draw anew: changing a graph in place corrupts the browser's picture of it."""
+        self._picture = draw(self._flow, self._opened, self._chosen)
+        self._identities = {box.key: f"n{index}" for index, box in enumerate(self._picture.boxes)}
+        ranks = {box.key: box.center[1] for box in self._picture.boxes}
+        alarms = {found.layer for found in self._findings()}
+        nodes = []
+        for box in self._picture.boxes:
+            layer = self._flow.layers.get(box.key)
+            uncalled = layer is not None and self._flow.traced and not layer.calls and not layer.children
+            marks = f"{' uncalled' if uncalled else ''}{' alarm' if box.key in alarms else ''}"
+            opens = box.kind == "open"
+            label = f"▾ {box.label}" if opens else box.label
+            content = {"id": self._identities[box.key], "label": label, "key": box.key,
+                       "width": box.size.width, "height": box.size.height}  # fmt: skip
+            nodes.append(
+                {"data": content, "classes": box.kind + marks, "position": dict(zip("xy", box.center, strict=True)),
+                 "grabbable": False}
+            )  # fmt: skip
+        edges = []
+        for source, target in self._picture.edges:
+            far = ranks[target] - ranks[source] > 130
+            edges.append(
+                {
+                    "data": {"source": self._identities[source], "target": self._identities[target], "bend": -90},
+                    "classes": "long" if far else "",
+                }
+            )
+        graph = ipycytoscape.CytoscapeWidget(
+            cytoscape_layout={"name": "preset", "fit": True, "padding": 18, "animate": False},
+            cytoscape_style=self._style(),
+            max_zoom=1.5, min_zoom=0.05, wheel_sensitivity=0.3, auto_unselectify=True,
+            layout=ipywidgets.Layout(width="100%", height="598px"),
+        )  # fmt: skip
+        graph.graph.add_graph_from_json({"nodes": nodes, "edges": edges}, directed=True)
+        graph.on("node", "click", self._clicked)
+        before, self._graph = self._graph, graph
+        self._place.children = (graph,)
+        if before is not None:
+            _close_graph(before)
+
+    def _style(self) -> list[dict[str, Any]]:
+        return style(self._theme.theme, self._identities.get(self._chosen))
+
+    def _mark(self) -> None:
+        if self._graph is not None:
+            self._graph.cytoscape_style = self._style()
+
+    def _retint(self, _change: object) -> None:
+        with self._lock:
+            self._mark()
+
+    def _clicked(self, node: dict[str, Any]) -> None:
+        key = node["data"]["key"]
+        with self._lock:
+            if key not in self._flow.layers:
+                return
+            if key == self._chosen and self._flow.layers[key].children:
+                self.toggle(key)
+            else:
+                self.select(key)
+
+    def _make_room(self, around: Iterable[str]) -> None:
+        """Open what is around a layer; close the rest if it becomes too much."""
+        wanted = set(around)
+        trial = self._opened | wanted
+        self._opened = trial if len(draw(self._flow, trial, self._chosen)) <= MAX_ELEMENTS else wanted
+
+    def _close_all(self) -> None:
+        with self._lock:
+            self._opened = {""}
+            self._say("")
+            self._rebuild()
+            self._show_buttons()
+
+    # Details
+
+    def _show(self) -> None:
+        if self._net is None:
+            return
+        self._show_buttons()
+        self._empty(self._panel)
+        if not self._chosen:
+            self._panel.children = (ipywidgets.HTML(overview_html(self._flow)),)
+            return
+        self._panel.children = tuple(widgets_of(self._details(self._chosen)))
+
+    def _show_buttons(self) -> None:
+        layer = self._flow.layers[self._chosen]
+        self._open_button.disabled = not self._chosen or not layer.children
+        self._open_button.description = "Close" if self._chosen in self._opened else "Open"
+
+    def _details(self, path: str) -> Details:
+        net, _ = self._alive()
+        note = ""
+        try:
+            captures, attention = self._captures(path), self._attention_of(path)
+        except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
+            captures, attention = [], None
+            note = f"The model failed on this input: {type(error).__name__}: {error}"
+        findings = [found for found in self._findings() if found.layer == path]
+        total = self._flow.layers[""].seconds or 0.0
+        return Details(
+            self._flow.layers[path], net.get_submodule(path), captures, attention, findings, self._example.value, note,
+            total,
+        )  # fmt: skip
+
+    def _captures(self, path: str) -> list[Capture]:
+        """What was captured at a layer: by the inspector, or else by running the input, or else its parameters."""
+        if path in self._captured:
+            return self._captured[path]
+        net, inspector = self._alive()
+        args, target, loss_fn = self._given
+        if args is not None:
+            with inspector.held():
+                run = run_once(net, {path: _LOOKED_AT}, args, target, loss_fn)
+            found = list(run.captures)
+        else:
+            found = [capture for capture in inspector.last_captures if capture.layer == path]
+        # Only the layer that is looked at is kept.
+        self._captured = {path: found}
+        return found
+
+    def _attention_of(self, path: str) -> Tensor | None:
+        net, inspector = self._alive()
+        args = self._given[0]
+        if self._attention is None and args is not None:
+            with inspector.held():
+                self._attention = attention_maps(net, args)
+        return (self._attention or {}).get(path)
+
+    def _findings(self) -> list[Finding]:
+        inspector = self._inspector
+        return inspector.diagnose() if inspector is not None and inspector.last_captures else []
+
+    # Search and the rest
+
+    def _list_hits(self, text: str) -> None:
+        word = text.strip().lower()
+        found = [
+            (f"{path}  ({layer.kind})", path)
+            for path, layer in self._flow.layers.items()
+            if path and word and (word in path.lower() or word in layer.kind.lower())
+        ]
+        self._hits.options = ()
+        self._hits.options = found[:MAX_HITS]
+        self._hits.index = None
+        self._hits.layout.display = "" if found else "none"
+        more = f"{len(found)} layers match; the first {MAX_HITS} are listed." if len(found) > MAX_HITS else ""
+        self._say(more if found or not word else f"No layer's name or type contains “{text.strip()}”.")
+
+    def _say(self, text: str) -> None:
+        self._said.value = f'<span class="pnne-quiet" role="status">{_escaped(text)}</span>' if text else ""
+
+    def _require(self, path: str) -> None:
+        self._alive()
+        if path not in self._flow.layers:
+            raise LayerNotFoundError(f"The model has no layer {path!r}.{near(path, self._flow.layers)}")
+
+    def _alive(self) -> tuple[nn.Module, Inspector]:
+        if self._net is None or self._inspector is None:
+            raise InspectionError("The explorer was closed. ModuleExplorer(net) makes another one.")
+        return self._net, self._inspector
+
+    @staticmethod
+    def _empty(box: ipywidgets.Box) -> None:
+        children = box.children
+        box.children = ()
+        for child in children:
+            for widget in (*_inside(child), child):
+                widget.close()
+
+
+def _examples(args: object) -> int:
+    """How many examples the input holds: the first dimension of its first tensor."""
+    values = args.values() if isinstance(args, dict) else args if isinstance(args, tuple) else (args,)
+    return next((len(value) for value in values if isinstance(value, Tensor) and value.dim() > 1), 1)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _inside(root: ipywidgets.Widget) -> list[ipywidgets.Widget]:
+    """Every widget that a trait of `root` refers to, directly or not, each once; `root` left out."""
+    found: dict[int, ipywidgets.Widget] = {}
+    waiting: list[object] = [getattr(root, name) for name in root.keys]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, ipywidgets.Widget) and id(item) not in found and item is not root:
+            found[id(item)] = item
+            waiting.extend(getattr(item, name) for name in item.keys)
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+        elif isinstance(item, dict):
+            waiting.extend(item.values())
+    return list(found.values())
+
+
+def _close_graph(graph: ipycytoscape.CytoscapeWidget) -> None:
+    for element in (*graph.graph.nodes, *graph.graph.edges):
+        element.close()
+    for widget in (graph.graph, graph.layout, graph):
+        widget.close()

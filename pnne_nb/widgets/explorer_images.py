@@ -1,0 +1,89 @@
+"""Tensors as pictures: filters, feature maps and attention maps in a grid, as PNG inside HTML."""
+
+from __future__ import annotations
+
+import base64
+import html
+import math
+import struct
+import zlib
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_TILES: Final = 64
+"""Pictures in one grid, at most."""
+
+Pixels = npt.NDArray[np.uint8]
+Array = npt.NDArray[np.floating[Any]]
+
+
+def png(pixels: Pixels) -> bytes:
+    """Encode `[h, w, 3]` pixels."""
+    height, width, _ = pixels.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with its filter: none
+    rows[:, 1:] = pixels.reshape(height, -1)
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows.tobytes())) + chunk(b"IEND", b"")
+    )
+
+
+def grid(tiles: Array, *, signed: bool) -> Pixels:
+    """Lay `[n, h, w]` tiles side by side, with a gap, as `[H, W, 3]` pixels.
+
+    Args:
+        tiles: At most `MAX_TILES`; NaN and infinities become magenta.
+        signed: Blue below 0, white at 0, red above it, on one scale for all tiles; otherwise dark to bright,
+            each tile on a scale of its own.
+    """
+    count, height, width = tiles.shape
+    columns = max(1, math.ceil(math.sqrt(count * height / width)))
+    rows = math.ceil(count / columns)
+    gap = 1
+    canvas = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, 3), 128, np.uint8)
+    largest = float(np.nanmax(np.abs(np.where(np.isfinite(tiles), tiles, 0)), initial=0)) or 1.0
+    for index, tile in enumerate(tiles):
+        y, x = index // columns * (height + gap), index % columns * (width + gap)
+        canvas[y : y + height, x : x + width] = _colours(tile, largest if signed else None)
+    return canvas
+
+
+def picture(tiles: Array, caption: str, *, signed: bool, width: int = 400) -> str:
+    """`tiles` as a figure in HTML, `width` pixels wide at most, each element a sharp square."""
+    if tiles.size == 0:
+        return ""
+    pixels = grid(tiles[:MAX_TILES], signed=signed)
+    # Whole multiples keep the elements square and equally large.
+    scale = max(1, min(12, width // pixels.shape[1]))
+    source = base64.b64encode(png(pixels)).decode()
+    return (
+        f'<figure class="pnne-picture"><figcaption>{html.escape(caption)}</figcaption>'
+        f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{source}" width="{pixels.shape[1] * scale}"></figure>'
+    )
+
+
+def _colours(tile: Array, largest: float | None) -> Pixels:
+    finite = np.isfinite(tile)
+    values = np.where(finite, tile, 0).astype(np.float64)
+    if largest is not None:
+        share = np.clip(values / largest, -1, 1)[..., None]
+        red, blue = np.array([178, 24, 43]), np.array([33, 102, 172])
+        shaded = 255 + np.where(share > 0, share * (red - 255), -share * (blue - 255))
+    else:
+        low, high = float(values.min()), float(values.max())
+        share = ((values - low) / ((high - low) or 1.0))[..., None]
+        # From dark violet over teal to yellow.
+        stops = np.array([[68, 1, 84], [33, 145, 140], [253, 231, 37]], np.float64)
+        shaded = np.where(
+            share < 0.5,
+            stops[0] + 2 * share * (stops[1] - stops[0]),
+            stops[1] + (2 * share - 1) * (stops[2] - stops[1]),
+        )
+    shaded[~finite] = (255, 0, 255)
+    return shaded.astype(np.uint8)

@@ -1,0 +1,217 @@
+"""What the explorer draws: the layers in sight, the edges between them, and where everything stands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+from pnne_nb.graph.layout import Link, Size, arrange
+from pnne_nb.inspector.flow import INPUT, JOIN, OUTPUT, Flow, FlowLayer, Shape
+
+MAX_ELEMENTS: Final = 200
+"""Boxes and edges shown at once: each is a widget model of its own in the browser."""
+
+FIRST_BOXES: Final = 24
+"""Boxes that are shown to begin with, about."""
+
+MAX_CHILDREN: Final = 60
+"""Layers of one container that are shown at once."""
+
+HEADER: Final = 26.0
+PADDING: Final = 16.0
+TIGHTER: Final = 14.0
+"""Pixels that the ranks stand closer together than in the editor."""
+
+_CATEGORIES: Final = (
+    ("Conv", "conv"), ("Linear", "linear"), ("Norm", "norm"), ("Pool", "pool"), ("Attention", "attention"),
+    ("LSTM", "recurrent"), ("GRU", "recurrent"), ("RNN", "recurrent"), ("Embedding", "embedding"), ("Dropout", "quiet"),
+    ("Identity", "quiet"), ("Flatten", "quiet"),
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class Box:
+    """One node of the picture.
+
+    Attributes:
+        key: Path of a layer, or a name of `Flow.links` that is none.
+        parent: Path of the open layer that it stands in, or None.
+        kind: Its style: ``"open"``, ``"closed"``, ``"join"``, ``"end"``, ``"more"`` or a category of layers.
+        label: Its lines of text.
+        center: In pixels.
+        size: In pixels; an open layer's follows from what is in it.
+    """
+
+    key: str
+    parent: str | None
+    kind: str
+    label: str
+    center: tuple[float, float]
+    size: Size
+
+
+@final
+@dataclass(frozen=True)
+class Picture:
+    """Boxes, open layers before what is in them, and edges with the shapes of what flows."""
+
+    boxes: tuple[Box, ...]
+    edges: Mapping[tuple[str, str], Shape]
+
+    def __len__(self) -> int:
+        return len(self.boxes) + len(self.edges)
+
+
+def category(kind: str) -> str:
+    """The style of a layer of class `kind`."""
+    return next((style for part, style in _CATEGORIES if part in kind), "activation")
+
+
+def first_open(flow: Flow) -> set[str]:
+    """The layers that are open to begin with: level by level, while there is room."""
+    opened: set[str] = set()
+    level = [""]
+    while level:
+        for path in level:
+            trial = opened | {path}
+            if path and len(draw(flow, trial).boxes) > FIRST_BOXES:
+                return opened
+            opened = trial
+        level = [child for path in level for child in flow.layers[path].children if flow.layers[child].children]
+    return opened
+
+
+def draw(flow: Flow, opened: Collection[str], focus: str = "") -> Picture:
+    """The picture in which the layers `opened` show what is in them.
+
+    Args:
+        flow: What there is.
+        opened: Paths of open layers; one inside a closed layer does not show.
+        focus: A layer to be in sight where its container has too many to show all.
+    """
+    children = {path: _shown(flow, path, focus) for path in opened}
+    edges: dict[tuple[str, str], Shape] = {}
+    places: dict[str, str] = {}
+    for (source, target), shape in flow.links.items():
+        ends = _lift(source, opened, children), _lift(target, opened, children)
+        if ends[0][0] != ends[1][0]:
+            edges.setdefault((ends[0][0], ends[1][0]), shape)
+            places |= dict(end for end in ends if end[0] not in flow.layers)
+    boxes: list[Box] = []
+    size = _place(flow, "", opened, children, edges, places, boxes, (0.0, 0.0), None)
+    del size
+    known = {box.key for box in boxes}
+    return Picture(tuple(boxes), {ends: shape for ends, shape in edges.items() if set(ends) <= known})
+
+
+def _shown(flow: Flow, path: str, focus: str) -> tuple[list[str], int]:
+    """The layers of a container that are shown, and how many are not."""
+    inside = list(flow.layers[path].children)
+    if len(inside) <= MAX_CHILDREN:
+        return inside, 0
+    at = next((index for index, child in enumerate(inside) if f"{focus}.".startswith(f"{child}.")), 0)
+    start = max(0, min(at - MAX_CHILDREN // 2, len(inside) - MAX_CHILDREN))
+    return inside[start : start + MAX_CHILDREN], len(inside) - MAX_CHILDREN
+
+
+def _lift(end: str, opened: Collection[str], children: Mapping[str, tuple[list[str], int]]) -> tuple[str, str]:
+    """The box that stands for the end of a link, and the open layer that it is in."""
+    if end.startswith((INPUT, OUTPUT)):
+        return end, ""
+    path = end.removeprefix(JOIN)
+    place = ""
+    while place != path:
+        if place not in opened:
+            return place, place.rpartition(".")[0]
+        step = path[len(place) :].lstrip(".").partition(".")[0]
+        below = f"{place}.{step}" if place else step
+        if below not in children[place][0]:
+            return f"more:{place}", place
+        place = below
+    if end.startswith(JOIN) and path in opened:
+        return end, path
+    return path, path.rpartition(".")[0]
+
+
+def _place(
+    flow: Flow,
+    path: str,
+    opened: Collection[str],
+    children: Mapping[str, tuple[list[str], int]],
+    edges: Iterable[tuple[str, str]],
+    places: Mapping[str, str],
+    boxes: list[Box],
+    corner: tuple[float, float],
+    parent: str | None,
+) -> Size:
+    """Append the boxes in the open layer `path`, its upper left corner at `corner`; return its size."""
+    shown, hidden = children[path]
+    inner: dict[str, tuple[Size, list[Box]]] = {}
+    for child in shown:
+        parts: list[Box] = []
+        if child in opened:
+            size = _place(flow, child, opened, children, edges, places, parts, (0.0, 0.0), path or None)
+        else:
+            size = Size(max(112.0, 7.0 * _widest(_label(flow.layers[child])) + 20), 46.0)
+        inner[child] = size, parts
+    extra = [key for key, place in places.items() if place == path]
+    if hidden:
+        extra.append(f"more:{path}")
+    for key in dict.fromkeys(extra):
+        inner[key] = Size(26.0, 26.0) if key.startswith(JOIN) else Size(110.0, 30.0), []
+    owner = {key: key for key in inner}
+    owner |= {box.key: key for key, (_, parts) in inner.items() for box in parts}
+    links = [
+        Link(owner[source], owner[target])
+        for source, target in edges
+        if source in owner and target in owner and owner[source] != owner[target]
+    ]
+    sizes = {key: Size(size.width, size.height - TIGHTER) for key, (size, _) in inner.items()}
+    centers = arrange(sizes, links, "down") if inner else {}
+    left = min((centers[key][0] - inner[key][0].width / 2 for key in inner), default=0.0)
+    top = min((centers[key][1] - inner[key][0].height / 2 for key in inner), default=0.0)
+    start = corner[0] - left + PADDING, corner[1] - top + PADDING + HEADER
+    right = bottom = 0.0
+    own: list[Box] = []
+    for key, (size, parts) in inner.items():
+        center = centers[key][0] + start[0], centers[key][1] + start[1]
+        right, bottom = max(right, center[0] + size.width / 2), max(bottom, center[1] + size.height / 2)
+        if parts:
+            shift = center[0] - size.width / 2, center[1] - size.height / 2
+            own += [_moved(box, shift) for box in parts]
+        else:
+            own.append(_box(flow, key, path or None, center, size, hidden))
+    size = Size(right - corner[0] + PADDING, bottom - corner[1] + PADDING)
+    if path:
+        middle = corner[0] + size.width / 2, corner[1] + size.height / 2
+        layer = flow.layers[path]
+        boxes.append(Box(path, parent, "open", f"{layer.name} · {layer.kind}", middle, size))
+    boxes += own
+    return size
+
+
+def _moved(box: Box, by: tuple[float, float]) -> Box:
+    return Box(box.key, box.parent, box.kind, box.label, (box.center[0] + by[0], box.center[1] + by[1]), box.size)
+
+
+def _box(flow: Flow, key: str, parent: str | None, center: tuple[float, float], size: Size, hidden: int) -> Box:
+    if key.startswith("more:"):
+        return Box(key, parent, "more", f"… {hidden} more", center, size)
+    if key.startswith(JOIN):
+        return Box(key, parent, "join", "+", center, size)
+    if key.startswith((INPUT, OUTPUT)):
+        return Box(key, parent, "end", key.replace(":", " ").strip(), center, size)
+    layer = flow.layers[key]
+    return Box(key, parent, "closed" if layer.children else category(layer.kind), _label(layer), center, size)
+
+
+def _label(layer: FlowLayer) -> str:
+    marker = "▸ " if layer.children else ""
+    shape = "×".join(map(str, layer.outputs[0])) if layer.outputs else f"{layer.parameters:,} parameters"
+    return f"{marker}{layer.name} · {layer.kind}\n{shape}"
+
+
+def _widest(label: str) -> int:
+    return max(map(len, label.splitlines()))

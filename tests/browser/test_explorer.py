@@ -1,0 +1,134 @@
+"""The module explorer in a real JupyterLab: it shows the structure, a click looks inside, and both themes read well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.jupyter import Notebook, Theme
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import OpenNotebook
+
+SETUP = """
+import torch
+from torch import nn
+import pnne_nb as pn
+from sklearn.datasets import load_digits
+
+images, digits = load_digits(return_X_y=True)
+x = torch.tensor(images[:16], dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+torch.manual_seed(0)
+class Block(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.conv, self.norm, self.relu = nn.Conv2d(c, c, 3, padding=1), nn.BatchNorm2d(c), nn.ReLU()
+    def forward(self, x):
+        return x + self.relu(self.norm(self.conv(x)))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.block1, self.block2 = nn.Conv2d(1, 8, 3, padding=1), Block(8), Block(8)
+        self.patches = nn.Flatten(2)
+        self.attend = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.head = nn.Linear(8, 10)
+    def forward(self, x):
+        x = self.patches(self.block2(self.block1(self.stem(x)))).transpose(1, 2)
+        return self.head(self.attend(x).mean(1))
+net = Net()
+explorer = pn.ModuleExplorer(net, args=x, target=torch.tensor(digits[:16]), loss_fn=nn.CrossEntropyLoss())
+explorer
+"""
+
+
+@pytest.fixture
+def shown(open_notebook: OpenNotebook) -> tuple[Notebook, Locator]:
+    notebook = open_notebook(SETUP)
+    notebook.collapse_sidebar()
+    notebook.run_cell(0)
+    root = notebook.output_area(0).locator("[data-testid='pnne-explorer']")
+    root.locator("canvas").first.wait_for()
+    return notebook, root
+
+
+def cytoscape(root: Locator, body: str, argument: object = None) -> Any:
+    """Evaluate `body`, in which `cy` is the graph that the canvas paints."""
+    return root.evaluate(
+        f"""(root, argument) => {{
+            const holder = [...root.querySelectorAll('*')].find(element => element._cyreg?.cy);
+            if (!holder) return null;
+            const cy = holder._cyreg.cy; {body} }}""",
+        argument,
+    )
+
+
+def click(notebook: Notebook, root: Locator, path: str) -> None:
+    """Click a box of the graph with the mouse."""
+    notebook.page.wait_for_function(
+        """path => [...document.querySelectorAll('.pnne-explorer *')]
+            .some(element => element._cyreg?.cy?.nodes().some(node => node.data('key') === path))""",
+        arg=path,
+    )
+    place = cytoscape(
+        root,
+        """const node = cy.nodes().filter(node => node.data('key') === argument)[0];
+           const box = node.renderedBoundingBox({includeLabels: false}); const frame = cy.container().getBoundingClientRect();
+           return [frame.x + (box.x1 + box.x2) / 2, frame.y + box.y1 + Math.min(8, (box.y2 - box.y1) / 2)];""",
+        path,
+    )
+    notebook.page.mouse.click(*place)
+
+
+def test_a_click_looks_inside(shown: tuple[Notebook, Locator]) -> None:
+    notebook, root = shown
+    click(notebook, root, "stem")
+    expect(root.get_by_role("heading", name="stem")).to_be_visible()
+    notebook.wait_for("explorer.selected == 'stem'")
+    expect(root.locator("figure.pnne-picture img")).to_have_count(2)
+    expect(root.locator("svg.bqplot path.line").first).to_be_attached()
+    assert notebook.evaluate("sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in net.modules())") == 0
+
+
+def test_a_second_click_opens_and_closes(shown: tuple[Notebook, Locator]) -> None:
+    notebook, root = shown
+    before = notebook.evaluate("'attend.norm1' in explorer.shown")
+    click(notebook, root, "attend")
+    notebook.wait_for("explorer.selected == 'attend'")
+    click(notebook, root, "attend")
+    notebook.wait_for(f"('attend.norm1' in explorer.shown) != {before}")
+    expect(root.locator("canvas").first).to_be_visible()
+
+
+def test_search_goes_to_a_layer(shown: tuple[Notebook, Locator]) -> None:
+    notebook, root = shown
+    root.get_by_placeholder("Search").fill("self_attn")
+    root.locator("select option", has_text="attend.self_attn  (").first.wait_for(state="attached")
+    root.locator("select").select_option(label="attend.self_attn  (MultiheadAttention)")
+    expect(root.get_by_role("heading", name="attend.self_attn")).to_be_visible()
+    expect(root.locator("figcaption", has_text="Attention by head")).to_be_visible()
+
+
+def test_running_the_cell_again_leaves_no_widgets(shown: tuple[Notebook, Locator]) -> None:
+    notebook, _ = shown
+    notebook.run_cell(0)
+    widgets = notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)")
+    for _ in range(3):
+        notebook.run_cell(0)
+    assert notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)") == widgets
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_picture(shown: tuple[Notebook, Locator], theme: Theme, baseline_errors: frozenset[str]) -> None:
+    notebook, root = shown
+    notebook.set_theme(theme)
+    notebook.wait_for(f"explorer._theme.theme == {theme!r}")
+    click(notebook, root, "block1.conv")
+    expect(root.get_by_role("heading", name="block1.conv")).to_be_visible()
+    root.locator("svg.bqplot path.line").first.wait_for(state="attached")
+    notebook.page.wait_for_timeout(600)  # bqplot's own transition, so that the picture shows its end
+    assert notebook.screenshot(f"explorer-{theme}", root).stat().st_size > 10_000
+    ink = cytoscape(root, "return cy.nodes()[0].style('color');")
+    assert (ink == "rgb(31,35,40)") == (theme == "light")
+    assert set(notebook.console_errors) <= baseline_errors
