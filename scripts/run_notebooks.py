@@ -36,7 +36,7 @@ def main() -> None:
                 bundle = output.get("data", {})
                 if bundle.pop(WIDGET, None) is not None:
                     kind = bundle["text/plain"].partition("(")[0]
-                    if kind in taken:
+                    if kind in taken and "text/html" not in bundle:  # a picture of its own
                         bundle["image/png"] = base64.b64encode(taken[kind].read_bytes()).decode()
         nbformat.write(notebook, path)
         print(f"{path.relative_to(ROOT)}: {len(notebook.cells)} cells")
