@@ -21,7 +21,9 @@ from pnne_nb.widgets.layer_plot import draw_layer
 
 MAX_HISTOGRAMS: Final = 6
 
-_COLUMNS: Final = ("mean", "std", "min", "max", "norm", "zeros")
+_COLUMNS: Final = ("mean", "std", "min", "max", "zeros")
+
+_WORDS: Final = {"activations": "output", "gradients": "output gradient", "inputs": "input", "updates": "update"}
 
 CSS: Final = """<style>
 .pnne-explorer { color: var(--jp-ui-font-color1, inherit); }
@@ -31,6 +33,7 @@ CSS: Final = """<style>
 .pnne-explorer h3 { margin: 0 0 2px; font-size: 15px; line-height: 1.4; }
 .pnne-explorer .widget-html-content { line-height: 1.45; overflow: visible; }
 .pnne-explorer table.pnne-facts { border-collapse: collapse; margin: 6px 0; font-size: 12px; }
+.pnne-explorer .jupyter-widgets.widget-html { overflow: hidden auto; }
 .pnne-explorer table.pnne-facts th, .pnne-explorer table.pnne-facts td { text-align: right; padding: 2px 8px 2px 0;
   border-bottom: 1px solid var(--jp-border-color2, #8884); white-space: nowrap; font-variant-numeric: tabular-nums; }
 .pnne-explorer table.pnne-facts th:first-child, .pnne-explorer table.pnne-facts td:first-child { text-align: left; }
@@ -70,16 +73,16 @@ class Details:
 def widgets_of(details: Details) -> list[ipywidgets.Widget]:
     """The panel of one layer, from top to bottom."""
     shown: list[ipywidgets.Widget] = [ipywidgets.HTML(facts_html(details))]
-    if details.captures:
-        shown.append(ipywidgets.HTML(_statistics_html(details.captures)))
     pictures = "".join(pictures_html(details))
     if pictures:
         shown.append(ipywidgets.HTML(pictures))
+    if details.captures:
+        shown.append(ipywidgets.HTML(_statistics_html(details.captures)))
     some = list(details.captures)[:MAX_HISTOGRAMS]
     for capture, found in zip(some, histograms([capture.tensor for capture in some]), strict=True):
         view = LayerView(capture.layer, details.layer.kind, capture.quantity, capture.label, found, capture.statistics)
         figure = draw_layer(view)
-        words = f"{capture.quantity.replace('_', ' ')} {capture.label}".strip()
+        words = _words(capture)
         figure.title, figure.layout.height = "", "190px"
         figure.fig_margin = {**figure.fig_margin, "top": 8}
         shown += [ipywidgets.HTML(f"<strong>{html.escape(words[:1].upper() + words[1:])}</strong>"), figure]
@@ -158,16 +161,24 @@ def _counted(words: str, tiles: Array, total: int) -> str:
 
 
 def _statistics_html(captures: Sequence[Capture]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("", *_COLUMNS, "NaN, Inf", "dead units"))
+    head = "".join(f"<th>{name}</th>" for name in ("", *_COLUMNS, "NaN, Inf", "dead"))
     body = ""
     for capture in captures:
         numbers, units = capture.statistics, capture.units
-        name = f"{capture.quantity.replace('_', ' ')} {capture.label}".strip()
+        name = _words(capture)
         cells = [f"{getattr(numbers, column):.3g}" for column in _COLUMNS[:-1]]
-        cells += [f"{numbers.zeros:.1%}", f"{numbers.nan:,}, {numbers.inf:,}"]
+        cells += [f"{numbers.zeros:.0%}", f"{numbers.nan:,}, {numbers.inf:,}"]
         cells.append(f"{units.dead} of {units.units}" if units else "")
         body += f"<tr><td>{html.escape(name)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     return f'<table class="pnne-facts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _words(capture: Capture) -> str:
+    if capture.quantity == "parameters":
+        return capture.label
+    if capture.quantity == "parameter_gradients":
+        return f"{capture.label} gradient"
+    return f"{_WORDS[capture.quantity]} {capture.label}".strip()
 
 
 def _shape(shape: tuple[int, ...]) -> str:

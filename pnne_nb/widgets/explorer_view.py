@@ -6,21 +6,24 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
-from pnne_nb.graph.layout import Link, Size, arrange
+from pnne_nb.graph.layout import Direction, Link, Size, arrange
 from pnne_nb.inspector.flow import INPUT, JOIN, OUTPUT, Flow, FlowLayer, Shape
 
 MAX_ELEMENTS: Final = 200
 """Boxes and edges shown at once: each is a widget model of its own in the browser."""
 
-FIRST_BOXES: Final = 24
+FIRST_BOXES: Final = 16
 """Boxes that are shown to begin with, about."""
 
 MAX_CHILDREN: Final = 60
 """Layers of one container that are shown at once."""
 
+VIEW: Final = Size(660.0, 590.0)
+"""The part of the page that the picture has, about."""
+
 HEADER: Final = 26.0
 PADDING: Final = 16.0
-TIGHTER: Final = 14.0
+TIGHTER: Final = 22.0
 """Pixels that the ranks stand closer together than in the editor."""
 
 _CATEGORIES: Final = (
@@ -99,9 +102,13 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "") -> Picture:
         if ends[0][0] != ends[1][0]:
             edges.setdefault((ends[0][0], ends[1][0]), shape)
             places |= dict(end for end in ends if end[0] not in flow.layers)
-    boxes: list[Box] = []
-    size = _place(flow, "", opened, children, edges, places, boxes, (0.0, 0.0), None)
-    del size
+    candidates: list[tuple[float, list[Box]]] = []
+    for direction in ("down", "right"):
+        placed: list[Box] = []
+        size = _place(flow, "", opened, children, edges, places, placed, (0.0, 0.0), None, direction)
+        candidates.append((min(VIEW.width / size.width, VIEW.height / size.height), placed))
+    # Whichever way lets the whole be shown larger; the first if they are as good.
+    boxes = max(candidates, key=lambda candidate: candidate[0])[1]
     known = {box.key for box in boxes}
     return Picture(tuple(boxes), {ends: shape for ends, shape in edges.items() if set(ends) <= known})
 
@@ -145,6 +152,7 @@ def _place(
     boxes: list[Box],
     corner: tuple[float, float],
     parent: str | None,
+    direction: Direction = "down",
 ) -> Size:
     """Append the boxes in the open layer `path`, its upper left corner at `corner`; return its size."""
     shown, hidden = children[path]
@@ -168,8 +176,12 @@ def _place(
         for source, target in edges
         if source in owner and target in owner and owner[source] != owner[target]
     ]
-    sizes = {key: Size(size.width, size.height - TIGHTER) for key, (size, _) in inner.items()}
-    centers = arrange(sizes, links, "down") if inner else {}
+    across = direction == "right"
+    sizes = {
+        key: Size(size.width - TIGHTER * across, size.height - TIGHTER * (not across))
+        for key, (size, _) in inner.items()
+    }
+    centers = arrange(sizes, links, direction) if inner else {}
     left = min((centers[key][0] - inner[key][0].width / 2 for key in inner), default=0.0)
     top = min((centers[key][1] - inner[key][0].height / 2 for key in inner), default=0.0)
     start = corner[0] - left + PADDING, corner[1] - top + PADDING + HEADER

@@ -87,7 +87,7 @@ def test_a_click_looks_inside(shown: tuple[Notebook, Locator]) -> None:
     expect(root.get_by_role("heading", name="stem")).to_be_visible()
     notebook.wait_for("explorer.selected == 'stem'")
     expect(root.locator("figure.pnne-picture img")).to_have_count(2)
-    expect(root.locator("svg.bqplot path.line").first).to_be_attached()
+    expect(root.locator(".bqplot path.line").first).to_be_attached()
     assert notebook.evaluate("sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in net.modules())") == 0
 
 
@@ -126,7 +126,7 @@ def test_picture(shown: tuple[Notebook, Locator], theme: Theme, baseline_errors:
     notebook.wait_for(f"explorer._theme.theme == {theme!r}")
     click(notebook, root, "block1.conv")
     expect(root.get_by_role("heading", name="block1.conv")).to_be_visible()
-    root.locator("svg.bqplot path.line").first.wait_for(state="attached")
+    root.locator(".bqplot path.line").first.wait_for(state="attached")
     notebook.page.wait_for_timeout(600)  # bqplot's own transition, so that the picture shows its end
     assert notebook.screenshot(f"explorer-{theme}", root).stat().st_size > 10_000
     ink = cytoscape(root, "return cy.nodes()[0].style('color');")
