@@ -249,7 +249,7 @@ def given(family: Family, batch: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(batch)
     made = []
     for shape, count in family.inputs.values():
-        sizes = [batch if size == "N" else CONCRETE.get(str(size), size) for size in shape]
+        sizes = [_value(size, {**CONCRETE, "N": batch}) for size in shape]
         if count:
             made.append(torch.randint(0, count, sizes, generator=generator))
         else:
