@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, final
 
 import msgspec
-import psutil
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import torch
 from torch import nn
 

@@ -27,6 +27,7 @@ DRAWING = frozenset(
 )
 """Names of torch's functions and methods that may draw from the global generator."""
 
+_random: Any = torch.random
 _REASON = "random numbers in a cell"
 _LINGER = 0.005
 """Seconds for which the training waits for another draw: building a model draws hundreds of times."""
@@ -44,14 +45,14 @@ class _Trainings:
         with self._lock:
             if not self._controls:
                 # torch.manual_seed, seed, get_rng_state, set_rng_state and fork_rng all go through this name.
-                torch.random.default_generator = _GuardedGenerator()
+                _random.default_generator = _GuardedGenerator()
             self._controls = (*self._controls, control)
 
     def remove(self, control: Control) -> None:
         with self._lock:
             self._controls = tuple(other for other in self._controls if other is not control)
             if not self._controls:
-                torch.random.default_generator = torch.default_generator
+                _random.default_generator = torch.default_generator
 
     @contextmanager
     def between_steps(self) -> Iterator[None]:
@@ -109,5 +110,5 @@ def guard_draws() -> Callable[[], None]:
         Ends this; to be called in the same thread.
     """
     mode = _DrawsBetweenSteps()
-    mode.__enter__()
-    return lambda: mode.__exit__(None, None, None)
+    mode.__enter__()  # type: ignore[no-untyped-call]
+    return lambda: mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import msgspec
 import torch
@@ -157,7 +157,8 @@ def _replace_groups(optimizer: torch.optim.Optimizer, groups: list[list[torch.Te
 def _become(old: nn.Module, new: nn.Module) -> None:
     """Make the root `old` an instance of the class of `new` with its layers and tensors."""
     hooks = {name: value for name, value in vars(old).items() if name.endswith("_hooks") or "_hooks_" in name}
-    kept = {**hooks, **{name: vars(old)[name] for name in ("train", "_is_full_backward_hook") if name in vars(old)}}
+    kept: dict[str, Any] = dict(hooks)
+    kept.update((name, vars(old)[name]) for name in ("train", "_is_full_backward_hook") if name in vars(old))
     mode = old.training
     vars(old).clear()
     vars(old).update(vars(new))

@@ -379,6 +379,26 @@ class TrainingEngine:
             yield self._model
             self._shared.edited()
 
+    def validate(self) -> dict[str, float]:
+        """Validate now, between two steps, in the calling thread; training waits, and goes on as if nothing was.
+
+        Returns:
+            ``"val_loss"`` and the metrics by name; the same go to `history` and to `channel`.
+
+        Raises:
+            TrainingError: There is no validation data, or a validation is under way.
+        """
+        with self._control.visit("a validation"):
+            validation = self._loop.validate()
+            while True:
+                try:
+                    next(validation)
+                except StopIteration as end:
+                    frame: EpochFrame = end.value.frame
+                    break
+            self._announce(frame)
+        return dict(frame.metrics)
+
     def set_optimizer(self, **options: Any) -> None:
         """Set options such as ``lr`` or ``weight_decay`` in every parameter group, from the next step on.
 
@@ -535,6 +555,9 @@ class TrainingEngine:
             self.error = error
             if isinstance(error, NotFiniteError):
                 self._announce(_anomaly(error, self._loop.steps + 1))
+            elif self._loop.fetching:
+                message = f"The data failed while {self._loop.doing}: {type(error).__name__}: {error}"
+                self._announce(AnomalyFrame(step=self._loop.steps + 1, kind="data-failed", message=message))
         finally:
             self._shared.close()
             self.channel.put(self.progress)

@@ -101,7 +101,7 @@ class InferenceEngine:
 
     def probabilities(self, data: Data | Tensor) -> Tensor:
         """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid."""
-        scores = self.predict(data).float()
+        scores: Tensor = self.predict(data).float()
         return scores.sigmoid() if scores.dim() < 2 or scores.shape[1] == 1 else scores.softmax(1)
 
     def top_k(self, data: Data | Tensor, k: int = 5) -> Prediction:

@@ -122,6 +122,11 @@ class TrainingLoop:
             if isinstance(source, TensorSource):
                 self._prepare(source.first())
 
+    @property
+    def fetching(self) -> bool:
+        """Whether the data is at work, not the model."""
+        return self.doing.startswith("fetching")
+
     def adopt(self, recipe: Recipe) -> None:
         """Go on by another recipe from the next step; on an error, by the old one.
 
@@ -309,7 +314,7 @@ class TrainingLoop:
 
     # Validation and the end of an epoch
 
-    def _validate(self, source: Source, metrics: dict[str, float]) -> Iterator[Event]:
+    def _validate(self, source: Source, metrics: dict[str, float]) -> Iterator[Validated]:
         """Begins anew after an interruption, with the random numbers that it began with."""
         recipe = self.recipe
         if self._validation_randomness is not None:
@@ -344,6 +349,25 @@ class TrainingLoop:
         metrics["val_loss"] = total / seen if seen else math.nan
         if self._compares():
             metrics.update({f"val_{name}": float(metric.compute()) for name, metric in recipe.val_metrics.items()})
+
+    def validate(self) -> Generator[Validated, None, EpochEnded]:
+        """An extra validation in the middle of an epoch, one event a batch; the training is as before it.
+
+        Raises:
+            TrainingError: There is no validation data, or the training itself is validating.
+        """
+        if self.recipe.val is None:
+            raise TrainingError("There is no validation data: give val_data to the engine.")
+        if self._validation_randomness is not None:
+            raise TrainingError("The training is validating already, at the end of an epoch: step() past it first.")
+        metrics: dict[str, float] = {}
+        before = self.randomness.state_dict()
+        try:
+            yield from self._validate(self.recipe.val, metrics)
+        finally:
+            self.randomness.load_state_dict(before)
+            self._validation_randomness = None
+        return EpochEnded(EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics))
 
     def _train_metrics(self) -> dict[str, float]:
         metrics = {"train_loss": self._loss_sum / self._examples if self._examples else math.nan}

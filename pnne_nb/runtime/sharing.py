@@ -2,8 +2,8 @@
 
 While training is under way, the first use of the model in a cell (a forward pass, ``state_dict``,
 ``train`` or ``eval``, a copy, ``engine.model``) parks the training at the next step boundary until that
-cell ends; then buffers and modes are as before the cell. Random numbers that a cell draws are its own. A use outside any cell has the model for as long
-as the call, or the backward pass of its output, takes.
+cell ends; then buffers and modes are as before the cell. Random numbers that a cell draws are its own. A use
+outside any cell has the model for as long as the call, or the backward pass of its output, takes.
 """
 
 from __future__ import annotations
@@ -60,12 +60,16 @@ class SharedModel:
             raise TrainingError("Another engine is training this model: stop it first, or train a copy of the model.")
         object.__setattr__(model, "train", _GuardedTrain(self, model))
         arrive, leave = _Guard(self._arrive, self), _Guard(self._leave, self)
+        # Another thread may be in the middle of a call: nobody may arrive whose leaving would go unseen.
+        leaving = [
+            model.register_forward_hook(leave, always_call=True).remove,
+            model.register_state_dict_post_hook(leave).remove,  # type: ignore[no-untyped-call]
+        ]
         self._closing = [
             lambda: model.__dict__.pop("train", None),
             model.register_forward_pre_hook(arrive, prepend=True).remove,
-            model.register_forward_hook(leave, always_call=True).remove,
             model.register_state_dict_pre_hook(arrive).remove,  # type: ignore[no-untyped-call]
-            model.register_state_dict_post_hook(leave).remove,  # type: ignore[no-untyped-call]
+            *leaving,
             cells.at_begin(self._cell_began),
             lambda: trainings.remove(self._control),
         ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from pnne_nb.runtime.control import Control
 from pnne_nb.runtime.drawing import DRAWING, guard_draws, trainings
+
+RANDOM: Any = torch.random
 
 # Kernels and helpers that no cell calls by these names, and what only other devices have.
 INTERNAL = ("_", "miopen", "cauchy", "exponential", "geometric", "log_normal", "uniform")
@@ -28,15 +32,15 @@ def test_the_guarded_generator_is_there_only_while_a_training_is() -> None:
     control = Control(lambda _: None)
     trainings.add(control)
     try:
-        assert torch.random.default_generator is not torch.default_generator
+        assert RANDOM.default_generator is not torch.default_generator
         assert torch.manual_seed(3).initial_seed() == 3
-        assert torch.random.default_generator.device == torch.device("cpu")
+        assert RANDOM.default_generator.device == torch.device("cpu")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(4)
         assert torch.initial_seed() == 3
     finally:
         trainings.remove(control)
-    assert torch.random.default_generator is torch.default_generator
+    assert RANDOM.default_generator is torch.default_generator
 
 
 class Recorded:

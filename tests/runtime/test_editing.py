@@ -141,7 +141,7 @@ def test_parameter_groups_that_no_longer_fit_are_refused() -> None:
 
 def test_lbfgs_is_refused() -> None:
     graph = picture_graph()
-    trained = engine(model=graph, optimizer=lambda parameters: _Lbfgs(parameters))
+    trained = engine(model=graph, optimizer=_Lbfgs)
     deepen(graph)
     with pytest.raises(TrainingError, match="LBFGS remembers all parameters as one"):
         trained.start()
