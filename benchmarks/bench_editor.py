@@ -57,7 +57,7 @@ def measure(length: int) -> tuple[float, int, float, int]:
     derivation.request = lambda: None  # type: ignore[method-assign]  # that is the point
     editor = GraphEditor(graph)
     answers: list[dict[str, Any]] = []
-    editor.send = lambda content, **_: answers.append(content)  # type: ignore[method-assign]  # a browser
+    editor.send = lambda content, **_: answers.append(content)  # what a browser would get
     times, sizes = [], []
     for number in range(ROUNDS):
         for ops in gestures(1 + number * (length - 2) // ROUNDS):
