@@ -16,7 +16,17 @@ from pnne_nb.inspector.drawing import LayerView, install_drawer
 
 if TYPE_CHECKING:
     from pnne_nb.catalog import register_node
-    from pnne_nb.compiler import Explanation, TensorSpec, TorchCompiler, explain, infer_shapes, to_source
+    from pnne_nb.compiler import (
+        Explanation,
+        TensorSpec,
+        TorchCompiler,
+        VerificationReport,
+        explain,
+        from_module,
+        infer_shapes,
+        to_source,
+        verify,
+    )
     from pnne_nb.compiler import compile as compile  # the name of the contract
     from pnne_nb.errors import (
         BadValueError,
@@ -107,6 +117,7 @@ __all__ = [
     "UnknownPortError",
     "UnknownPropertyError",
     "UnknownTypeError",
+    "VerificationReport",
     "benchmark",
     "catalog",
     "check_gradients",
@@ -114,16 +125,21 @@ __all__ = [
     "compile",
     "diagnose",
     "explain",
+    "from_module",
     "infer_shapes",
     "profile",
     "register_dataset",
     "register_node",
     "summary",
     "to_source",
+    "verify",
 ]
 
 _MODULES = {
-    "compiler": "Explanation TensorSpec TorchCompiler compile explain infer_shapes to_source",
+    "compiler": (
+        "Explanation TensorSpec TorchCompiler VerificationReport compile explain from_module infer_shapes to_source "
+        "verify"
+    ),
     "catalog": "register_node",
     "errors": (
         "BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError GraphFileError "

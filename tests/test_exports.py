@@ -13,8 +13,8 @@ import pnne_nb as pn
 
 CONTRACT = """
     BadValueError CompileError Diagnostic GraphEditor GraphError GraphFileError Inspector LayerNotFoundError Node
-    NodeGraph NodeSpec PnneError ShapeError TensorSpec TorchCompiler TrainingDashboard TrainingEngine catalog compile
-    infer_shapes register_node to_source
+    NodeGraph NodeSpec PnneError ShapeError TensorSpec TorchCompiler TrainingDashboard TrainingEngine VerificationReport catalog
+    compile from_module infer_shapes register_node to_source verify
 """.split()
 
 

@@ -9,6 +9,8 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from pnne_nb.graph.spec import NodeSpec, Port, Property
 from pnne_nb.graph.types import ConstantType, EnumType, NumberType, OptionalType, PropertyType
 
@@ -26,6 +28,7 @@ _UNARY = ("neg", "pos", "invert", "not_", "truth")
 _DOCS = {
     "index": "A number, a slice, or a tuple of them.",
     "name": "Which attribute.",
+    "keys": "A tuple of names, one for each item.",
     "start": "First index; None: from the beginning.",
     "stop": "Index after the last; None: to the end.",
     "step": "Distance between indices; None: 1.",
@@ -55,6 +58,11 @@ def specs() -> Iterator[NodeSpec]:
     )
     yield _sequence("tuple", tuple, "A tuple of values, such as a size with computed parts.")
     yield _sequence("list", list, "A list of values.")
+    yield msgspec.structs.replace(
+        _sequence("dict", mapping, "A dictionary of values, such as what some models return."),
+        properties=(Property("keys", ConstantType(), role="call", doc=_DOCS["keys"]),),
+        positional=("items", "keys"),
+    )
     part = OptionalType(ConstantType())
     yield _spec(
         "slice",
@@ -74,6 +82,11 @@ def specs() -> Iterator[NodeSpec]:
         function = getattr(operator, name)
         doc = f"{(function.__doc__ or '').removeprefix('Same as ')} For numbers and tensors alike."
         yield _spec(_names(name), f"operator.{name}", function, doc, ("a", None))
+
+
+def mapping(items: list[Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return a dictionary of `items` under `keys`."""
+    return dict(zip(keys, items, strict=True))
 
 
 def _names(name: str) -> str:

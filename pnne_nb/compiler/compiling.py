@@ -67,7 +67,7 @@ class TorchCompiler:
             ShapeError: If a size left ``"auto"`` cannot be inferred because shapes do not fit.
         """
         loaded = self._load(graph)
-        model = constructed(loaded, self._opaque_modules(loaded, reuse))
+        model = constructed(loaded, self._opaque_modules(graph, loaded, reuse))
         if reuse is not None:
             carry_over(reuse, model)
         return model
@@ -110,12 +110,12 @@ class TorchCompiler:
         return unit
 
     @staticmethod
-    def _opaque_modules(loaded: Loaded, reuse: nn.Module | None) -> list[nn.Module]:
+    def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None) -> list[nn.Module]:
         modules: list[nn.Module] = []
         missing: list[Diagnostic] = []
         for path in loaded.generated.opaque:
             try:
-                found = reuse.get_submodule(path) if reuse is not None else None
+                found = reuse.get_submodule("" if _is_whole(graph, path) else path) if reuse is not None else None
             except AttributeError:
                 found = None
             if found is None:
@@ -145,6 +145,12 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
 def to_source(graph: NodeGraph) -> str:
     """Return the PyTorch source of the class that `graph` describes; see `TorchCompiler.to_source`."""
     return _default.to_source(graph)
+
+
+def _is_whole(graph: NodeGraph, path: str) -> bool:
+    """Whether an opaque node stands for the whole module that was imported."""
+    origin = graph[path].origin
+    return isinstance(origin, dict) and origin.get("whole") is True
 
 
 class _Blueprint(msgspec.Struct, frozen=True):

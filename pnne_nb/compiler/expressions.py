@@ -26,7 +26,7 @@ from pnne_nb.errors import CompileError
 _SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})
 """Methods whose sizes people write one by one: ``x.view(-1, 400)``."""
 
-_BUILTINS = frozenset({"getattr", "list", "slice", "tuple"})
+_BUILTINS = frozenset({"dict", "getattr", "list", "slice", "tuple"})
 """Functions of Python itself that the catalogue has as nodes."""
 
 _DRAWN = {"zeros": "zeros", "ones": "ones", "normal": "randn", "uniform": "rand"}
@@ -137,6 +137,8 @@ class Expressions:
         shape = emit(weight.shape) if len(weight.shape) != 1 else emit(weight.shape[0])
         dtype = "" if weight.dtype == "float32" and weight.init != "arange" else f", dtype=torch.{weight.dtype}"
         check_target(weight.dtype)
+        if weight.values is not None:
+            return [f"torch.tensor({emit(weight.values)}, dtype=torch.{weight.dtype})"]
         if weight.init == "arange":
             count = 1
             for size in weight.shape:
@@ -181,6 +183,8 @@ class Expressions:
             if call.target == "list":
                 return [f"[{items}]"]
             return [f"({items},)" if len(operands[0].items) == 1 else f"({items})"]
+        if call.target == "dict":
+            return [self._dictionary(call)]
         if call.keywords or not any(isinstance(operand, (Ref, Attribute)) for operand in operands):
             return None
         if len(operands) == 2 and call.target == GETITEM:
@@ -198,6 +202,16 @@ class Expressions:
         if is_operator(call.target, len(operands)):
             return [f"{UNARY[call.target][0]}{self._operand(operands[0])}"]
         return None
+
+    def _dictionary(self, call: Call) -> str:
+        given = {**dict(zip(("items", "keys"), call.arguments, strict=False)), **dict(call.keywords)}
+        items, keys = given.get("items"), given.get("keys")
+        values = items.items if isinstance(items, Sequence) else ()
+        names = keys.value if isinstance(keys, Constant) else None
+        if not isinstance(names, tuple) or len(names) != len(values):
+            raise CompileError(f"{call.node}: a dictionary needs a tuple of as many keys as it has items.")
+        pairs = zip(names, values, strict=True)
+        return f"{{{', '.join(f'{emit(name)}: {self.argument(value)}' for name, value in pairs)}}}"
 
     def _operand(self, argument: Argument) -> str:
         text = self.argument(argument)

@@ -133,7 +133,7 @@ class _Lowering:
                 calls[name] = call
         return Program(
             definition=drawing.id,
-            members=tuple(members),
+            members=tuple(_in_original_order(drawing, members)),
             entries=tuple(Entry(name, tensor=self._takes_tensor(drawing, name)) for name in drawing.inputs),
             calls=tuple(calls[name] for name in drawing.order if name in calls),
             results=tuple(
@@ -179,6 +179,9 @@ class _Lowering:
             case "Module":
                 inputs = _names(spec, node, "inputs")
                 outputs = _names(spec, node, "outputs")
+                if not inputs and not outputs:
+                    # Kept for its tensors only.
+                    return Opaque(name), None
                 arguments, keywords = _in_order(inputs, wires)
                 call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
                 return Opaque(name), call
@@ -261,6 +264,16 @@ def _paths(drawings: Mapping[str, Drawing]) -> dict[str, list[str]]:
     return paths
 
 
+def _in_original_order(drawing: Drawing, members: list[Member]) -> list[Member]:
+    """Put imported members where the original has them: nodes are in the order in which they run."""
+    places: dict[str, int] = {}
+    for member in members:
+        origin = drawing.nodes[member.name].origin
+        place = origin.get("member") if isinstance(origin, dict) else None
+        places[member.name] = place if isinstance(place, int) else len(members)
+    return sorted(members, key=lambda member: places[member.name])
+
+
 def _in_order(
     names: tuple[str, ...], wires: Mapping[str, Argument]
 ) -> tuple[tuple[Argument, ...], tuple[tuple[str, Argument], ...]]:
@@ -301,4 +314,5 @@ def _weight(spec: NodeSpec, node: Node) -> Weight:
         trained=node.type == "Parameter",
         requires_grad=values.get("requires_grad") is not False,
         persistent=values.get("persistent") is not False,
+        values=values.get("values"),
     )

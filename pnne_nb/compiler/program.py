@@ -90,6 +90,7 @@ class Weight(msgspec.Struct, frozen=True):
         trained: Whether it is an ``nn.Parameter``.
         requires_grad: Of a parameter.
         persistent: Whether a buffer is part of ``state_dict``.
+        values: Its elements as nested tuples, instead of `init`.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Weight(msgspec.Struct, frozen=True):
     trained: bool
     requires_grad: bool = True
     persistent: bool = True
+    values: object = None
 
 
 Member: TypeAlias = Layer | Nested | Opaque | Weight

@@ -102,6 +102,13 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
                 doc="The values before anything is loaded.",
             ),
             Property(
+                name="values",
+                type=OptionalType(ConstantType()),
+                default=None,
+                role="node",
+                doc="The elements themselves as nested tuples, instead of init.",
+            ),
+            Property(
                 name="persistent",
                 type=BoolType(),
                 default=True,

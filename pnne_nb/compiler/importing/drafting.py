@@ -1,0 +1,79 @@
+"""What an import has understood of one module, before it is put into a document.
+
+A `Level` is what one ``forward`` does: its items in the order in which they run. Items that stand for submodules,
+parameters and buffers keep the path under which the original holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from torch import nn
+
+Kind: TypeAlias = Literal["tensor", "value"]
+
+
+class UntranslatableError(Exception):
+    """A ``forward`` cannot be drawn; the text is the reason, for a person to read."""
+
+
+@dataclass(eq=False)
+class Item:
+    """A node to be.
+
+    Attributes:
+        type: Name of its type.
+        name: What it should be called.
+        properties: Values by name.
+        inputs: By port, the item and output port that feed it.
+        member: Path of the submodule, parameter or buffer that it stands for, below the level's module.
+        inner: What a nested graph consists of.
+        owner: The item whose submodule it calls again.
+        reason: Why it is opaque.
+        whole: Whether it stands for the imported module itself.
+        argument: Of an Input, the name of the argument that it stands for.
+        kinds: What its outputs carry, by port; tensors unless told otherwise.
+    """
+
+    type: str
+    name: str
+    properties: dict[str, object] = field(default_factory=dict)
+    inputs: dict[str, Source] = field(default_factory=dict)
+    member: tuple[str, ...] = ()
+    inner: Level | None = None
+    owner: Item | None = None
+    reason: str = ""
+    whole: bool = False
+    argument: str = ""
+    kinds: dict[str, Kind] = field(default_factory=dict)
+
+
+Source: TypeAlias = tuple[Item, str]
+
+
+@dataclass(eq=False)
+class Level:
+    """One nested graph to be.
+
+    Attributes:
+        title: Name for its definition: that of the class.
+        holder: The module whose order of parameters, buffers and submodules it keeps.
+        items: In the order in which they run.
+        order: Place of each parameter, buffer and submodule in the original.
+    """
+
+    title: str
+    holder: nn.Module
+    items: list[Item] = field(default_factory=list)
+    order: dict[Item, int] = field(default_factory=dict)
+
+    def add(self, item: Item) -> Item:
+        """Append an item and return it."""
+        self.items.append(item)
+        return item
+
+    def of_type(self, type: str) -> Iterator[Item]:
+        """Yield the items of one type."""
+        return (item for item in self.items if item.type == type)

@@ -1,0 +1,237 @@
+"""``from_module``: any ``nn.Module`` → a document that compiles to the same module, with a proof."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler.compiling import compile as compile_graph
+from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_title, complete
+from pnne_nb.compiler.importing.drafting import Item, Kind, Level, UntranslatableError
+from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.locating import Fault, find_fault
+from pnne_nb.compiler.importing.nesting import nest
+from pnne_nb.compiler.importing.tracing import Arguments, Slot
+from pnne_nb.compiler.importing.translating import parameter_names, translate
+from pnne_nb.compiler.running import describe
+from pnne_nb.compiler.verifying import copied, private_random_state
+from pnne_nb.errors import CompileError, Diagnostic
+from pnne_nb.graph.document import NodeGraph
+
+
+def from_module(net: nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> NodeGraph:
+    """Return a document of what a module does on these inputs.
+
+    Submodules become nested graphs, layers become nodes under their own names. What cannot be drawn becomes an
+    opaque ``Module`` node. The result is compiled and compared with the original before it is returned: every
+    node's ``origin`` says ``{"proof": "equal"}``, or ``{"proof": "opaque", "reason": …}``. Arguments that are no
+    tensors are taken as constants.
+
+    Args:
+        net: The module; it is not changed.
+        args: Positional arguments of a typical call.
+        kwargs: Keyword arguments of that call.
+
+    Raises:
+        CompileError: If the module cannot be called with these inputs, or cannot be copied, or contains itself.
+    """
+    if not isinstance(net, nn.Module):
+        raise CompileError(f"pn.from_module takes an nn.Module, not a {type(net).__name__}.")
+    args = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    _refuse_cycles(net)
+    try:
+        work = copy.deepcopy(net)
+    except Exception as error:
+        raise CompileError(f"{type(net).__name__} cannot be copied, so it cannot be imported: {error}") from error
+    given = dict(kwargs or {})
+    tensors = _observe(work, args, given)
+    opaque: dict[str, str] = {}
+    for _ in range(2 + sum(1 for _ in net.named_modules())):
+        graph = _Import(work, opaque, tensors).document(args, given)
+        fault = _check(graph, net, args, given)
+        if fault is None:
+            return graph
+        path = fault.path
+        while path in opaque and path:
+            path = path.rpartition(".")[0]
+        opaque[path] = fault.reason
+    raise CompileError(f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified')}.")
+
+
+def _check(graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fault | None:
+    try:
+        model = compile_graph(graph, reuse=net)
+    except CompileError as error:
+        place = next((d.node for d in error.diagnostics if d.node is not None), "")
+        return Fault(
+            _module_path(net, place),
+            f"what was drawn of it does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
+        )
+    return find_fault(graph, net, model, args, kwargs)
+
+
+def _module_path(net: nn.Module, path: str) -> str:
+    """Return the path of the innermost module of the original around a node."""
+    while path:
+        try:
+            net.get_submodule(path)
+        except AttributeError:
+            path = path.rpartition(".")[0]
+        else:
+            return path
+    return ""
+
+
+def _refuse_cycles(net: nn.Module) -> None:
+    done: set[int] = set()
+    pending: list[tuple[nn.Module, bool]] = [(net, False)]
+    above: set[int] = set()
+    while pending:
+        module, leaving = pending.pop()
+        if leaving:
+            above.discard(id(module))
+            done.add(id(module))
+        elif id(module) in above:
+            raise CompileError(f"{type(net).__name__} contains itself: a {type(module).__name__} is inside itself.")
+        elif id(module) not in done:
+            above.add(id(module))
+            pending.append((module, True))
+            pending += [(child, False) for child in module._modules.values() if child is not None]
+
+
+def _observe(work: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, bool]:
+    """Run the module once; return for each submodule whether its result is a tensor."""
+    found: dict[str, bool] = {}
+    hooks = []
+    for name, module in work.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            continue
+
+        def record(_module: nn.Module, _args: Any, result: Any, name: str = name) -> None:
+            found[name] = isinstance(result, torch.Tensor)
+
+        hooks.append(module.register_forward_hook(record))
+    state = {name: tensor.clone() for name, tensor in work.named_buffers()}
+    try:
+        with private_random_state(), torch.no_grad():
+            given = copied((args, kwargs))
+            work(*given[0], **given[1])
+    except Exception as error:
+        shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
+        message = f"{type(work).__name__} cannot be called with ({shown}): {error}"
+        raise CompileError(
+            message,
+            [Diagnostic(code="bad-inputs", message=message, hint="Pass args and kwargs that the module takes.")],
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for name, tensor in work.named_buffers():
+        if name in state and tensor.shape == state[name].shape and tensor.device.type != "meta":
+            tensor.copy_(state[name])
+    return found
+
+
+@final
+class _Import:
+    def __init__(self, net: nn.Module, opaque: Mapping[str, str], tensors: Mapping[str, bool]) -> None:
+        self._net = net
+        self._opaque = opaque
+        self._tensors = tensors
+        self._levels: dict[tuple[str, str], Level] = {}
+
+    def document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeGraph:
+        names = parameter_names(self._net)
+        called = [(names(index), value) for index, value in enumerate(args)] + list(kwargs.items())
+        reason = self._opaque.get("") or obstacle(self._net)
+        level = self._whole(called, reason) if reason else self._outermost(called, len(args))
+        for name, value in called:
+            item = next(item for item in level.of_type("Input") if item.argument == name)
+            if isinstance(value, torch.Tensor):
+                item.properties = {"shape": tuple(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        graph = NodeGraph(class_title(self._net))
+        graph.apply(Assembly().root(level), label=f"Import {class_title(self._net)}")
+        return NodeGraph.from_json(graph.to_json())
+
+    def _outermost(self, called: list[tuple[str, Any]], positional: int) -> Level:
+        """Draw the module itself; numbers among its arguments stay arguments if they decide nothing."""
+        reason = ""
+        for kept in ((torch.Tensor, int, float), (torch.Tensor,)):
+            values = [
+                Slot(name, tensor=isinstance(value, torch.Tensor)) if _holds(value, kept) else value
+                for name, value in called
+            ]
+            kwargs = {name: value for (name, _), value in zip(called[positional:], values[positional:], strict=True)}
+            try:
+                level = self._level(self._net, "", (tuple(values[:positional]), kwargs), [name for name, _ in called])
+            except UntranslatableError as error:
+                reason = reason or str(error)
+            else:
+                return level
+        return self._whole(called, reason)
+
+    def _whole(self, called: list[tuple[str, Any]], reason: str) -> Level:
+        """Return a graph that only calls the module, for one that cannot be drawn at all."""
+        level = Level(class_title(self._net), nn.Module())
+        entries = {name: level.add(Item("Input", name, argument=name)) for name, _ in called}
+        properties: dict[str, object] = {"target": class_name(self._net), "inputs": tuple(entries)}
+        item = level.add(Item("Module", "module", properties, reason=reason, whole=True))
+        item.inputs = {name: (entry, "output") for name, entry in entries.items()}
+        level.add(Item("Output", "output", inputs={"input": (item, "output")}))
+        complete(level)
+        return level
+
+    def _level(self, module: nn.Module, path: str, arguments: Arguments, names: Sequence[str] = ()) -> Level:
+        prefix = f"{path}." if path else ""
+
+        def child(called: nn.Module, below: tuple[str, ...], passed: Arguments) -> Item:
+            return self._child(called, f"{prefix}{'.'.join(below)}", below, passed)
+
+        level = translate(module, arguments, child)
+        # Arguments that are constants stay in the signature, so that calls of the original fit.
+        given = {item.argument: item for item in level.of_type("Input")}
+        for name in names:
+            if name not in given:
+                given[name] = Item("Input", name, argument=name, kinds={"output": "value"})
+        if names:
+            rest = [item for item in level.items if item.type != "Input"]
+            level.items[:] = [*(given[name] for name in names), *rest]
+        nest(level)
+        complete(level)
+        return level
+
+    def _child(self, called: nn.Module, path: str, below: tuple[str, ...], passed: Arguments) -> Item:
+        name = below[-1]
+        reason = self._opaque.get(path) or obstacle(called)
+        spec = layer_spec(called)
+        if spec is not None and not reason:
+            properties = read_properties(called, spec)
+            if properties is not None:
+                return Item(spec.type, name, properties, member=below)
+            reason = f"not every constructor argument of a {spec.type} can be read back from it"
+        if not reason:
+            key = path, _signature(passed)
+            try:
+                if key not in self._levels:
+                    self._levels[key] = self._level(called, path, passed)
+            except UntranslatableError as error:
+                reason = str(error)
+            else:
+                return Item("Subgraph", name, member=below, inner=self._levels[key])
+        kind: Kind = "tensor" if self._tensors.get(path, True) else "value"
+        return Item("Module", name, {"target": class_name(called)}, member=below, reason=reason, kinds={"output": kind})
+
+
+def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, (tuple, list, dict)):
+        return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _signature(arguments: Arguments) -> str:
+    return repr(pytree.tree_map(lambda leaf: (leaf.name, leaf.tensor) if isinstance(leaf, Slot) else leaf, arguments))

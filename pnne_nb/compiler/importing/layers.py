@@ -1,0 +1,145 @@
+"""A torch layer → the properties of its node, read back from its attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from pnne_nb.catalog import facts
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.graph.types import check
+
+_SCALARS = (bool, int, float, str, tuple, type(None))
+_HOOKS = (
+    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
+    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+)  # fmt: skip
+
+
+def layer_spec(module: nn.Module) -> NodeSpec | None:
+    """Return the type whose class `module` is an instance of, subclasses excluded, or None."""
+    spec = registry.get(type(module).__name__)
+    return spec if spec is not None and spec.kind == "module" and spec.torch is type(module) else None
+
+
+def obstacle(module: nn.Module) -> str:
+    """Say why a module cannot be taken apart whatever its code does, or return an empty string."""
+    if any(getattr(module, name, None) for name in _HOOKS):
+        return "it has hooks, which a graph does not draw"
+    if isinstance(module, torch.jit.ScriptModule):
+        return "it is a scripted module, which has no Python code"
+    if "forward" in vars(module):
+        return "its forward method was replaced on the instance"
+    tensors = [*module._parameters.values(), *module._buffers.values()]
+    if any(isinstance(tensor, nn.parameter.UninitializedTensorMixin) for tensor in tensors):
+        return "its parameters have no shape before the first call"
+    return ""
+
+
+def read_properties(module: nn.Module, spec: NodeSpec) -> dict[str, object] | None:
+    """Return the constructor's arguments as properties, without those at their default; None if one is not kept."""
+    found: dict[str, object] = {}
+    try:
+        special = _part_values(module, spec) if spec.parts else _special_properties(module)
+        for prop in spec.properties:
+            if prop.role != "init":
+                continue
+            value = special[prop.name] if prop.name in special else _read(module, prop.name)
+            value = _as_written(module, prop.name, value)
+            stored = check(prop.type, value)
+            if prop.required or type(stored) is not type(prop.default) or stored != prop.default:
+                found[prop.name] = stored
+    except (AttributeError, KeyError, ValueError, IndexError):
+        return None
+    return found
+
+
+def difference(original: nn.Module, rebuilt: nn.Module) -> str:
+    """Say in which scalar attribute or tensor a rebuilt layer differs from the original; empty if in none."""
+    if type(original) is not type(rebuilt):
+        return f"it is a {type(original).__name__}, and not a {type(rebuilt).__name__}"
+    mine, theirs = _tensors(original), _tensors(rebuilt)
+    if mine != theirs:
+        return "its parameters and buffers are not those of a new one"
+    for name, value in vars(original).items():
+        if name.startswith("_") or name == "training" or not (isinstance(value, _SCALARS) or callable(value)):
+            continue
+        other = vars(rebuilt).get(name)
+        if isinstance(value, nn.Module):
+            continue
+        if type(other) is not type(value) or other != value:
+            return f"its attribute {name} is {value!r}, and {other!r} in a new one"
+    for (name, child), (other_name, other_child) in zip(
+        original.named_children(), rebuilt.named_children(), strict=False
+    ):
+        if name != other_name:
+            return f"its submodule {name} is not part of a new one"
+        if reason := obstacle(child) or difference(child, other_child):
+            return f"{name}: {reason}"
+    return ""
+
+
+def _tensors(module: nn.Module) -> list[tuple[str, tuple[int, ...]]]:
+    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return [(name, tuple(tensor.shape)) for name, tensor in named]
+
+
+def _read(module: nn.Module, name: str) -> Any:
+    value = getattr(module, name)
+    if isinstance(value, Tensor) or (name == "bias" and value is None):
+        return value is not None
+    if name == "bias" and not isinstance(value, bool):
+        raise AttributeError(name)
+    return value
+
+
+def _as_written(module: nn.Module, name: str, value: Any) -> Any:
+    """Return ``3`` for the ``(3, 3)`` that a convolution makes of it."""
+    axes = isinstance(module, _ConvNd) and name in facts.PER_AXIS
+    shape = isinstance(module, (nn.LayerNorm, nn.RMSNorm)) and len(value) == 1 if name == "normalized_shape" else False
+    return value[0] if (axes or shape) and isinstance(value, tuple) and len(set(value)) == 1 else value
+
+
+def _activation(value: Any) -> str:
+    names = {torch.nn.functional.relu: "relu", torch.nn.functional.gelu: "gelu"}
+    return names[value]
+
+
+def _layer_values(layer: nn.Module) -> dict[str, Any]:
+    attention: Any = layer.self_attn
+    first: Any = layer.linear1
+    return {
+        "d_model": attention.embed_dim,
+        "nhead": attention.num_heads,
+        "dim_feedforward": first.out_features,
+        "dropout": attention.dropout,
+        "activation": _activation(layer.activation),
+        "layer_norm_eps": layer.norm1.eps,  # type: ignore[union-attr]  # torch does not say
+        "batch_first": attention.batch_first,
+        "norm_first": layer.norm_first,
+        "bias": first.bias is not None,
+    }
+
+
+def _part_values(module: nn.Module, spec: NodeSpec) -> dict[str, Any]:
+    layers: Any = module.layers
+    return {**_layer_values(layers[0]), **({"norm": module.norm is not None} if spec.property_named("norm") else {})}
+
+
+def _special_properties(module: nn.Module) -> dict[str, Any]:
+    """Return what layers keep elsewhere than in attributes named like the constructor's arguments."""
+    if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+        return _layer_values(module)
+    if isinstance(module, nn.MultiheadAttention):
+        same_k, same_v = module.kdim == module.embed_dim, module.vdim == module.embed_dim
+        return {
+            "bias": module.in_proj_bias is not None,
+            "add_bias_kv": module.bias_k is not None,
+            "kdim": None if same_k else module.kdim,
+            "vdim": None if same_v else module.vdim,
+        }
+    return {}

@@ -1,0 +1,78 @@
+"""Puts the submodules of a list or dictionary of modules into a nested graph of their own.
+
+``self.layers[0](x)`` calls a module that stands in a container, which itself is never called. For the keys of
+``state_dict`` to stay, the container becomes a nested graph that holds everything from the first to the last call
+of one of its members.
+"""
+
+from __future__ import annotations
+
+from pnne_nb.compiler.importing.assembling import class_title, complete
+from pnne_nb.compiler.importing.drafting import Item, Level, Source, UntranslatableError
+
+
+def nest(level: Level) -> None:
+    """Nest a level's containers, in place.
+
+    Raises:
+        UntranslatableError: If calls of their members alternate.
+    """
+    called = {item.member[0] for item in level.items if len(item.member) == 1}
+    for name in dict.fromkeys(item.member[0] for item in level.items if len(item.member) > 1):
+        if name in called:
+            raise UntranslatableError(f"it calls {name} as a whole and also uses parts of it")
+        _nest(level, name)
+
+
+def _nest(level: Level, name: str) -> None:
+    _hoist(level, name)
+    places = [index for index, item in enumerate(level.items) if item.member[:1] == (name,)]
+    first, last = places[0], places[-1] + 1
+    inside = level.items[first:last]
+    others = {item.member[0] for item in inside if item.member} - {name}
+    if others:
+        raise UntranslatableError(f"calls of members of {name} and of {', '.join(sorted(others))} alternate")
+    holder = getattr(level.holder, name)
+    inner = Level(class_title(holder), holder)
+    group = Item("Subgraph", name, member=(name,), inner=inner)
+    members = set(inside)
+    entries: dict[Source, Item] = {}
+    for item in inside:
+        for port, source in item.inputs.items():
+            if source[0] in members:
+                continue
+            if source not in entries:
+                kind = source[0].kinds.get(source[1], "tensor")
+                entries[source] = inner.add(Item("Input", source[0].name, kinds={"output": kind}))
+            item.inputs[port] = (entries[source], "output")
+    for item in inside:
+        item.member = item.member[1:]
+        inner.add(item)
+    results: dict[Source, Item] = {}
+    users: list[tuple[Item, str, Item]] = []
+    for item in level.items[last:]:
+        for port, source in item.inputs.items():
+            if source[0] in members:
+                if source not in results:
+                    results[source] = inner.add(Item("Output", f"output_{len(results)}", inputs={"input": source}))
+                users.append((item, port, results[source]))
+    if not results:
+        raise UntranslatableError(f"it does not use what {name} computes")
+    nest(inner)
+    complete(inner)
+    group.inputs = {entry.name: source for source, entry in entries.items()}
+    for (source, port), output in results.items():
+        group.kinds[output.name] = source.kinds.get(port, "tensor")
+    for item, port, output in users:
+        item.inputs[port] = (group, output.name)
+    level.items[first:last] = [group]
+
+
+def _hoist(level: Level, name: str) -> None:
+    """Move stored tensors, which are no calls, to where they do not stand between calls."""
+    stored = [item for item in level.items if item.type in ("Parameter", "Buffer") and item.member]
+    own = [item for item in stored if len(item.member) == 1]
+    inside = [item for item in stored if item.member[0] == name and len(item.member) > 1]
+    rest = [item for item in level.items if item not in own and item not in inside]
+    first = next((index for index, item in enumerate(rest) if item.member[:1] == (name,)), 0)
+    level.items[:] = [*own, *rest[:first], *inside, *rest[first:]]

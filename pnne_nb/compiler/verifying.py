@@ -1,0 +1,216 @@
+"""Proves that a compiled model does what another module does: same results, gradients, updates and keys."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias, final
+
+import msgspec
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler.compiling import compile as compile_graph
+from pnne_nb.compiler.running import describe
+from pnne_nb.graph.document import NodeGraph
+
+Mode: TypeAlias = Literal["train", "eval"]
+SEED = 0
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One comparison.
+
+    Attributes:
+        what: ``"keys"``, ``"outputs"``, ``"gradients"`` or ``"buffers"``.
+        mode: ``"train"`` or ``"eval"``; empty where it does not matter.
+        equal: Whether both sides are equal, bit for bit.
+        detail: What differs, and by how much.
+    """
+
+    what: Literal["keys", "outputs", "gradients", "buffers"]
+    mode: Mode | Literal[""]
+    equal: bool
+    detail: str = ""
+
+    def __str__(self) -> str:
+        place = f" in {self.mode} mode" if self.mode else ""
+        return f"{self.what}{place}: {'equal' if self.equal else f'different: {self.detail}'}"
+
+
+@final
+class VerificationReport(msgspec.Struct, frozen=True):
+    """What `verify` found; true if everything is equal.
+
+    Attributes:
+        checks: Every comparison.
+        opaque: Paths of the nodes that are kept as they are, with the reason.
+    """
+
+    checks: tuple[Check, ...]
+    opaque: dict[str, str] = {}
+
+    @property
+    def equal(self) -> bool:
+        """Whether everything is equal, bit for bit."""
+        return all(check.equal for check in self.checks)
+
+    @property
+    def differences(self) -> tuple[Check, ...]:
+        """The comparisons that failed."""
+        return tuple(check for check in self.checks if not check.equal)
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    def __str__(self) -> str:
+        lines = [str(check) for check in self.checks]
+        return "\n".join([*lines, *(f"opaque: {path}: {reason}" for path, reason in self.opaque.items())])
+
+
+def verify(
+    graph: NodeGraph, net: nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+) -> VerificationReport:
+    """Compare what `graph` compiles to with the module that it was imported from.
+
+    Both run on the same inputs under the same seed, in training and in evaluation mode. Neither `net`, nor the
+    inputs, nor torch's random state are changed.
+
+    Args:
+        graph: The document.
+        net: The module to compare with; the compiled model takes its tensors and opaque modules from it.
+        args: Positional arguments of the call.
+        kwargs: Keyword arguments of the call.
+
+    Raises:
+        CompileError: If the document cannot be compiled.
+    """
+    model = compile_graph(graph, reuse=net)
+    opaque: dict[str, str] = {}
+    _collect_opaque(graph, "", "", opaque)
+    args = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    return VerificationReport(tuple(compare(net, model, args, dict(kwargs or {}), whole_prefix(graph))), opaque)
+
+
+def whole_prefix(graph: NodeGraph) -> str:
+    """Return what stands before every key of a document that only calls the module that it was imported from."""
+    whole = (name for name, node in graph.nodes.items() if isinstance(node.origin, dict) and node.origin.get("whole"))
+    return next((f"{name}." for name in whole), "")
+
+
+def _collect_opaque(graph: NodeGraph, id: str, prefix: str, found: dict[str, str]) -> None:
+    for name, node in graph.graphs[id].nodes.items():
+        if isinstance(node.origin, dict) and node.origin.get("proof") == "opaque":
+            found[prefix + name] = str(node.origin.get("reason", ""))
+        if node.definition is not None:
+            _collect_opaque(graph, node.definition, f"{prefix}{name}.", found)
+
+
+def compare(
+    net: nn.Module, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str = ""
+) -> Iterator[Check]:
+    """Yield every comparison of two modules, which are copied first; the second's keys begin with `prefix`."""
+    mine, theirs = [f"{prefix}{key}" for key in net.state_dict()], list(model.state_dict())
+    detail = "" if mine == theirs else _keys(mine, theirs)
+    yield Check("keys", "", not detail, detail)
+    for mode in ("train", "eval"):
+        one, other = copy.deepcopy(net), copy.deepcopy(model)
+        for module in (one, other):
+            module.train(mode == "train")
+        yield from _run_both(one, other, args, kwargs, mode, prefix)
+
+
+def copied(value: Any) -> Any:
+    """Return arguments with tensors of their own, which may collect gradients as the originals may."""
+
+    def fresh(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return leaf.detach().clone(memory_format=torch.preserve_format).requires_grad_(leaf.requires_grad)
+
+    return pytree.tree_map(fresh, value)
+
+
+@contextmanager
+def private_random_state() -> Iterator[None]:
+    """Leave torch's random state as it was, and start from a fixed one."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(SEED)
+        yield
+
+
+def difference(mine: Any, theirs: Any, place: str = "") -> str:
+    """Say where two results differ; an empty string if they are equal, bit for bit."""
+    if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+            return f"{place}{describe(mine)} and {describe(theirs)}"
+        if mine.device.type == "meta" or _same(mine, theirs):
+            return ""
+        gap = (mine.detach().double() - theirs.detach().double()).abs().max().item() if not mine.is_complex() else ""
+        return f"{place}differs by up to {gap}"
+    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        if list(mine) != list(theirs):
+            return f"{place}the keys {list(mine)} and {list(theirs)}"
+        return next((d for key in mine if (d := difference(mine[key], theirs[key], f"{place}{key}: "))), "")
+    if isinstance(mine, (tuple, list)) and isinstance(theirs, (tuple, list)):
+        if type(mine) is not type(theirs) or len(mine) != len(theirs):
+            return f"{place}a {type(mine).__name__} of {len(mine)} and a {type(theirs).__name__} of {len(theirs)}"
+        pairs = enumerate(zip(mine, theirs, strict=True))
+        return next((d for index, (a, b) in pairs if (d := difference(a, b, f"{place}item {index}: "))), "")
+    if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, (bool, int, float, str, torch.Size))):
+        return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
+    return f"{place}{describe(mine)} and {describe(theirs)}"
+
+
+def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    if mine.is_quantized or mine.layout != torch.strided:
+        return torch.equal(mine, theirs)
+    return torch.equal(mine, theirs) or (
+        (mine.is_floating_point() or mine.is_complex()) and torch.allclose(mine, theirs, rtol=0, atol=0, equal_nan=True)
+    )
+
+
+def _run_both(
+    one: nn.Module, other: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, prefix: str
+) -> Iterator[Check]:
+    results, inputs = [], []
+    for module in (one, other):
+        given = copied((args, kwargs))
+        with private_random_state():
+            result = module(*given[0], **given[1])
+            _backward(result)
+        results.append(result)
+        inputs.append(given)
+    detail = difference(*results)
+    yield Check("outputs", mode, not detail, detail)
+    mine = {f"{prefix}{name}": p.grad for name, p in one.named_parameters()}
+    theirs = {name: p.grad for name, p in other.named_parameters()}
+    for index, given in enumerate(inputs):
+        leaves = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+        (mine, theirs)[index].update({f"input {i}": leaf.grad for i, leaf in enumerate(leaves)})
+    detail = difference(mine, theirs)
+    yield Check("gradients", mode, not detail, detail)
+    kept = {f"{prefix}{name}": buffer for name, buffer in one.named_buffers()}
+    others = dict(other.named_buffers())
+    detail = difference(kept, {name: others.get(name) for name in kept})
+    yield Check("buffers", mode, not detail, detail)
+
+
+def _backward(result: Any) -> None:
+    leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if leaves:
+        # A sum would give every element the same gradient, and hide what is swapped.
+        losses = [
+            (leaf * torch.linspace(0.5, 1.5, leaf.numel(), device=leaf.device).reshape(leaf.shape)).abs().sum()
+            for leaf in leaves
+        ]
+        torch.stack([loss.double() for loss in losses]).sum().backward()  # type: ignore[no-untyped-call]  # torch does not say
+
+
+def _keys(mine: list[str], theirs: list[str]) -> str:
+    lost, new = [key for key in mine if key not in theirs], [key for key in theirs if key not in mine]
+    if not lost and not new:
+        return "the same keys in another order"
+    return f"{', '.join(lost[:3]) or 'nothing'} is missing, {', '.join(new[:3]) or 'nothing'} is new"
