@@ -9,29 +9,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, final
 
-import msgspec
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.errors import Diagnostic, TrainingError, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.registry import registry
-from pnne_nb.runtime.data import TARGET_KEYS, as_batch, expect_shapes
-from pnne_nb.runtime.datasets import Batched, DatasetNode
+from pnne_nb.runtime.collating import Collate
+from pnne_nb.runtime.data import as_batch, expect_shapes
+from pnne_nb.runtime.datasets import DatasetNode
 from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.models import input_shapes
 from pnne_nb.runtime.node_metrics import MetricNode
 from pnne_nb.runtime.objectives import OptimizerChoice, Options, SchedulerChoice
+from pnne_nb.runtime.parting import LOADED, End, Parts, Place, category_of, is_tensor_node
 from pnne_nb.runtime.randomness import seeded_globals
-
-End: TypeAlias = tuple[str, str]
-"""A node and one of its ports."""
 
 
 class DrawnTraining(NamedTuple):
@@ -78,16 +75,16 @@ class _Reading:
 
     def training(self, variables: Mapping[str, Any], seed: int, device: torch.device) -> DrawnTraining:
         loaders = [name for name in self._of_type("DataLoader") if self._feeds_tensors(name)]
-        optimizers = self._of_category("Optimizer")
+        optimizers = self._ofcategory_of("Optimizer")
         validations = self._of_type("Validation")
-        schedulers = [name for name in self._of_category("Scheduler") if not self._out_of.get((name, "scheduler"))]
+        schedulers = [name for name in self._ofcategory_of("Scheduler") if not self._out_of.get((name, "scheduler"))]
         losses = self._losses(optimizers)
         self._check(loaders, optimizers, validations, schedulers, losses)
         self._raise()
         (loader,), (optimizer,) = loaders, optimizers
         metrics = self._of_type("Metric")
         ends = [*(source for source, _ in losses), *(self._into[name][port] for name in metrics for port in _COMPARED)]
-        parts = _Parts(self._nodes, self._into, loader, ends)
+        parts = Parts(self._nodes, self._into, loader, ends)
         if "input" not in parts.inputs:
             self._fault(
                 "no-input", "Nothing that is trained gets the samples.", loader, "Connect its input to the model's."
@@ -171,13 +168,13 @@ class _Reading:
     def _of_type(self, type: str) -> list[str]:
         return [name for name, node in self._nodes.items() if node.type == type]
 
-    def _of_category(self, category: str) -> list[str]:
-        return [name for name, node in self._nodes.items() if _category(node) == category]
+    def _ofcategory_of(self, category: str) -> list[str]:
+        return [name for name, node in self._nodes.items() if category_of(node) == category]
 
     def _feeds_tensors(self, loader: str) -> bool:
         return any(
-            _is_tensor_node(self._nodes[target]) or self._nodes[target].type in ("Metric", "Loss")
-            for port in _LOADED
+            is_tensor_node(self._nodes[target]) or self._nodes[target].type in ("Metric", "Loss")
+            for port in LOADED
             for target, _ in self._out_of.get((loader, port), ())
         )
 
@@ -188,7 +185,7 @@ class _Reading:
             # Drawn, but not connected to the optimizer: what else could it be for?
             wired = [(name, "loss") for name in self._of_type("Loss")]
         if not wired:
-            last = [name for name in self._of_category("Loss") if not self._out_of.get((name, "output"))]
+            last = [name for name in self._ofcategory_of("Loss") if not self._out_of.get((name, "output"))]
             wired = [(name, self._first_output(name)) for name in last]
         terms = []
         for source in wired:
@@ -269,7 +266,7 @@ class _Reading:
 
         return build
 
-    def _metrics(self, names: list[str], parts: _Parts, place: Place, device: torch.device) -> list[MetricChoice]:
+    def _metrics(self, names: list[str], parts: Parts, place: Place, device: torch.device) -> list[MetricChoice]:
         made: dict[str, MetricNode] = {}
         for name in names:
             choice = str(self._nodes[name].properties.get("metric", "accuracy"))
@@ -297,7 +294,7 @@ class _Reading:
 
     # Model and objective
 
-    def _model(self, parts: _Parts) -> tuple[NodeGraph | None, Place]:
+    def _model(self, parts: Parts) -> tuple[NodeGraph | None, Place]:
         """Return the model, if it is one nested graph, and where its outputs are."""
         if len(parts.model) == 1:
             (name,) = parts.model
@@ -325,7 +322,7 @@ class _Reading:
         document["name"] = name
         return NodeGraph.from_json(json.dumps(document))
 
-    def _objective(self, parts: _Parts, ends: list[End], place: Place, device: torch.device) -> Objective:
+    def _objective(self, parts: Parts, ends: list[End], place: Place, device: torch.device) -> Objective:
         """Return what computes `ends` from the model's outputs and what the loader gives."""
         inner: set[str] = set()
         outer: dict[End, str] = {}
@@ -379,109 +376,7 @@ class _Reading:
         return NodeGraph.from_json(json.dumps({**document, "name": name, "graphs": kept}))
 
 
-_LOADED = ("input", "target")
 _COMPARED = ("input", "target")
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where the ends that the model gives are in its output; with one output, that is the output itself."""
-
-    outputs: Mapping[End, int]
-    count: int
-
-
-@final
-class _Parts:
-    """Tells the model from the objective.
-
-    Attributes:
-        loader: The node that loads what is trained on.
-        model: Names of the nodes that make up the model.
-        crossing: What the model gives to the objective.
-        inputs: Ports of the loader that the model takes.
-        compared: Ports of the loader that the objective takes.
-    """
-
-    def __init__(
-        self, nodes: Mapping[str, Node], into: Mapping[str, Mapping[str, End]], loader: str, ends: Sequence[End]
-    ) -> None:
-        self._nodes = nodes
-        self._into = into
-        self.loader = loader
-        used = self._behind(name for name, _ in ends)
-        judging = {name for name in used if self._judges(name)}
-        grown = True
-        while grown:
-            more = {name for name in used if any(source in judging for source, _ in into[name].values())} - judging
-            grown = bool(more)
-            judging |= more
-        # What has weights belongs to the model, and so does all that it needs, targets included.
-        self.model = (used - judging) | self._behind(name for name in judging if _has_weights(nodes[name]))
-        objective = used - self.model
-        taken = [end for name in objective for end in into[name].values()] + list(ends)
-        self.crossing = tuple(dict.fromkeys(end for end in taken if end[0] in self.model))
-        self.compared = self._loaded(taken) or ("target",)
-        self.inputs = self._loaded(end for name in self.model for end in into[name].values())
-
-    def _judges(self, name: str) -> bool:
-        takes_target = (self.loader, "target") in self._into[name].values()
-        return takes_target or _category(self._nodes[name]) == "Loss"
-
-    def _behind(self, names: Iterable[str]) -> set[str]:
-        """Return the nodes of the forward pass that lead to `names`, these included."""
-        found: set[str] = set()
-        pending = [name for name in names if _is_tensor_node(self._nodes[name])]
-        while pending:
-            name = pending.pop()
-            if name not in found:
-                found.add(name)
-                pending += [source for source, _ in self._into[name].values() if _is_tensor_node(self._nodes[source])]
-        return found
-
-    def _loaded(self, ends: Iterable[End]) -> tuple[str, ...]:
-        ports = {port for name, port in ends if name == self.loader}
-        return tuple(port for port in _LOADED if port in ports)
-
-
-@final
-class Collate:
-    """Makes batches of (what the model takes …, what the objective takes) out of examples.
-
-    Args:
-        inputs: Ports of the loader that the model takes, in its order.
-        compared: Ports of the loader that the objective takes.
-    """
-
-    def __init__(self, inputs: tuple[str, ...], compared: tuple[str, ...]) -> None:
-        self._inputs = inputs
-        self._compared = compared
-
-    def __call__(self, examples: Any) -> tuple[Any, ...]:
-        """Return one batch.
-
-        Raises:
-            TrainingError: An example has no target, or examples do not fit together.
-        """
-        try:
-            batch = examples if isinstance(examples, Batched) else default_collate(examples)
-        except (RuntimeError, TypeError) as error:
-            raise TrainingError(f"The examples of the dataset do not fit into one batch: {error}") from error
-        parts = dict(zip(_LOADED, _input_and_target(batch), strict=True))
-        return (*(parts[port] for port in self._inputs), tuple(parts[port] for port in self._compared))
-
-
-def _input_and_target(batch: Any) -> tuple[Any, Any]:
-    match batch:
-        case Mapping():
-            rest = dict(batch)
-            key = next((key for key in TARGET_KEYS if key in rest), None)
-            target = rest.pop(key) if key is not None else None
-            return next(iter(rest.values())) if len(rest) == 1 else rest, target
-        case list() | tuple() if len(batch) > 1:
-            *inputs, target = batch
-            return inputs[0] if len(inputs) == 1 else tuple(inputs), target
-        case _:
-            return batch[0] if isinstance(batch, (list, tuple)) else batch, None
 
 
 @final
@@ -528,21 +423,6 @@ class _Pair:
         return predicted, expected
 
 
-def _category(node: Node) -> str:
-    spec = registry.get(node.type)
-    return "" if spec is None else spec.category
-
-
-def _has_weights(node: Node) -> bool:
-    # A layer has a size that follows from its input because it has weights of that size.
-    return node.definition is not None or any(type == node.type for type, _ in AUTOMATIC)
-
-
-def _is_tensor_node(node: Node) -> bool:
-    spec = registry.get(node.type)
-    return spec is not None and spec.kind != "training"
-
-
 def _settings(node: Node) -> dict[str, Any]:
     return dict(node.properties)
 
@@ -576,7 +456,7 @@ def _shape_inputs(model: NodeGraph, first: tuple[Any, ...]) -> None:
             model.set(node, shape=("N", *value.shape[1:]), dtype=str(value.dtype).removeprefix("torch."))
 
 
-def _first_shape(model: NodeGraph | None, parts: _Parts) -> tuple[int | str, ...] | None:
+def _first_shape(model: NodeGraph | None, parts: Parts) -> tuple[int | str, ...] | None:
     """Return the shape of the Input node that the loader's samples go into, where it says."""
     if model is None or "input" not in parts.inputs:
         return None

@@ -1,0 +1,96 @@
+"""Where a drawn training is cut: the model on one side, what judges it on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, final
+
+import msgspec
+
+from pnne_nb.catalog.automatic import AUTOMATIC
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.registry import registry
+
+End: TypeAlias = tuple[str, str]
+"""A node and one of its ports."""
+
+LOADED = ("input", "target")
+"""Ports by which a DataLoader gives tensors."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the ends that the model gives are in its output; with one output, that is the output itself."""
+
+    outputs: Mapping[End, int]
+    count: int
+
+
+@final
+class Parts:
+    """Tells the model from the objective.
+
+    Attributes:
+        loader: The node that loads what is trained on.
+        model: Names of the nodes that make up the model.
+        crossing: What the model gives to the objective.
+        inputs: Ports of the loader that the model takes.
+        compared: Ports of the loader that the objective takes.
+    """
+
+    def __init__(
+        self, nodes: Mapping[str, Node], into: Mapping[str, Mapping[str, End]], loader: str, ends: Sequence[End]
+    ) -> None:
+        self._nodes = nodes
+        self._into = into
+        self.loader = loader
+        used = self._behind(name for name, _ in ends)
+        judging = {name for name in used if self._judges(name)}
+        grown = True
+        while grown:
+            more = {name for name in used if any(source in judging for source, _ in into[name].values())} - judging
+            grown = bool(more)
+            judging |= more
+        # What has weights belongs to the model, and so does all that it needs, targets included.
+        self.model = (used - judging) | self._behind(name for name in judging if has_weights(nodes[name]))
+        objective = used - self.model
+        taken = [end for name in objective for end in into[name].values()] + list(ends)
+        self.crossing = tuple(dict.fromkeys(end for end in taken if end[0] in self.model))
+        self.compared = self._loaded(taken) or ("target",)
+        self.inputs = self._loaded(end for name in self.model for end in into[name].values())
+
+    def _judges(self, name: str) -> bool:
+        takes_target = (self.loader, "target") in self._into[name].values()
+        return takes_target or category_of(self._nodes[name]) == "Loss"
+
+    def _behind(self, names: Iterable[str]) -> set[str]:
+        """Return the nodes of the forward pass that lead to `names`, these included."""
+        found: set[str] = set()
+        pending = [name for name in names if is_tensor_node(self._nodes[name])]
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending += [source for source, _ in self._into[name].values() if is_tensor_node(self._nodes[source])]
+        return found
+
+    def _loaded(self, ends: Iterable[End]) -> tuple[str, ...]:
+        ports = {port for name, port in ends if name == self.loader}
+        return tuple(port for port in LOADED if port in ports)
+
+
+def category_of(node: Node) -> str:
+    """Return the category of a node's type, or an empty string if it is not registered."""
+    spec = registry.get(node.type)
+    return "" if spec is None else spec.category
+
+
+def has_weights(node: Node) -> bool:
+    """Whether a node has weights to be trained, as far as its type tells."""
+    # A layer has a size that follows from its input because it has weights of that size.
+    return node.definition is not None or any(type == node.type for type, _ in AUTOMATIC)
+
+
+def is_tensor_node(node: Node) -> bool:
+    """Whether a node belongs to a forward pass, not to the training around it."""
+    spec = registry.get(node.type)
+    return spec is not None and spec.kind != "training"
