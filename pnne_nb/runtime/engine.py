@@ -26,7 +26,7 @@ from pnne_nb.runtime.data import Data, Source, open_source, require_count
 from pnne_nb.runtime.editing import EditedGraph
 from pnne_nb.runtime.events import Listeners
 from pnne_nb.runtime.history import History
-from pnne_nb.runtime.loop import EpochEnded, Event, NotFiniteError, Stepped, TrainingLoop, Validated
+from pnne_nb.runtime.loop import Eased, EpochEnded, Event, NotFiniteError, Stepped, TrainingLoop, Validated
 from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.models import as_module, document_of, input_shapes
 from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice
@@ -583,6 +583,8 @@ class TrainingEngine:
             case EpochEnded(frame=epoch):
                 self._announce(epoch)
                 self._save_epoch(epoch)
+            case Eased(frame=eased):
+                self._announce(eased)
             case Validated():
                 pass
         if self._progress.due(time.monotonic(), self._loop.steps):

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pnne_nb.errors import CheckpointError, Diagnostic, TrainingError
-from pnne_nb.frames import EpochFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
 from pnne_nb.runtime import blame
 from pnne_nb.runtime.data import Batch, InputShapes, Source, TensorSource, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.easing import pieces
 from pnne_nb.runtime.metrics import Metric, load_metric, saved_metric
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
@@ -43,7 +44,13 @@ class EpochEnded(msgspec.Struct, frozen=True):
     frame: EpochFrame
 
 
-Event: TypeAlias = Stepped | Validated | EpochEnded
+class Eased(msgspec.Struct, frozen=True):
+    """Memory was too small for a batch: from this step on, batches are cut into pieces."""
+
+    frame: AnomalyFrame
+
+
+Event: TypeAlias = Stepped | Validated | EpochEnded | Eased
 
 
 class NotFiniteError(TrainingError):
@@ -111,6 +118,9 @@ class TrainingLoop:
         self._modes: list[tuple[nn.Module, bool]] = []
         self._snapshot = Snapshot(())
         self._shapes_seen: set[tuple[Any, ...]] = set()
+        self._pieces = 1
+        self._updating = False
+        self._eased: list[AnomalyFrame] = []
 
     def check_data(self) -> None:
         """Compare data in memory with the graph's Input nodes before anything is done.
@@ -181,12 +191,14 @@ class TrainingLoop:
                     break
                 self.doing = f"training on batch {self.position + 1} of epoch {self.epoch}"
                 self._restore_modes()
-                loss, examples, rate = self._step_or_nothing(group)
+                loss, examples, rate = self._step_or_less(group)
             self.steps += 1
             self.position += len(group)
             self._examples += examples
             self._loss_sum += loss * examples
             self.seconds += time.perf_counter() - began
+            while self._eased:
+                yield Eased(self._eased.pop())
             yield Stepped(StepFrame(self.steps, self.epoch, loss, rate, examples, self.seconds))
         if self.position == 0:
             raise TrainingError("The training data gave no batch at all.")
@@ -204,6 +216,40 @@ class TrainingLoop:
             self.randomness.load_state_dict(now)
         return batches
 
+    def _step_or_less(self, group: Sequence[Any]) -> tuple[float, int, float]:
+        """A step; where memory is too small for it, the same one from smaller pieces of the batches.
+
+        Raises:
+            torch.OutOfMemoryError: Memory is too small even for one example, or for the optimizer.
+        """
+        while True:
+            cut = group if self._pieces == 1 else self._cut(group)
+            try:
+                return self._step_or_nothing(cut)
+            except torch.OutOfMemoryError:
+                largest = max(as_batch(raw, wants_target=self._compares()).examples for raw in cut)
+                if self._updating or largest < 2:
+                    raise
+            # Outside of the block: the exception holds on to the tensors that were too many.
+            self._ease(largest)
+
+    def _cut(self, group: Sequence[Any]) -> list[Any]:
+        wants_target = self._compares()
+        sizes = [as_batch(raw, wants_target=wants_target).examples for raw in group]
+        return [piece for raw, size in zip(group, sizes, strict=True) for piece in pieces(raw, self._pieces, size)]
+
+    def _ease(self, largest: int) -> None:
+        self._pieces *= 2
+        self.recipe.optimizer.zero_grad(set_to_none=True)
+        if self.recipe.device.type != "cpu":
+            torch.accelerator.empty_cache()
+        message = (
+            f"Out of memory at step {self.steps + 1} with {largest} examples at once: from here on, each batch is "
+            f"cut into {self._pieces} pieces whose gradients are added up, so that a step means the same."
+        )
+        hint = "Batch norm sees the pieces one by one. A smaller batch_size, or bf16, saves memory as well."
+        self._eased.append(AnomalyFrame(step=self.steps + 1, kind="out-of-memory", message=message, hint=hint))
+
     def _step_or_nothing(self, group: Sequence[Any]) -> tuple[float, int, float]:
         """A step that raises leaves buffers and random state as before: it can be made again, or inspected."""
         self._snapshot.take()
@@ -216,6 +262,7 @@ class TrainingLoop:
 
     def _step(self, group: Sequence[Any]) -> tuple[float, int, float]:
         recipe, optimizer, precision = self.recipe, self.recipe.optimizer, self.recipe.precision
+        self._updating = False
         batches = [self._prepare(raw) for raw in group]
         examples = sum(batch.examples for batch in batches)
         rate = float(optimizer.param_groups[0]["lr"])
@@ -235,6 +282,7 @@ class TrainingLoop:
             if watched is not None:
                 watched.gradients_ready()
             self._check_gradients()
+            self._updating = True
             precision.step(optimizer)
             if watched is not None:
                 watched.updated()

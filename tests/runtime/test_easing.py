@@ -1,0 +1,85 @@
+"""Memory that is too small for a batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.runtime.easing import pieces
+from tests.runtime.tasks import engine
+
+
+class Pair(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+class Cramped(nn.Module):
+    """Has room for so many examples at once, as a full device would."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.largest = 0
+        self.layer = nn.Linear(36, 4)
+        nn.init.constant_(self.layer.weight, 0.01)
+        nn.init.zeros_(self.layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        self.largest = max(self.largest, len(x))
+        scores: Tensor = self.layer(x.flatten(1))
+        return scores
+
+
+def test_a_batch_that_is_too_large_is_cut_and_means_the_same() -> None:
+    whole, cut = engine(model=Cramped(99)), engine(model=Cramped(5))
+    for trained in (whole, cut):
+        trained.start()
+        assert trained.wait(60)
+    model = cut.module
+    assert isinstance(model, Cramped)
+    assert model.largest == 4
+    torch.testing.assert_close(cut.history["loss"], whole.history["loss"], rtol=1e-5, atol=1e-6)
+    assert cut.history["train_accuracy"].tolist() == whole.history["train_accuracy"].tolist()
+    said = [frame for frame in cut.history.anomalies if frame.kind == "out-of-memory"]
+    assert [frame.step for frame in said] == [1, 1]
+    assert any("Out of memory at step 1 with 16 examples at once" in frame.message for frame in said)
+
+
+def test_too_small_for_one_example_fails() -> None:
+    trained = engine(model=Cramped(0))
+    trained.start()
+    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+        trained.wait(60)
+    assert trained.state == "failed"
+
+
+class Hungry(torch.optim.SGD):
+    """Needs memory of its own when it steps."""
+
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        raise torch.OutOfMemoryError("no room for the moments")
+
+
+def test_an_optimizer_without_room_is_not_tried_again() -> None:
+    trained = engine(model=Cramped(99), optimizer=Hungry)
+    trained.start()
+    with pytest.raises(torch.OutOfMemoryError, match="no room for the moments"):
+        trained.wait(60)
+    assert trained.history.anomalies == []
+
+
+def test_pieces_of_nested_batches() -> None:
+    x, weight = torch.arange(5), torch.ones(3)
+    cut = pieces({"x": [x], "pair": Pair(x, weight), "tuple": (x, "name")}, 2, 5)
+    assert [piece["x"][0].tolist() for piece in cut] == [[0, 1], [2, 3, 4]]
+    assert isinstance(cut[0]["pair"], Pair)
+    assert cut[0]["pair"].y is weight
+    assert cut[1]["tuple"][1] == "name"
+    assert len(pieces((x, x), 8, 5)) == 5
+    assert pieces(x, 2, 1) == [x]
