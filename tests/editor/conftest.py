@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from pnne_nb.graph.document import NodeGraph
-from tests.editor.page import STATIC, EditorPage
+from tests.editor.page import STATIC, EditorPage, HostPage
 
 OpenEditor = Callable[..., EditorPage]
 """``open_editor(graph)`` opens a page with one editor of the document."""
@@ -22,12 +22,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture
-def open_editor(browser: Browser) -> Iterator[OpenEditor]:
-    """Return a function that opens a page with an editor; every page must end without an error."""
+@pytest.fixture(scope="session")
+def host(browser: Browser) -> Iterator[HostPage]:
+    """The page that the tests take turns with."""
     if not (STATIC / "editor.js").exists():
         pytest.fail("The editor is not built: run `npm ci && npm run build` in js/.", pytrace=False)
-    pages: list[EditorPage] = []
+    page = HostPage(browser)
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def open_editor(browser: Browser, host: HostPage) -> Iterator[OpenEditor]:
+    """Return a function that opens an editor, in place of the one before; none may leave an error behind."""
+    opened: list[EditorPage] = []
+    own: list[HostPage] = []
 
     def open_one(
         graph: NodeGraph,
@@ -36,13 +45,21 @@ def open_editor(browser: Browser) -> Iterator[OpenEditor]:
         size: tuple[int, int] = (1180, 760),
         views: int = 1,
         busy: bool = False,
+        own_page: bool = False,
     ) -> EditorPage:
-        page = EditorPage(browser, graph, theme=theme, size=size, views=views, busy=busy)
-        pages.append(page)
-        return page
+        if opened:
+            opened[-1].close()
+        if own_page:
+            own.append(HostPage(browser))
+        page = own[-1] if own_page else host
+        opened.append(EditorPage(page, graph, theme=theme, size=size, views=views, busy=busy))
+        return opened[-1]
 
     yield open_one
-    errors = [error for page in pages for error in page.errors]
-    for page in pages:
+    errors = [error for page in (host, *own) for error in page.errors]
+    for editor in opened[-1:]:
+        editor.close()
+    for page in own:
         page.close()
+    host.errors.clear()
     assert not errors, f"The page reported errors: {errors}"

@@ -10,6 +10,8 @@ from typing import Any, final
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
 
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.registry import registry
+from pnne_nb.protocol.catalog import catalog_event
 from tests.editor.kernel import Kernel, to_json
 
 STATIC = Path(__file__).resolve().parents[2] / "pnne_nb" / "widgets" / "static"
@@ -19,30 +21,70 @@ HOST = (Path(__file__).parent / "host.html").read_text(encoding="utf-8")
 
 
 @final
-class EditorPage:
-    """A page with one model of the editor in one or more views."""
+class HostPage:
+    """A page that shows one editor after another: loading the bundle and the catalogue once saves most of the time.
 
-    def __init__(
-        self, browser: Browser, graph: NodeGraph, *, theme: str, size: tuple[int, int], views: int, busy: bool
-    ) -> None:
-        self.graph = graph
-        self.kernel = Kernel(graph, busy=busy)
+    Args:
+        browser: The browser to open it in.
+    """
+
+    def __init__(self, browser: Browser) -> None:
         self.errors: list[str] = []
-        self._context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+        self.kernel = Kernel(NodeGraph())
+        self._context = browser.new_context()
         self._context.grant_permissions(["clipboard-read", "clipboard-write"], origin=ORIGIN)
         self.page: Page = self._context.new_page()
         self.page.set_default_timeout(10_000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._note)
         self.page.route(f"{ORIGIN}/**", self._serve)
-        self.page.expose_function("askKernel", self.kernel.receive)
+        self.page.expose_function("askKernel", self._ask)
         self.page.expose_function("readSnapshot", lambda: json.loads(to_json(self.kernel.snapshot())))
-        self.page.goto(f"{ORIGIN}/?theme={theme}&views={views}")
-        expect(self.root.first).to_have_attribute("data-version", str(graph.version))
+        self.page.expose_function("readCatalogKey", lambda: catalog_event(registry.values()).key)
+        self.page.goto(ORIGIN)
+        self.page.wait_for_function("() => window.openEditor")
 
     def close(self) -> None:
         """Close the page and all that belongs to it."""
         self._context.close()
+
+    def _ask(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return self.kernel.receive(content)
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+    def _serve(self, route: Route) -> None:
+        name = route.request.url.removeprefix(ORIGIN).partition("?")[0].strip("/")
+        if name == "":
+            route.fulfill(content_type="text/html", body=HOST)
+        elif (STATIC / name).is_file():
+            route.fulfill(path=STATIC / name)
+        else:
+            route.fulfill(status=204)
+
+
+@final
+class EditorPage:
+    """One model of the editor in one or more views, on a page that has no other."""
+
+    def __init__(
+        self, host: HostPage, graph: NodeGraph, *, theme: str, size: tuple[int, int], views: int, busy: bool
+    ) -> None:
+        self.graph = graph
+        self.page = host.page
+        self.kernel = host.kernel = Kernel(graph, busy=busy)
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.page.evaluate("options => window.openEditor(options)", {"theme": theme, "views": views})
+        expect(self.root.first).to_have_attribute("data-version", str(graph.version))
+
+    def close(self) -> None:
+        """Take the editor out of the page, and the fingers off mouse and keyboard."""
+        self.page.mouse.up()
+        for key in ("Shift", "Control"):
+            self.page.keyboard.up(key)
+        self.page.evaluate("() => window.closeViews()")
 
     # What is there
 
@@ -112,19 +154,6 @@ class EditorPage:
         box = element.bounding_box()
         assert box is not None, f"{element} is not shown."
         return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-    def _note(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.errors.append(message.text)
-
-    def _serve(self, route: Route) -> None:
-        name = route.request.url.removeprefix(ORIGIN).partition("?")[0].strip("/")
-        if name == "":
-            route.fulfill(content_type="text/html", body=HOST)
-        elif (STATIC / name).is_file():
-            route.fulfill(path=STATIC / name)
-        else:
-            route.fulfill(status=204)
 
 
 def sent(kernel: Kernel, kind: str) -> list[Mapping[str, Any]]:

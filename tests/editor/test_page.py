@@ -200,7 +200,7 @@ def test_a_missed_commit_is_asked_for(open_editor: OpenEditor) -> None:
 
 
 def test_a_busy_kernel_is_waited_for_and_the_graph_can_be_saved(open_editor: OpenEditor) -> None:
-    editor = open_editor(chain())
+    editor = open_editor(chain(), own_page=True)
     editor.page.clock.install()
     editor.kernel.busy = True
     editor.node("fc1").click()

@@ -1,4 +1,4 @@
-import { createContext, useContext, useSyncExternalStore } from "react";
+import { createContext, useCallback, useContext, useSyncExternalStore } from "react";
 import type { ShownScene } from "./canvas/scene";
 import type { Editor } from "./editor";
 import type { SessionState } from "./session/session";
@@ -29,11 +29,14 @@ export function useSession<T>(select: (state: SessionState) => T): T {
 /** The graph that this view shows, or null until a snapshot has come. */
 export function useScene(): ShownScene | null {
   const editor = useEditor();
-  const subscribe = (listener: () => void) => {
-    const ends = [editor.session.store.subscribe(listener), editor.view.subscribe(listener)];
-    return () => {
-      for (const end of ends) end();
-    };
-  };
+  const subscribe = useCallback(
+    (listener: () => void) => {
+      const ends = [editor.session.store.subscribe(listener), editor.view.subscribe(listener)];
+      return () => {
+        for (const end of ends) end();
+      };
+    },
+    [editor],
+  );
   return useSyncExternalStore(subscribe, () => editor.scene());
 }

@@ -13,6 +13,7 @@ import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotConnect } from "../document/connection";
 import { nodeOf } from "../document/document";
 import { dropNode, openPalette, overEdge, reconnect } from "../gestures";
+import { NOTHING } from "../view";
 import { FarView } from "./FarView";
 import { type CardNode, centre, FlowMaker, type WireEdge } from "./flow";
 import { MiniMap } from "./MiniMap";
@@ -20,6 +21,7 @@ import { NodeCard } from "./NodeCard";
 import type { Point } from "./placement";
 import { usePointing } from "./pointing";
 import { Refusal } from "./Refusal";
+import { type Region, regionOf, useWindow } from "./region";
 import { useViewport } from "./viewport";
 import { Wire } from "./Wire";
 
@@ -31,6 +33,7 @@ const FAR_ZOOM = 0.35;
 const MANY_NODES = 150;
 
 const GRID = 12;
+const NOWHERE: Region = { names: NOTHING, edges: [] };
 
 function onGrid(value: number): number {
   return Math.round(value / GRID) * GRID;
@@ -52,13 +55,19 @@ export function Canvas() {
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
   const far = small && scene !== null && scene.cards.size > MANY_NODES;
   const { hovered, ...pointing } = usePointing(far);
-  const nodes = useMemo(() => {
-    const all = scene ? flow.makeNodes(scene, selectedNodes, moving) : [];
-    return far ? all.filter(({ id }) => id === hovered || selectedNodes.has(id) || moving.has(id)) : all;
-  }, [flow, scene, selectedNodes, moving, far, hovered]);
+  const window = useWindow();
+  const region = useMemo(() => {
+    if (!scene) return NOWHERE;
+    if (!far) return regionOf(scene, window, selectedNodes);
+    return { names: hovered === null ? selectedNodes : new Set([...selectedNodes, hovered]), edges: [] };
+  }, [scene, window, selectedNodes, far, hovered]);
+  const nodes = useMemo(
+    () => (scene ? flow.makeNodes(scene, region.names, selectedNodes, moving) : []),
+    [flow, scene, region, selectedNodes, moving],
+  );
   const edges = useMemo(
-    () => (scene && !far ? flow.makeEdges(scene, selectedEdges, shapes) : []),
-    [flow, scene, selectedEdges, shapes, far],
+    () => (scene ? flow.makeEdges(scene, region.edges, selectedEdges, shapes) : []),
+    [flow, scene, region, selectedEdges, shapes],
   );
   useViewport();
 

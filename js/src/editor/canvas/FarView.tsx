@@ -1,11 +1,11 @@
-import { useStore } from "@xyflow/react";
-import { useEffect, useMemo, useRef } from "react";
-import { nodeOf, splitPort } from "../document/document";
+import { useStoreApi } from "@xyflow/react";
+import { useLayoutEffect, useMemo, useRef } from "react";
+import { nodeOf } from "../document/document";
 import type { ViewState } from "../view";
-import { type Box, boxesOf, type NodeBox, union } from "./boxes";
+import { type Box, boxesOf, type NodeBox, overlaps, union } from "./boxes";
 import { lookOf } from "./categories";
-import type { HandlePlace } from "./geometry";
 import type { ShownScene } from "./scene";
+import { curveOf } from "./wires";
 
 interface FarViewProps {
   scene: ShownScene;
@@ -13,28 +13,73 @@ interface FarViewProps {
   selected: ReadonlySet<string>;
 }
 
-/** The graph as seen from far away: nodes and edges on one canvas, because a thousand elements cannot move smoothly. */
+/** How far the picture reaches beyond the view on every side, in views. */
+const BEYOND = 0.3;
+/** How much the picture may be stretched while the view moves, and when it is drawn sharp again, in milliseconds. */
+const STRETCH = 1.35;
+const SETTLED_AFTER = 90;
+
+/**
+ * The graph as seen from far away: nodes and edges on one canvas, because a thousand elements cannot move smoothly.
+ *
+ * While the view moves, the picture is moved and stretched as it is; it is drawn anew when the view leaves it, when
+ * it would be stretched too much, and when the view has come to rest.
+ */
 export function FarView({ scene, moving, selected }: FarViewProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [x, y, zoom] = useStore((state) => state.transform);
-  const width = useStore((state) => state.width);
-  const height = useStore((state) => state.height);
-
+  const store = useStoreApi();
   const boxes = useMemo(() => boxesOf(scene, moving), [scene, moving]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = canvas.current;
     const context = element?.getContext("2d");
     if (!element || !context) return;
-    const density = window.devicePixelRatio || 1;
-    element.width = Math.round(width * density);
-    element.height = Math.round(height * density);
-    context.setTransform(density * zoom, 0, 0, density * zoom, density * x, density * y);
-    const view = { left: -x / zoom, top: -y / zoom, width: width / zoom, height: height / zoom };
-    paint(context, scene, boxes, selected, view, getComputedStyle(element), zoom);
-  }, [scene, boxes, selected, x, y, zoom, width, height]);
+    let painted = { x: 0, y: 0, zoom: 1, width: 0, height: 0 };
+    let resting: ReturnType<typeof setTimeout> | undefined;
+    const draw = () => {
+      const { transform, width, height } = store.getState();
+      const [x, y, zoom] = transform;
+      const [left, top] = [width * BEYOND, height * BEYOND];
+      const density = window.devicePixelRatio || 1;
+      element.width = Math.round((width + 2 * left) * density);
+      element.height = Math.round((height + 2 * top) * density);
+      element.style.cssText = `left: ${-left}px; top: ${-top}px; width: ${width + 2 * left}px; height: ${height + 2 * top}px`;
+      context.setTransform(density * zoom, 0, 0, density * zoom, density * (x + left), density * (y + top));
+      const seen = { left: -(x + left) / zoom, top: -(y + top) / zoom };
+      const view = { ...seen, width: (width + 2 * left) / zoom, height: (height + 2 * top) / zoom };
+      paint(context, scene, boxes, selected, view, getComputedStyle(element), zoom);
+      painted = { x, y, zoom, width, height };
+    };
+    const follow = () => {
+      const { transform, width, height } = store.getState();
+      const [x, y, zoom] = transform;
+      if (x === painted.x && y === painted.y && zoom === painted.zoom && width === painted.width) return;
+      const [left, top] = [width * BEYOND, height * BEYOND];
+      const scale = zoom / painted.zoom;
+      const [dx, dy] = [x + left - scale * (left + painted.x), y + top - scale * (top + painted.y)];
+      const reaches =
+        dx <= left &&
+        dy <= top &&
+        dx + scale * (width + 2 * left) >= width + left &&
+        dy + scale * (height + 2 * top) >= height + top;
+      const sameSize = width === painted.width && height === painted.height;
+      clearTimeout(resting);
+      if (!reaches || !sameSize || scale > STRETCH || scale < 1 / STRETCH) {
+        draw();
+        return;
+      }
+      element.style.transform = `translate(${dx}px, ${dy}px) scale(${scale})`;
+      resting = setTimeout(draw, SETTLED_AFTER);
+    };
+    draw();
+    const end = store.subscribe(follow);
+    return () => {
+      end();
+      clearTimeout(resting);
+    };
+  }, [scene, boxes, selected, store]);
 
-  return <canvas ref={canvas} className="pnne-far" style={{ width, height }} />;
+  return <canvas ref={canvas} className="pnne-far" />;
 }
 
 function paint(
@@ -55,11 +100,11 @@ function paint(
     const source = byName.get(nodeOf(edge.source));
     const target = byName.get(nodeOf(edge.target));
     if (!source || !target || !overlaps(union([source, target]), view)) continue;
-    const [x1, y1] = portPlace(source, splitPort(edge.source)[1], "output");
-    const [x2, y2] = portPlace(target, splitPort(edge.target)[1], "input");
-    const bend = Math.max(Math.abs(y2 - y1) / 2, 20);
-    context.moveTo(x1, y1);
-    context.bezierCurveTo(x1, y1 + bend, x2, y2 - bend, x2, y2);
+    const curve = curveOf(edge, byName);
+    if (!curve) continue;
+    const [a, b, c, d] = curve;
+    context.moveTo(...a);
+    context.bezierCurveTo(...b, ...c, ...d);
   }
   context.stroke();
   const lightness = token("--pn-swatch-lightness");
@@ -76,13 +121,4 @@ function paint(
     context.strokeStyle = token(selected.has(box.name) ? "--pn-accent" : "--pn-error");
     context.stroke();
   }
-}
-
-function portPlace(box: NodeBox, port: string, side: HandlePlace["side"]): [number, number] {
-  const place = box.card.geometry.handles.find((handle) => handle.port === port && handle.side === side);
-  return [box.left + (place?.x ?? box.width / 2), box.top + (place?.y ?? (side === "input" ? 0 : box.height))];
-}
-
-function overlaps(a: Box, b: Box): boolean {
-  return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
 }

@@ -17,13 +17,23 @@ export interface NodeBox extends Box {
   readonly card: Card;
 }
 
+const resting = new WeakMap<ShownScene, NodeBox[]>();
+
+/** The place of every node; worked out once per scene as long as nothing moves. */
 export function boxesOf(scene: ShownScene, moving: ViewState["moving"]): NodeBox[] {
+  const known = moving.size === 0 ? resting.get(scene) : undefined;
+  if (known) return known;
   const boxes: NodeBox[] = [];
   for (const [name, card] of scene.cards) {
     const [left, top] = topLeft(card, centreOf(scene, name, moving));
     boxes.push({ name, card, left, top, width: card.geometry.width, height: card.geometry.height });
   }
+  if (moving.size === 0) resting.set(scene, boxes);
   return boxes;
+}
+
+export function overlaps(a: Box, b: Box): boolean {
+  return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
 }
 
 export function union(boxes: readonly Box[]): Box {

@@ -1,5 +1,5 @@
 import { type Edge, type Node, type NodeHandle, Position } from "@xyflow/react";
-import type { TensorShape } from "../../protocol";
+import type { EdgeState, TensorShape } from "../../protocol";
 import { edgeId, splitPort } from "../document/document";
 import type { Card } from "./card";
 import { HANDLE_SIZE } from "./geometry";
@@ -15,9 +15,16 @@ export class FlowMaker {
   private nodes = new Map<string, CardNode>();
   private edges = new Map<string, WireEdge>();
 
-  makeNodes(scene: ShownScene, selected: ReadonlySet<string>, moving: ReadonlyMap<string, Point>): CardNode[] {
+  makeNodes(
+    scene: ShownScene,
+    names: ReadonlySet<string>,
+    selected: ReadonlySet<string>,
+    moving: ReadonlyMap<string, Point>,
+  ): CardNode[] {
     const made = new Map<string, CardNode>();
-    for (const [name, card] of scene.cards) {
+    for (const name of names) {
+      const card = scene.cards.get(name);
+      if (!card) continue;
       const [x, y] = topLeft(card, centreOf(scene, name, moving));
       const earlier = this.nodes.get(name);
       const unchanged =
@@ -32,9 +39,14 @@ export class FlowMaker {
     return [...made.values()];
   }
 
-  makeEdges(scene: ShownScene, selected: ReadonlySet<string>, shapes: ReadonlyMap<string, TensorShape>): WireEdge[] {
+  makeEdges(
+    scene: ShownScene,
+    edges: readonly EdgeState[],
+    selected: ReadonlySet<string>,
+    shapes: ReadonlyMap<string, TensorShape>,
+  ): WireEdge[] {
     const made = new Map<string, WireEdge>();
-    for (const edge of scene.graph.edges.values()) {
+    for (const edge of edges) {
       const id = edgeId(edge);
       const label = shapeLabel(shapes.get(scene.prefix + edge.source));
       const earlier = this.edges.get(id);
