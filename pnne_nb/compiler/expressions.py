@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from typing import assert_never, final
@@ -28,6 +29,8 @@ _SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})
 
 _BUILTINS = frozenset({"dict", "getattr", "list", "slice", "tuple"})
 """Functions of Python itself that the catalogue has as nodes."""
+
+_MEMBER = re.compile(r"[A-Za-z0-9_]+")
 
 _DRAWN = {"zeros": "zeros", "ones": "ones", "normal": "randn", "uniform": "rand"}
 
@@ -93,7 +96,7 @@ class Expressions:
             case Mode():
                 return "self.training"
             case Attribute(name):
-                return self.attribute(name)
+                return self.held(name)
             case Sequence(items):
                 return f"[{', '.join(self.argument(item) for item in items)}]"
             case Construction():
@@ -130,6 +133,20 @@ class Expressions:
     def attribute(name: str) -> str:
         """Return ``self.name``, also for names that cannot stand after a dot."""
         return f"self.{name}" if is_identifier(name) else f"getattr(self, {emit(name)})"
+
+    @staticmethod
+    def held(path: str) -> str:
+        """Return ``self.embed.weight`` for the path of a tensor.
+
+        Raises:
+            CompileError: If a part of it cannot be the name of a node or tensor.
+        """
+        text = "self"
+        for name in path.split("."):
+            if not _MEMBER.fullmatch(name) or name.startswith("__"):
+                raise CompileError(f"{path!r} cannot be the path of a parameter.")
+            text = f"{text}.{name}" if is_identifier(name) else f"getattr({text}, {emit(name)})"
+        return text
 
     def tensor(self, weight: Weight) -> list[str]:
         """Return the making of a weight's initial tensor, as one piece."""

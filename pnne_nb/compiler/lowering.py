@@ -116,7 +116,8 @@ class _Lowering:
             if node.type == "Constant":
                 values[Ref(name, "output")] = Constant(node.properties["value"])
             elif node.type in ("Parameter", "Buffer"):
-                values[Ref(name, "output")] = Attribute(name)
+                held = node.properties.get("of")
+                values[Ref(name, "output")] = Attribute(held if isinstance(held, str) else name)
         for name, node in drawing.nodes.items():
             spec = self._specs[node.type]
             if spec.kind in IGNORED or node.type in ("Input", "Output", "Constant"):
@@ -186,7 +187,7 @@ class _Lowering:
                 call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
                 return Opaque(name), call
             case "Parameter" | "Buffer":
-                return _weight(spec, node), None
+                return None if isinstance(node.properties.get("of"), str) else _weight(spec, node), None
         resolved = self._sizes(drawing, node, spec)
         bound = bind(spec, node.properties, wires, resolved)
         if spec.kind != "method" and not is_known(spec.target):

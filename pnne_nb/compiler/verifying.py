@@ -37,7 +37,8 @@ class Check(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         place = f" in {self.mode} mode" if self.mode else ""
-        return f"{self.what}{place}: {'equal' if self.equal else f'different: {self.detail}'}"
+        said = f" ({self.detail})" if self.detail else ""
+        return f"{self.what}{place}: {'equal' if self.equal else 'different'}{said}"
 
 
 @final
@@ -176,13 +177,24 @@ def _run_both(
     one: nn.Module, other: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, prefix: str
 ) -> Iterator[Check]:
     results, inputs = [], []
+    refused = ""
     for module in (one, other):
         given = copied((args, kwargs))
         with private_random_state():
-            result = module(*given[0], **given[1])
+            try:
+                result = module(*given[0], **given[1])
+            except Exception as error:
+                # BatchNorm refuses a single sample in training mode: so must both.
+                if module is other and not refused:
+                    raise
+                refused = f"both refuse these inputs: {error}"
+                continue
             _backward(result)
         results.append(result)
         inputs.append(given)
+    if refused:
+        yield Check("outputs", mode, not results, refused if not results else "only one of them refuses these inputs")
+        return
     detail = difference(*results)
     yield Check("outputs", mode, not detail, detail)
     mine = {f"{prefix}{name}": p.grad for name, p in one.named_parameters()}

@@ -83,6 +83,14 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
             Property(
                 name="requires_grad", type=BoolType(), default=True, role="node", doc="Whether training changes it."
             ),
+            Property(
+                name="of",
+                type=OptionalType(StringType()),
+                default=None,
+                role="node",
+                doc="Path of the parameter of another node that this one stands for, such as 'embed.weight'; "
+                "it then has none of its own.",
+            ),
         ),
         doc="A trainable tensor that belongs to the graph itself.",
     ),

@@ -116,25 +116,29 @@ def _observe(work: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             found[name] = isinstance(result, torch.Tensor)
 
         hooks.append(module.register_forward_hook(record))
-    state = {name: tensor.clone() for name, tensor in work.named_buffers()}
+    modes = {module: module.training for module in work.modules()}
     try:
-        with private_random_state(), torch.no_grad():
-            given = copied((args, kwargs))
-            work(*given[0], **given[1])
+        try:
+            _run(work.eval(), args, kwargs)
+        except Exception:  # noqa: BLE001  # whatever it is, the other mode may do
+            _run(work.train(), args, kwargs)
     except Exception as error:
         shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
         message = f"{type(work).__name__} cannot be called with ({shown}): {error}"
-        raise CompileError(
-            message,
-            [Diagnostic(code="bad-inputs", message=message, hint="Pass args and kwargs that the module takes.")],
-        ) from error
+        hint = "Pass args and kwargs that the module takes."
+        raise CompileError(message, [Diagnostic(code="bad-inputs", message=message, hint=hint)]) from error
     finally:
         for hook in hooks:
             hook.remove()
-    for name, tensor in work.named_buffers():
-        if name in state and tensor.shape == state[name].shape and tensor.device.type != "meta":
-            tensor.copy_(state[name])
+        for module, mode in modes.items():
+            module.training = mode
     return found
+
+
+def _run(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    given = copied((args, kwargs))
+    with private_random_state(), torch.no_grad():
+        module(*given[0], **given[1])
 
 
 @final

@@ -20,8 +20,20 @@ def nest(level: Level) -> None:
     called = {item.member[0] for item in level.items if len(item.member) == 1}
     for name in dict.fromkeys(item.member[0] for item in level.items if len(item.member) > 1):
         if name in called:
-            raise UntranslatableError(f"it calls {name} as a whole and also uses parts of it")
-        _nest(level, name)
+            for item in level.items:
+                if item.member[:1] == (name,) and len(item.member) > 1:
+                    _refer(item)
+        else:
+            _nest(level, name)
+
+
+def _refer(item: Item) -> None:
+    """Let an item stand for a tensor that a called submodule holds: ``self.embed.weight``."""
+    if item.type != "Parameter":
+        raise UntranslatableError(f"it calls {item.member[0]} as a whole and also uses {'.'.join(item.member)}")
+    item.name = "_".join(item.member)
+    item.properties = {**item.properties, "of": ".".join(item.member)}
+    item.member = ()
 
 
 def _nest(level: Level, name: str) -> None:
