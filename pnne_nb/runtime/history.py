@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pnne_nb.errors import near
 from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
+from pnne_nb.runtime.event_files import write_scalars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -263,6 +264,26 @@ class History(Mapping[str, NDArray[np.float64]]):
     def to_csv(self, path: str | Path, over: Literal["epochs", "steps"] = "epochs") -> None:
         """Write the table of `to_frame` as a CSV file."""
         self.to_frame(over).to_csv(path)
+
+    def to_tensorboard(self, directory: str | Path) -> Path:
+        """Write everything over steps as an event file for TensorBoard, which need not be installed for this.
+
+        Args:
+            directory: What ``tensorboard --logdir`` is given, or a directory in it, whose name is the run's.
+
+        Returns:
+            The file.
+        """
+        # NaN over epochs means "not measured", over steps a loss that was no number.
+        return write_scalars(
+            Path(directory),
+            (
+                (name, int(step), value)
+                for name in self
+                for step, value in zip(self.steps(name), self[name], strict=True)
+                if name in self._series or not np.isnan(value)
+            ),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, in plain types."""
