@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, final
 
 import torch
@@ -107,7 +108,7 @@ def follow(net: nn.Module, args: object = None, kwargs: Mapping[str, object] | N
     positional, named = call_arguments(args)
     named |= dict(kwargs or {})
     tracer = _Tracer()
-    with _ready(model) as hooks:
+    with _Prepared(model) as hooks:
         for name, module in model.named_modules():
             hooks.on_inputs(module, partial(tracer.enter, name))
             hooks.on_output(module, partial(tracer.leave, name))
@@ -129,7 +130,7 @@ def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]
     return (args if isinstance(args, tuple) else (args,)), {}
 
 
-class _ready(ExitStack):
+class _Prepared(ExitStack):
     """The model as it was afterwards, no gradients, nothing compiled, hooks that are removed in every case."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -173,7 +174,7 @@ def _sequential(model: nn.Module) -> list[tuple[str, str]]:
     for path, module in model.named_modules():
         if isinstance(module, nn.Sequential):
             inside = [f"{path}.{name}" if path else name for name, _ in module.named_children()]
-            links += list(zip(inside, inside[1:], strict=False))
+            links += list(pairwise(inside))
     return links
 
 
@@ -282,7 +283,7 @@ def _times(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obje
     def leave(name: str, _output: object) -> None:
         seconds[name] = seconds.get(name, 0.0) + now() - began.pop()
 
-    with _ready(model) as hooks:
+    with _Prepared(model) as hooks:
         for name, module in model.named_modules():
             hooks.on_inputs(module, lambda _args, _kwargs: began.append(now()))
             hooks.on_output(module, partial(leave, name))

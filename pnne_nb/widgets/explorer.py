@@ -32,6 +32,23 @@ _LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "p
 
 
 @final
+class _Canvas(ipycytoscape.CytoscapeWidget):
+    """A graph that also knows the empty one that ipycytoscape makes first, puts aside, and never closes."""
+
+    def __init__(self, **traits: Any) -> None:
+        self.spare: list[ipywidgets.Widget] = []
+        self.observe(lambda change: self.spare.append(change["old"]), "graph")
+        super().__init__(**traits)
+
+    def close(self) -> None:
+        """Close it with all its elements."""
+        for widget in (*self.graph.nodes, *self.graph.edges, self.graph, self.layout, *self.spare):
+            if isinstance(widget, ipywidgets.Widget):
+                widget.close()
+        super().close()
+
+
+@final
 class ModuleExplorer(ipywidgets.VBox):
     """The layers of a module, how data flows between them, and what is inside each.
 
@@ -50,6 +67,9 @@ class ModuleExplorer(ipywidgets.VBox):
         InspectionError: If `inspector` is about another module, or hooks cannot see the layers of `net`.
     """
 
+    _net: nn.Module | None = None
+    """None before it was built, where it may be closed already, and after it was closed."""
+
     def __init__(
         self,
         net: nn.Module,
@@ -60,9 +80,11 @@ class ModuleExplorer(ipywidgets.VBox):
         loss_fn: Callable[..., Tensor] | None = None,
     ) -> None:
         if inspector is not None and uncompiled(inspector.net) is not uncompiled(net):
-            raise InspectionError("This inspector is about another module: pass ModuleExplorer(inspector.net, inspector).")
+            raise InspectionError(
+                "This inspector is about another module: pass ModuleExplorer(inspector.net, inspector)."
+            )
         self._inspector: Inspector | None = Inspector(net) if inspector is None else inspector
-        self._net: nn.Module | None = uncompiled(net)
+        self._net = uncompiled(net)
         self._given = args, target, loss_fn
         self._lock = threading.RLock()
         with self._inspector.held():
@@ -75,7 +97,7 @@ class ModuleExplorer(ipywidgets.VBox):
         self._theme.observe(self._retint, "theme")
         self._identities: dict[str, str] = {}
         self._picture = Picture((), {})
-        self._graph: ipycytoscape.CytoscapeWidget | None = None
+        self._graph: _Canvas | None = None
         self._search = ipywidgets.Text(
             placeholder=f"Search {len(self._flow.layers) - 1} layers by name or type",
             layout=ipywidgets.Layout(width="auto", flex="1 1 auto"),
@@ -84,7 +106,9 @@ class ModuleExplorer(ipywidgets.VBox):
         self._open_button = ipywidgets.Button(description="Open", disabled=True, layout=ipywidgets.Layout(width="84px"))
         self._all_button = ipywidgets.Button(description="Close all", layout=ipywidgets.Layout(width="84px"))
         self._again_button = ipywidgets.Button(
-            description="Refresh", tooltip="Read weights and run the input again", layout=ipywidgets.Layout(width="84px")
+            description="Refresh",
+            tooltip="Read weights and run the input again",
+            layout=ipywidgets.Layout(width="84px"),
         )
         self._example = ipywidgets.BoundedIntText(
             value=0, min=0, max=max(0, _examples(args) - 1), description="Example",
@@ -98,6 +122,7 @@ class ModuleExplorer(ipywidgets.VBox):
                 flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
             )
         )
+        self._panel.add_class("pnne-explorer-panel")
         bar = ipywidgets.HBox([self._search, self._open_button, self._all_button, self._example, self._again_button])
         body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
         super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._theme])
@@ -199,7 +224,7 @@ class ModuleExplorer(ipywidgets.VBox):
             self._captured, self._attention = {}, None
             self._empty(self._panel)
             if self._graph is not None:
-                _close_graph(self._graph)
+                self._graph.close()
                 self._graph = None
             for widget in (*_inside(self), self):
                 if widget is not self:
@@ -236,7 +261,7 @@ class ModuleExplorer(ipywidgets.VBox):
                     "classes": "long" if far else "",
                 }
             )
-        graph = ipycytoscape.CytoscapeWidget(
+        graph = _Canvas(
             cytoscape_layout={"name": "preset", "fit": True, "padding": 18, "animate": False},
             cytoscape_style=self._style(),
             max_zoom=1.5, min_zoom=0.05, wheel_sensitivity=0.3, auto_unselectify=True,
@@ -247,7 +272,7 @@ class ModuleExplorer(ipywidgets.VBox):
         before, self._graph = self._graph, graph
         self._place.children = (graph,)
         if before is not None:
-            _close_graph(before)
+            before.close()
 
     def _style(self) -> list[dict[str, Any]]:
         return style(self._theme.theme, self._identities.get(self._chosen))
@@ -298,7 +323,7 @@ class ModuleExplorer(ipywidgets.VBox):
     def _show_buttons(self) -> None:
         layer = self._flow.layers[self._chosen]
         self._open_button.disabled = not self._chosen or not layer.children
-        self._open_button.description = "Close" if self._chosen in self._opened else "Open"
+        self._open_button.description = "Close" if self._chosen and self._chosen in self._opened else "Open"
 
     def _details(self, path: str) -> Details:
         net, _ = self._alive()
@@ -405,10 +430,3 @@ def _inside(root: ipywidgets.Widget) -> list[ipywidgets.Widget]:
         elif isinstance(item, dict):
             waiting.extend(item.values())
     return list(found.values())
-
-
-def _close_graph(graph: ipycytoscape.CytoscapeWidget) -> None:
-    for element in (*graph.graph.nodes, *graph.graph.edges):
-        element.close()
-    for widget in (graph.graph, graph.layout, graph):
-        widget.close()

@@ -38,7 +38,7 @@ def style(theme: Theme, chosen: str | None = None) -> list[dict[str, Any]]:
             "selector": "node",
             "css": {
                 "shape": "round-rectangle", "width": "data(width)", "height": "data(height)", "label": "data(label)",
-                "color": ink, "font-family": "system-ui, sans-serif", "font-size": "11px", "text-wrap": "wrap",
+                "color": ink, "font-family": "system-ui, sans-serif", "font-size": "12px", "text-wrap": "wrap",
                 "text-valign": "center", "text-halign": "center", "line-height": 1.35, "border-width": 1.2,
                 "border-color": line, "background-opacity": 1,
             },

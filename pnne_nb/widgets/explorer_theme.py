@@ -1,4 +1,7 @@
-"""Tells Python which theme the page has, and marks the explorer's root for tests and assistive tools."""
+"""The explorer's ear in the page: tells which theme there is, and fits the graph when its place changes size.
+
+ipycytoscape fits a graph once, when it is made, and never again: one made in a hidden tab stays empty.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,28 @@ function render({ model, el }) {
   };
   const observer = new MutationObserver(tell);
   observer.observe(document.body, { attributes: true });
+  let place, timer;
+  const fit = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      for (const holder of place.querySelectorAll("*")) {
+        const cy = holder._cyreg?.cy;
+        if (cy) { cy.resize(); cy.fit(undefined, 18); }
+      }
+    }, 50);
+  };
+  const resized = new ResizeObserver(fit), rebuilt = new MutationObserver(fit);
   const frame = requestAnimationFrame(() => {
-    el.closest(".pnne-explorer")?.setAttribute("data-testid", "pnne-explorer");
+    const root = el.closest(".pnne-explorer");
+    place = root?.querySelector(".pnne-explorer-graph");
+    if (place) { resized.observe(place); rebuilt.observe(place, { childList: true, subtree: true }); }
+    root?.setAttribute("data-testid", "pnne-explorer");
     tell();
   });
-  return () => { observer.disconnect(); cancelAnimationFrame(frame); };
+  return () => {
+    observer.disconnect(); resized.disconnect(); rebuilt.disconnect();
+    cancelAnimationFrame(frame); clearTimeout(timer);
+  };
 }
 export default { render };
 """

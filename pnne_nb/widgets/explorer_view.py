@@ -12,7 +12,7 @@ from pnne_nb.inspector.flow import INPUT, JOIN, OUTPUT, Flow, FlowLayer, Shape
 MAX_ELEMENTS: Final = 200
 """Boxes and edges shown at once: each is a widget model of its own in the browser."""
 
-FIRST_BOXES: Final = 16
+FIRST_BOXES: Final = 12
 """Boxes that are shown to begin with, about."""
 
 MAX_CHILDREN: Final = 60

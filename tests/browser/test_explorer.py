@@ -38,6 +38,8 @@ class Net(nn.Module):
         x = self.patches(self.block2(self.block1(self.stem(x)))).transpose(1, 2)
         return self.head(self.attend(x).mean(1))
 net = Net()
+"""
+SHOW = """
 explorer = pn.ModuleExplorer(net, args=x, target=torch.tensor(digits[:16]), loss_fn=nn.CrossEntropyLoss())
 explorer
 """
@@ -45,10 +47,10 @@ explorer
 
 @pytest.fixture
 def shown(open_notebook: OpenNotebook) -> tuple[Notebook, Locator]:
-    notebook = open_notebook(SETUP)
+    notebook = open_notebook(SETUP, SHOW)
     notebook.collapse_sidebar()
-    notebook.run_cell(0)
-    root = notebook.output_area(0).locator("[data-testid='pnne-explorer']")
+    notebook.run_all()
+    root = notebook.output_area(1).locator("[data-testid='pnne-explorer']")
     root.locator("canvas").first.wait_for()
     return notebook, root
 
@@ -102,7 +104,7 @@ def test_a_second_click_opens_and_closes(shown: tuple[Notebook, Locator]) -> Non
 
 
 def test_search_goes_to_a_layer(shown: tuple[Notebook, Locator]) -> None:
-    notebook, root = shown
+    _, root = shown
     root.get_by_placeholder("Search").fill("self_attn")
     root.locator("select option", has_text="attend.self_attn  (").first.wait_for(state="attached")
     root.locator("select").select_option(label="attend.self_attn  (MultiheadAttention)")
@@ -112,10 +114,10 @@ def test_search_goes_to_a_layer(shown: tuple[Notebook, Locator]) -> None:
 
 def test_running_the_cell_again_leaves_no_widgets(shown: tuple[Notebook, Locator]) -> None:
     notebook, _ = shown
-    notebook.run_cell(0)
+    notebook.run_cell(1)
     widgets = notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)")
     for _ in range(3):
-        notebook.run_cell(0)
+        notebook.run_cell(1)
     assert notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)") == widgets
 
 
@@ -124,8 +126,8 @@ def test_picture(shown: tuple[Notebook, Locator], theme: Theme, baseline_errors:
     notebook, root = shown
     notebook.set_theme(theme)
     notebook.wait_for(f"explorer._theme.theme == {theme!r}")
-    click(notebook, root, "block1.conv")
-    expect(root.get_by_role("heading", name="block1.conv")).to_be_visible()
+    click(notebook, root, "stem")
+    expect(root.get_by_role("heading", name="stem")).to_be_visible()
     root.locator(".bqplot path.line").first.wait_for(state="attached")
     notebook.page.wait_for_timeout(600)  # bqplot's own transition, so that the picture shows its end
     assert notebook.screenshot(f"explorer-{theme}", root).stat().st_size > 10_000
