@@ -275,7 +275,7 @@ def test_from_far_away_a_large_graph_is_one_picture_and_comes_back_whole(open_ed
     expect(far).to_be_visible()
     expect(editor.root.locator("[data-edge]")).to_have_count(0)
     # The node under the pointer is there all the same, to be clicked and dragged.
-    box = far.bounding_box()
+    box = editor.root.get_by_role("region", name="Graph").bounding_box()
     assert box is not None
     editor.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(editor.root.locator("[data-node]")).to_have_count(1)

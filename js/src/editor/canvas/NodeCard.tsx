@@ -125,6 +125,7 @@ function Port({ card, handle, state, reason }: PortProps) {
         position={isInput ? Position.Top : Position.Bottom}
         className={`pnne-port ${state}${spare ? " pnne-spare" : ""}${kind}`}
         style={{ left: handle.x }}
+        role="img"
         data-port={`${card.path}.${handle.port}`}
         title={reason ?? `${label}${port?.doc ? `\n${port.doc}` : ""}`}
         aria-label={label}

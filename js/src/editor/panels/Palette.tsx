@@ -97,14 +97,13 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
           onKeyDown={onKeyDown}
         />
       </div>
-      <div className="pnne-palette-list nowheel" role="listbox" aria-label="Node types" ref={list}>
+      <div className="pnne-palette-list nowheel" ref={list}>
         {!catalog && <p className="pnne-hint">Loading node types…</p>}
         {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}
         {groups.map((group, place) => {
           const open = !group.category || place < OPEN_AT_FIRST !== toggled.has(group.category);
           return (
-            // biome-ignore lint/a11y/useSemanticElements: an optgroup belongs into a select
-            <div role="group" aria-label={group.category || "Results"} key={group.category}>
+            <div key={group.category}>
               {group.category && (
                 <button
                   type="button"
@@ -116,13 +115,16 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
                   <small>{group.types.length}</small>
                 </button>
               )}
-              {open &&
-                group.types.map((type) => {
-                  index += 1;
-                  return (
-                    <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />
-                  );
-                })}
+              {open && group.types.length > 0 && (
+                <div role="listbox" aria-label={group.category || "Results"}>
+                  {group.types.map((type) => {
+                    index += 1;
+                    return (
+                      <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />
+                    );
+                  })}
+                </div>
+              )}
             </div>
           );
         })}
