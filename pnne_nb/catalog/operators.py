@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,6 +64,8 @@ def specs() -> Iterator[NodeSpec]:
         properties=(Property("keys", ConstantType(), role="call", doc=_DOCS["keys"]),),
         positional=("items", "keys"),
     )
+    doc = "The square root of a number, such as a size."
+    yield _spec("math_sqrt", "math.sqrt", math.sqrt, doc, ("a", NumberType()))
     part = OptionalType(ConstantType())
     yield _spec(
         "slice",

@@ -37,7 +37,7 @@ _DRAWN = {"zeros": "zeros", "ones": "ones", "normal": "randn", "uniform": "rand"
 
 def is_known(target: str) -> bool:
     """Whether generated source can name `target` without a registered object: it is torch's or Python's."""
-    return target.startswith(("torch.", "operator.")) or target in _BUILTINS
+    return target.startswith(("torch.", "operator.", "math.")) or target in _BUILTINS
 
 
 @final
@@ -251,8 +251,9 @@ class Expressions:
             return self._names[target]
         if target in _BUILTINS:
             return target
-        if target.startswith("operator."):
-            self.used.add("operator")
+        module = target.partition(".")[0]
+        if module in ("math", "operator"):
+            self.used.add(module)
             return target
         if target.startswith("torch.nn.functional."):
             self.used.add("F")

@@ -107,7 +107,8 @@ class _Writer:
         )
 
     def _header(self) -> list[str]:
-        lines = ["import operator", ""] if "operator" in self._expressions.used else []
+        lines = [f"import {name}" for name in ("math", "operator") if name in self._expressions.used]
+        lines += [""] if lines else []
         if "torch" in self._expressions.used:
             lines.append("import torch")
         if "F" in self._expressions.used:

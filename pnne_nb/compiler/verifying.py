@@ -72,7 +72,7 @@ class VerificationReport(msgspec.Struct, frozen=True):
 
 
 def verify(
-    graph: NodeGraph, net: nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    graph: NodeGraph, net: nn.Module, args: Sequence[Any] | torch.Tensor = (), kwargs: Mapping[str, Any] | None = None
 ) -> VerificationReport:
     """Compare what `graph` compiles to with the module that it was imported from.
 

@@ -24,7 +24,9 @@ from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 
 
-def from_module(net: nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> NodeGraph:
+def from_module(
+    net: nn.Module, args: Sequence[Any] | torch.Tensor = (), kwargs: Mapping[str, Any] | None = None
+) -> NodeGraph:
     """Return a document of what a module does on these inputs.
 
     Submodules become nested graphs, layers become nodes under their own names. What cannot be drawn becomes an

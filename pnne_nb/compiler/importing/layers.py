@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from pnne_nb.catalog import facts
 from pnne_nb.graph.registry import registry
@@ -35,7 +36,7 @@ def obstacle(module: nn.Module) -> str:
     if "forward" in vars(module):
         return "its forward method was replaced on the instance"
     tensors = [*module._parameters.values(), *module._buffers.values()]
-    if any(isinstance(tensor, nn.parameter.UninitializedTensorMixin) for tensor in tensors):
+    if any(isinstance(tensor, (UninitializedBuffer, UninitializedParameter)) for tensor in tensors):
         return "its parameters have no shape before the first call"
     return ""
 

@@ -73,8 +73,8 @@ def _nest(level: Level, name: str) -> None:
     nest(inner)
     complete(inner)
     group.inputs = {entry.name: source for source, entry in entries.items()}
-    for (source, port), output in results.items():
-        group.kinds[output.name] = source.kinds.get(port, "tensor")
+    for (giver, port), output in results.items():
+        group.kinds[output.name] = giver.kinds.get(port, "tensor")
     for item, port, output in users:
         item.inputs[port] = (group, output.name)
     level.items[first:last] = [group]

@@ -109,7 +109,7 @@ class _Tracer(fx.Tracer):
         is_module: bool,  # noqa: ARG002  # torch's signature
         concrete_args: Any = None,  # noqa: ARG002  # torch's signature
     ) -> tuple[Callable[..., Any], list[Any]]:
-        args, kwargs = fx.node.map_aggregate(self._arguments, self._placeholder)  # type: ignore[misc]  # a pair stays one
+        args, kwargs = fx.node.map_aggregate(self._arguments, self._placeholder)
 
         @functools.wraps(root_fn)
         def run(root: nn.Module) -> Any:
