@@ -11,7 +11,9 @@ from typing import final
 
 import torch
 
-_SECONDS_AT_EXIT = 5.0
+_SECONDS_AT_EXIT = 10.0
+"""A step that is still running then is cut off, before Python 3.14 with an abort. A server that shuts a kernel down
+waits five seconds and kills it, so nobody there waits longer for this."""
 _SWITCH_INTERVAL = 2e-4
 """Seconds: while a cell runs pure Python, a small model trains some ten times faster than with Python's 5 ms."""
 
