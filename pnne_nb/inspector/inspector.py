@@ -13,6 +13,7 @@ from pnne_nb.errors import InspectionError, LayerNotFoundError, near
 from pnne_nb.frames import Frame, Quantity
 from pnne_nb.inspector.capture import Capture
 from pnne_nb.inspector.compiled import is_compiled, uncompiled, why_not_hookable
+from pnne_nb.inspector.diagnosing import DiagnosingProbe
 from pnne_nb.inspector.diagnosis import RULES, Finding, Rule, diagnose
 from pnne_nb.inspector.drawing import LayerView, draw
 from pnne_nb.inspector.evidence import frames_of
@@ -31,6 +32,10 @@ DEFAULT: tuple[Quantity, ...] = ("activations", "gradients")
 
 class Observable(Protocol):
     """A training that probes can observe, such as ``TrainingEngine``."""
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that is trained."""
 
     def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
         """Observe steps; returns the function that ends it."""
@@ -267,8 +272,13 @@ class Inspector:
         """A probe of the watch list (every leaf layer's activations, if `watch` was never called)."""
         return LiveProbe(self._model, self._watched or None)
 
-    def attach(self, engine: Observable, budget: str | float = "2%", hz: float = 10.0) -> Callable[[], None]:
+    def attach(
+        self, engine: Observable, budget: str | float = "2%", hz: float = 10.0, *, rules: Iterable[Rule] = RULES
+    ) -> Callable[[], None]:
         """Watch the same layers while `engine` trains the model; the frames go where the engine's frames go.
+
+        What `rules` find in them is told as the engine's ``"anomaly"`` events and shown in its dashboard, once
+        for each kind and layer.
 
         Later calls of `run_inspection` hold the training between two steps while they run.
 
@@ -276,16 +286,24 @@ class Inspector:
             engine: The training.
             budget: Share of the running time that watching may take: ``"1%"`` or 0.01.
             hz: Observed steps a second, at most.
+            rules: What to look for.
 
         Returns:
             A function that detaches; it may be called twice.
 
         Raises:
+            InspectionError: If `engine` trains another module.
             InspectionError: If the layers' calls cannot be seen (``torch.compile``).
             ValueError: If `budget` is no share.
         """
         cadence = Cadence(hz, parse_share(budget))
-        remove = engine.add_probe(self.probe(), cadence)
+        trained = uncompiled(engine.module)
+        if not any(module is self._model for module in trained.modules()):
+            raise InspectionError(
+                f"The training trains another {type(trained).__name__}, not the {type(self._model).__name__} of this"
+                " inspector: make it with Inspector(engine.module), or train inspector.net."
+            )
+        remove = engine.add_probe(DiagnosingProbe(self.probe(), tuple(rules)), cadence)
         self._trainings.append(engine)
 
         def detach() -> None:

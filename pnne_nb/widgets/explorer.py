@@ -257,7 +257,7 @@ class ModuleExplorer(ipywidgets.VBox):
             far = ranks[target] - ranks[source] > 130
             edges.append(
                 {
-                    "data": {"source": self._identities[source], "target": self._identities[target], "bend": -90},
+                    "data": {"source": self._identities[source], "target": self._identities[target], "bend": -150},
                     "classes": "long" if far else "",
                 }
             )

@@ -30,6 +30,7 @@ CSS: Final = """<style>
 .pnne-explorer .pnne-explorer-graph { border: 1px solid var(--jp-border-color2, #8884); border-radius: 4px;
   background: var(--jp-layout-color0, transparent); overflow: hidden; }
 .pnne-explorer .pnne-explorer-graph .custom-widget, .pnne-explorer .cytoscape-widget { background: transparent !important; }
+.pnne-explorer .pnne-explorer-graph, .pnne-explorer .pnne-explorer-graph * { outline: none !important; }
 .pnne-explorer .pnne-explorer-panel > * { flex: 0 0 auto; }
 .pnne-explorer h3 { margin: 0 0 2px; font-size: 15px; line-height: 1.4; }
 .pnne-explorer .widget-html-content { line-height: 1.45; overflow: visible; }

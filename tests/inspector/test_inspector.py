@@ -434,7 +434,8 @@ def test_budgets(budget: str | float, share: float) -> None:
 class Training:
     """What the inspector knows of an engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
         self.probes: list[Probe] = []
         self.budgets: list[float] = []
         self.pauses = 0
@@ -452,7 +453,8 @@ class Training:
 
 
 def test_attach_adds_a_probe_and_holds_the_training_while_inspecting() -> None:
-    net, training = mlp(), Training()
+    net = mlp()
+    training = Training(net)
     inspector = Inspector(net)
     inspector.watch("0")
     detach = inspector.attach(training, budget="1%")
@@ -465,6 +467,16 @@ def test_attach_adds_a_probe_and_holds_the_training_while_inspecting() -> None:
     assert training.probes == []
     inspector.run_inspection(torch.randn(2, 5))
     assert training.pauses == 1
+
+
+def test_attach_refuses_a_training_of_another_module() -> None:
+    training = Training(mlp())
+    with pytest.raises(
+        InspectionError, match=r"trains another Sequential, not the Sequential.*Inspector\(engine.module\)"
+    ):
+        Inspector(mlp()).attach(training)
+    assert training.probes == []
+    Inspector(training.module.get_submodule("0")).attach(training)()
 
 
 def test_a_handwritten_loop_is_watched() -> None:
