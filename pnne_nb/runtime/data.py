@@ -22,6 +22,7 @@ from torch.utils.data import (
     TensorDataset,
     get_worker_info,
 )
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.runtime.randomness import key_of, seeded_globals
@@ -254,7 +255,10 @@ class DatasetSource:
         return iter(self._loader)
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers, also if the traceback of an error still holds on to them."""
+        iterator = None if self._loader is None else self._loader._iterator
+        if isinstance(iterator, _MultiProcessingDataLoaderIter):
+            iterator._shutdown_workers()  # type: ignore[no-untyped-call]
         self._loader = None
 
     def _build(self) -> DataLoader[Any]:

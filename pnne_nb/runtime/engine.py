@@ -37,6 +37,7 @@ from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.training_graph import read_training
+from pnne_nb.runtime.trend import LossTrend
 
 _UNDRAWN = ("epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping")
 """Arguments that no node of a training graph stands for."""
@@ -150,6 +151,7 @@ class TrainingEngine:
         self._loop = TrainingLoop(recipe, randomness, self._observers)
         self._loop.check_data()
         self._progress = Progress(train.size, accumulate)
+        self._trend = LossTrend()
         self._listeners = Listeners()
         self._control = Control(self._state_changed)
         self._shared = SharedModel(self._model, self._control)
@@ -580,6 +582,9 @@ class TrainingEngine:
             case Stepped(frame=frame):
                 self._control.stepped()
                 self._announce(frame)
+                exploded = self._trend.observe(frame.step, frame.loss)
+                if exploded is not None:
+                    self._announce(exploded)
             case EpochEnded(frame=epoch):
                 self._announce(epoch)
                 self._save_epoch(epoch)
