@@ -258,7 +258,7 @@ class DatasetSource:
         """End the workers, also if the traceback of an error still holds on to them."""
         iterator = None if self._loader is None else self._loader._iterator
         if isinstance(iterator, _MultiProcessingDataLoaderIter):
-            iterator._shutdown_workers()  # type: ignore[no-untyped-call]
+            iterator._shutdown_workers()
         self._loader = None
 
     def _build(self) -> DataLoader[Any]:
