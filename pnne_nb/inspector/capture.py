@@ -15,7 +15,7 @@ from pnne_nb.inspector.hooks import HookOwner, in_backward, tensors_in
 from pnne_nb.inspector.measure import Launched, Statistics, finish, launch
 from pnne_nb.inspector.sampling import sample
 from pnne_nb.inspector.units import Launched as LaunchedUnits
-from pnne_nb.inspector.units import UnitCounts, bounds_of, count_units, launch_units
+from pnne_nb.inspector.units import UnitCounts, bounds_of, channels_first, count_units, launch_units
 
 CALLS = 64
 """Calls of one layer in one run that are captured; later ones are counted only."""
@@ -166,5 +166,8 @@ class Recorder:
         full = tensor.numel() <= self._left
         kept = tensor.detach().clone() if full else sample(tensor, SAMPLED)
         self._left -= kept.numel()
-        units = launch_units(tensor, bounds_of(self._modules[layer])) if quantity == "activations" else None
+        units = None
+        if quantity == "activations":
+            module = self._modules[layer]
+            units = launch_units(tensor, bounds_of(module), channels_first=channels_first(module))
         self._records.append(_Record(layer, quantity, call, label, kept, not full, launched, units))

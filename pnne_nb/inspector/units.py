@@ -63,6 +63,13 @@ def bounds_of(module: nn.Module) -> Bounds | None:
             return None
 
 
+def channels_first(module: nn.Module) -> bool:
+    """Whether three-dimensional outputs of a layer are `[n, c, l]` for certain: those of one-dimensional layers."""
+    return isinstance(
+        module, nn.Conv1d | nn.ConvTranspose1d | nn.BatchNorm1d | nn.InstanceNorm1d | nn.MaxPool1d | nn.AvgPool1d
+    )
+
+
 def saturation(sample: FloatArray, bounds: Bounds) -> float:
     """Share of the elements of a sample that are near one of the bounds; NaN for an empty one."""
     low, high = bounds
@@ -70,20 +77,20 @@ def saturation(sample: FloatArray, bounds: Bounds) -> float:
     return float(np.mean((sample <= low + margin) | (sample >= high - margin))) if sample.size else float("nan")
 
 
-def launch_units(activation: Tensor, bounds: Bounds | None) -> Launched | None:
+def launch_units(activation: Tensor, bounds: Bounds | None, *, channels_first: bool = False) -> Launched | None:
     """Start counting, or None where there are no channels to tell apart or fewer than two elements of each.
 
     Args:
-        activation: `[n, c]`, `[n, t, c]` or, as images, `[n, c, …]`. One-dimensional convolutions give
-            `[n, c, l]`, which cannot be told from `[n, t, c]`: there, positions are counted.
+        activation: `[n, c]`, `[n, t, c]` or, as images, `[n, c, …]`.
         bounds: Of the activation, if it has any.
+        channels_first: Whether three dimensions are `[n, c, l]`, as `channels_first` tells of a layer.
     """
     if activation.is_nested or activation.layout != torch.strided or activation.dim() not in _DIMENSIONS:
         return None
     if activation.numel() == 0 or not (activation.is_floating_point() or activation.is_complex()):
         return None
     values = values_of(activation)
-    channels = values.movedim(-1 if activation.dim() == _SEQUENCE else 1, 0).flatten(1)
+    channels = values.movedim(-1 if activation.dim() == _SEQUENCE and not channels_first else 1, 0).flatten(1)
     if channels.shape[1] < 2:  # one example says nothing about a unit
         return None
     low, high = channels.amin(1), channels.amax(1)

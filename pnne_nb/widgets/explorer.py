@@ -21,7 +21,7 @@ from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.run import run_once
 from pnne_nb.widgets.displays import Displays
 from pnne_nb.widgets.explorer_panel import CSS, Details, overview_html, widgets_of
-from pnne_nb.widgets.explorer_style import style
+from pnne_nb.widgets.explorer_style import Theme, style
 from pnne_nb.widgets.explorer_theme import ThemeWatch
 from pnne_nb.widgets.explorer_view import MAX_ELEMENTS, Picture, draw, first_open
 
@@ -128,7 +128,7 @@ class ModuleExplorer(ipywidgets.VBox):
         super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._theme])
         self.add_class("pnne-explorer")
         self._search.observe(lambda change: self._list_hits(change["new"]), "value")
-        self._hits.observe(lambda change: change["new"] and self.select(change["new"]), "value")
+        self._hits.observe(lambda change: self._choose(change["new"]), "value")
         self._example.observe(lambda _change: self._show(), "value")
         self._open_button.on_click(lambda _button: self.toggle(self._chosen))
         self._all_button.on_click(lambda _button: self._close_all())
@@ -275,7 +275,8 @@ class ModuleExplorer(ipywidgets.VBox):
             before.close()
 
     def _style(self) -> list[dict[str, Any]]:
-        return style(self._theme.theme, self._identities.get(self._chosen))
+        theme: Theme = self._theme.theme  # type: ignore[assignment]  # traitlets knows an Enum as text
+        return style(theme, self._identities.get(self._chosen))
 
     def _mark(self) -> None:
         if self._graph is not None:
@@ -383,6 +384,10 @@ class ModuleExplorer(ipywidgets.VBox):
         self._hits.layout.display = "" if found else "none"
         more = f"{len(found)} layers match; the first {MAX_HITS} are listed." if len(found) > MAX_HITS else ""
         self._say(more if found or not word else f"No layer's name or type contains “{text.strip()}”.")
+
+    def _choose(self, hit: str | None) -> None:
+        if hit:
+            self.select(hit)
 
     def _say(self, text: str) -> None:
         self._said.value = f'<span class="pnne-quiet" role="status">{_escaped(text)}</span>' if text else ""

@@ -65,11 +65,13 @@ def test_a_shared_layer_is_one() -> None:
 
 
 def test_the_model_and_its_input_are_left_alone() -> None:
-    net = nn.Sequential(nn.BatchNorm1d(5), nn.ReLU(inplace=True), nn.Dropout())
+    norm = nn.BatchNorm1d(5)
+    net = nn.Sequential(norm, nn.ReLU(inplace=True), nn.Dropout())
     x, state = torch.randn(4, 5), torch.get_rng_state()
-    mean = net[0].running_mean.clone()
+    assert norm.running_mean is not None
+    mean = norm.running_mean.clone()
     follow(net, x)
-    assert torch.equal(net[0].running_mean, mean)
+    assert torch.equal(norm.running_mean, mean)
     assert torch.equal(torch.get_rng_state(), state)
     assert hooks_on(net) == 0
     reference = weakref.ref(x)

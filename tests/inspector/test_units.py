@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.inspector.units import UnitCounts, bounds_of, count_units, launch_units, saturation
+from pnne_nb.inspector.units import UnitCounts, bounds_of, channels_first, count_units, launch_units, saturation
 
 
 def counted(activation: Tensor, module: nn.Module) -> UnitCounts | None:
-    [found] = count_units([launch_units(activation, bounds_of(module))])
+    [found] = count_units([launch_units(activation, bounds_of(module), channels_first=channels_first(module))])
     return found
 
 
@@ -20,6 +20,14 @@ def test_dead_and_constant_units_of_images() -> None:
     x[:, 1] = 0
     x[:, 2] = 7
     assert counted(x, nn.ReLU()) == UnitCounts(units=3, dead=1, constant=2, saturated=0, saturation=0.0)
+
+
+def test_dead_channels_of_one_dimensional_convolutions() -> None:
+    x = torch.rand(4, 3, 5) + 0.1
+    x[:, 1] = 0
+    found = counted(x, nn.Conv1d(1, 3, 1))
+    assert found is not None
+    assert (found.units, found.dead) == (3, 1)
 
 
 def test_saturated_units_of_sequences() -> None:

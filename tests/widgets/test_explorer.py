@@ -119,8 +119,9 @@ def test_an_error_of_the_model_is_shown_at_the_layer() -> None:
 
 
 def test_an_inspector_brings_its_captures_and_findings() -> None:
-    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
-    nn.init.constant_(net[0].bias, -100.0)
+    first = nn.Linear(4, 4)
+    net = nn.Sequential(first, nn.ReLU(), nn.Linear(4, 2))
+    nn.init.constant_(first.bias, -100.0)
     inspector = Inspector(net)
     inspector.run_inspection(torch.randn(8, 4))
     explorer = ModuleExplorer(net, inspector)
