@@ -180,6 +180,56 @@ def report(what: str, value: float, budget: float, unit: str) -> None:
         over.append(what)
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or inputs != 4 * width:
+            shortcut = nn.Conv2d(inputs, 4 * width, 1, stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(4 * width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        identity = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.relu(self.bn2(self.conv2(x)))
+        x = self.bn3(self.conv3(x))
+        x += identity
+        out: torch.Tensor = self.relu(x)
+        return out
+
+
+class ResNet50(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        inputs = 64
+        for number, (width, count) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 1):
+            blocks = []
+            for index in range(count):
+                blocks.append(Bottleneck(inputs, width, 2 if index == 0 and number > 1 else 1))
+                inputs = 4 * width
+            self.add_module(f"layer{number}", nn.Sequential(*blocks))
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(2048, 1000)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        for number in range(1, 5):
+            x = self.get_submodule(f"layer{number}")(x)
+        out: torch.Tensor = self.fc(torch.flatten(self.avgpool(x), 1))
+        return out
+
+
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -233,6 +283,9 @@ def main() -> None:
             edits.append(cpu_ms(analysis.refresh))
     report("shapes after one edit, 1,000 nodes (CPU, median)", statistics.median(edits), 10, "ms")
     print(f"    worst of {len(edits)} edits {max(edits):43.3f} ms")
+    net, x = ResNet50(), torch.randn(2, 3, 64, 64)
+    seconds = cpu_ms(lambda: pn.from_module(net, (x,))) / 1000
+    report("import of a ResNet-50, verified (CPU)", seconds, 3, "s")
     if over:
         raise SystemExit(f"Over budget: {', '.join(over)}.")
 

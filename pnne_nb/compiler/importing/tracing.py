@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
@@ -81,6 +82,22 @@ def _reason(error: Exception) -> str:
     return f"its forward cannot be traced: {text}"
 
 
+class _Proxy(fx.Proxy):
+    """A traced value that also records ``x += y``, of which torch's own makes ``x = x + y``."""
+
+    def __iadd__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+
+    def __isub__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.isub, (self, other), {})
+
+    def __imul__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.imul, (self, other), {})
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.itruediv, (self, other), {})
+
+
 class _Tracer(fx.Tracer):
     proxy_buffer_attributes = True
 
@@ -88,6 +105,9 @@ class _Tracer(fx.Tracer):
         super().__init__()
         self._arguments = arguments
         self.slots: dict[str, Slot] = {}
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
 
     def mode(self) -> fx.Proxy:
         return self.create_proxy("get_attr", MODE, (), {})

@@ -132,7 +132,7 @@ class GPT(nn.Module):
         assert t <= self.length
         places = torch.arange(0, t, dtype=torch.long, device=tokens.device)
         x = self.transformer["wte"](tokens) + self.transformer["wpe"](places)
-        for block in self.transformer["h"]:  # type: ignore[union-attr]  # a list of blocks
+        for block in self.transformer["h"]:  # type: ignore[attr-defined]  # a list of blocks
             x = block(x)
         logits = self.head(self.transformer["ln_f"](x))
         loss = None
