@@ -68,6 +68,8 @@ class Summary:
         parameter_memory: Bytes of parameters and buffers.
         gradient_memory: Bytes of the gradients of the trainable parameters.
         activation_memory: Bytes of all outputs of layers that contain no others: what a training keeps, roughly.
+        optimizer_memory: Bytes of the tensors that the optimizer keeps now (none before its first step), or None if
+            no optimizer was given.
     """
 
     rows: tuple[LayerSummary, ...]
@@ -77,6 +79,7 @@ class Summary:
     parameter_memory: int
     gradient_memory: int
     activation_memory: int
+    optimizer_memory: int | None = None
 
     def to_frame(self) -> pd.DataFrame:
         """One row per layer, indexed by path."""
@@ -125,6 +128,7 @@ class Summary:
             (
                 f"Memory: parameters and buffers {_bytes(self.parameter_memory)}, gradients"
                 f" {_bytes(self.gradient_memory)}, activations {_bytes(self.activation_memory)}"
+                f"{'' if self.optimizer_memory is None else f', optimizer {_bytes(self.optimizer_memory)}'}"
             ),
         ]
 
@@ -141,13 +145,20 @@ _HEADER = ("Layer", "Type", "Input", "Output", "Parameters", "Mult-adds", "Memor
 _NUMBERS = frozenset(range(4, len(_HEADER)))
 
 
-def summary(net: nn.Module, args: object = (), kwargs: Mapping[str, object] | None = None) -> Summary:
+def summary(
+    net: nn.Module,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> Summary:
     """Run `net` once, without gradients, and sum up what it is made of. `net` stays as it was.
 
     Args:
         net: Any module; a compiled one is run uncompiled.
         args: Its positional arguments as a tuple, or its only argument.
         kwargs: Its keyword arguments.
+        optimizer: Whose state is counted too.
     """
     model = uncompiled(net)
     seen = _Seen()
@@ -170,6 +181,7 @@ def summary(net: nn.Module, args: object = (), kwargs: Mapping[str, object] | No
         parameter_memory=sum(row.memory for row in rows),
         gradient_memory=sum(_size(parameter) for parameter in model.parameters() if parameter.requires_grad),
         activation_memory=sum(row.activation for row in rows),
+        optimizer_memory=None if optimizer is None else _state_size(optimizer),
     )
 
 
@@ -225,6 +237,10 @@ def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
             )
         )
     return tuple(rows)
+
+
+def _state_size(optimizer: torch.optim.Optimizer) -> int:
+    return sum(_size(tensor) for state in optimizer.state.values() for _, tensor in tensors_in(state))
 
 
 def _shapes_in(value: object) -> tuple[Shape, ...]:

@@ -80,3 +80,16 @@ def test_the_model_stays_as_it_was() -> None:
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert net.training
     assert hooks_on(net) == 0
+
+
+def test_memory_of_the_optimizer() -> None:
+    net, x = nn.Linear(4, 2), torch.randn(3, 4)
+    optimizer = torch.optim.Adam(net.parameters())
+    assert summary(net, x).optimizer_memory is None
+    assert summary(net, x, optimizer=optimizer).optimizer_memory == 0
+    net(x).sum().backward()
+    optimizer.step()
+    # Two moments of ten elements, and a step count for each of the two parameters.
+    found = summary(net, x, optimizer=optimizer)
+    assert found.optimizer_memory == 4 * (2 * 10 + 2)
+    assert "optimizer 88 B" in repr(found)
