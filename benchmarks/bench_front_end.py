@@ -2,8 +2,9 @@
 
 The built editor in a headless Chromium, on graphs of 1,000 and 3,000 nodes. The renderer's main thread is accounted
 in CPU time (``threadTicks``), so that a busy machine does not decide; the moves are made inside the page, one per
-animation frame, and what an idle frame of the same loop costs is taken off. Painting in software is slower than on
-any screen with a graphics card.
+animation frame, and what an idle frame of the same loop costs is taken off. Pans and drags are made several times and
+the least counts: the first also compiles their code, and a neighbour on the machine only adds. Painting in software is
+slower than on any screen with a graphics card.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from tests.editor.page import EditorPage, HostPage
 
 FIRST_PAINT_MS = 150.0
 FRAME_MS = {1_000: 8.0, 3_000: 16.0}
-FRAMES = 40
+FRAMES = 60
+ROUNDS = 4
 COLUMNS = 20
 
 # Presses on an element and moves the pointer once per frame; `RELEASE` ends it.
@@ -51,7 +53,7 @@ ZOOM = """([frames, sign]) => new Promise((done) => {
   const step = () => {
     frame += 1;
     pane.dispatchEvent(new WheelEvent("wheel", {
-      bubbles: true, cancelable: true, view: window, ctrlKey: true, deltaY: sign * 4,
+      bubbles: true, cancelable: true, view: window, ctrlKey: true, deltaY: sign * 2,
       clientX: box.left + box.width / 2, clientY: box.top + box.height / 2,
     }));
     if (frame < frames) requestAnimationFrame(step);
@@ -94,7 +96,12 @@ def cpu_ms(cdp: CDPSession) -> float:
 
 
 def per_frame(editor: EditorPage, cdp: CDPSession, script: str, argument: object) -> float:
-    """CPU milliseconds per frame of a gesture, an idle frame's taken off."""
+    """CPU milliseconds per frame of a gesture, an idle frame's taken off; the least of some rounds."""
+    return min(one_round(editor, cdp, script, argument) for _ in range(ROUNDS if script == GESTURE else 1))
+
+
+def one_round(editor: EditorPage, cdp: CDPSession, script: str, argument: object) -> float:
+    """CPU milliseconds per frame, once."""
     editor.page.evaluate(SETTLED)
     start = cpu_ms(cdp)
     editor.page.evaluate(GESTURE, ["", FRAMES, False])

@@ -102,6 +102,7 @@ def test_a_node_dropped_on_an_edge_goes_into_it(graph: NodeGraph, open_editor: O
 def test_deleting_a_middle_node_offers_to_close_the_gap(editor: EditorPage, graph: NodeGraph) -> None:
     editor.node("fc1").click()
     editor.page.keyboard.press("Delete")
+    expect(editor.toast).to_contain_text("Deleted fc1.")
     editor.toast.get_by_role("button", name="Connect x.output → fc2.input").click()
     expect(editor.edge("x.output", "fc2.input")).to_be_attached()
     expect(editor.toast).to_have_count(0)
@@ -205,3 +206,36 @@ def test_what_is_copied_in_one_graph_is_pasted_in_another(editor: EditorPage, op
     assert [node.properties["out_features"] for node in list(other.nodes.values())[1:]] == [8, 8]
     assert other.undo_label == "Paste 2 nodes"
     assert list(editor.graph.nodes) == ["x", "fc1", "fc2"]
+
+
+def test_a_dragged_node_snaps_to_the_grid(editor: EditorPage, graph: NodeGraph) -> None:
+    editor.button("Snap to grid").click()
+    box = editor.node("fc1").bounding_box()
+    assert box is not None
+    editor.drag_by(editor.node("fc1"), box["x"] + box["width"] / 2 + 101, box["y"] + box["height"] / 2 + 7)
+    editor.settle()
+    position = graph["fc1"].position
+    assert position is not None
+    assert position != (0, 200)
+    assert [value % 12 for value in position] == [0, 0]
+
+
+def test_the_view_zooms_to_the_selection(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("wide")
+    for place in range(12):
+        graph.move(graph.add("ReLU", name=f"r{place}"), 400 * place, 0)
+    editor = open_editor(graph)
+    editor.root.get_by_role("region", name="Graph").focus()
+    editor.page.keyboard.press("Control+f")
+    quick_search(editor, "r11")
+    editor.page.keyboard.press("Shift+f")
+    canvas = editor.root.get_by_role("region", name="Graph").bounding_box()
+    assert canvas is not None
+    middle = canvas["x"] + canvas["width"] / 2
+    editor.page.wait_for_function(
+        """middle => {
+          const box = document.querySelector('[data-node="r11"]')?.getBoundingClientRect();
+          return box && Math.abs(box.left + box.width / 2 - middle) < 2 && Math.abs(box.width - 176) < 1;
+        }""",
+        arg=middle,
+    )

@@ -176,7 +176,7 @@ export class Editor {
     if (bridge || gap?.op !== "connect") return;
     const bridged = gaps.length === 1 ? `Connect ${gap.source} → ${gap.target}` : `Connect ${gaps.length} edges`;
     const run = () => void this.edit(gaps, bridged);
-    this.session.notify(`${label}: done.`, [], { label: bridged, run });
+    this.session.notify(`${label.replace("Delete", "Deleted")}.`, [], { label: bridged, run });
   }
 
   /** Moves nodes to new centres, with `more` in the same edit. */
