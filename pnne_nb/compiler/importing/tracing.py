@@ -64,10 +64,11 @@ def trace(module: nn.Module, arguments: Arguments) -> tuple[fx.Graph, dict[str, 
         with _creation_recorded(tracer):
             # F.dropout(x, p, self.training) would otherwise write the mode of this very moment into the graph.
             module.__class__ = type(original.__name__, (original,), {"training": property(lambda _: tracer.mode())})
-            try:
-                return tracer.trace(module), tracer.slots
-            finally:
-                module.__class__ = original
+            with _unassigned(module):
+                try:
+                    return tracer.trace(module), tracer.slots
+                finally:
+                    module.__class__ = original
     except UntranslatableError:
         raise
     except Exception as error:
@@ -80,6 +81,30 @@ def _reason(error: Exception) -> str:
     if isinstance(error, fx.proxy.TraceError) or "symbolically traced" in text:
         return f"its forward depends on the values of its inputs ({text})"
     return f"its forward cannot be traced: {text}"
+
+
+@contextmanager
+def _unassigned(module: nn.Module) -> Iterator[None]:
+    """Refuse a forward that assigns to the module, and take the assignment back: a graph has no place for it."""
+    stores = [vars(module), module._parameters, module._buffers, module._modules]
+    before: list[dict[str, Any]] = [dict(store) for store in stores]
+    try:
+        yield
+    finally:
+        changed = {
+            name
+            for store, old in zip(stores, before, strict=True)
+            for name in {*store, *old}
+            if store.get(name) is not old.get(name) and not name.startswith("_tensor_constant")
+        }
+        for store, old in zip(stores, before, strict=True):
+            for name in changed & {*store, *old}:
+                if name in old:
+                    store[name] = old[name]
+                else:
+                    del store[name]
+    if changed:
+        raise UntranslatableError(f"its forward assigns to {', '.join(sorted(changed))}")
 
 
 class _Proxy(fx.Proxy):

@@ -164,6 +164,18 @@ class Custom(nn.Linear):
         return super().forward(input).sort()[0] if self.training else super().forward(input)
 
 
+class Counting(nn.Module):
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count = self.count + 1
+        return x * self.count
+
+
 def replaced() -> nn.Module:
     inner = nn.Linear(4, 4)
     inner.forward = lambda x: x + 1  # type: ignore[method-assign,assignment]  # as monkey patches do
@@ -177,6 +189,7 @@ def replaced() -> nn.Module:
         (Recursive, "its forward calls itself"),
         (Renamed, "no node can have the name of its member 'class'"),
         (lambda: Custom(4, 4), "depends on the values"),
+        (Counting, "its forward assigns to count"),
         (replaced, "its forward method was replaced"),
         (nets.Alternating, "alternate"),
     ],
