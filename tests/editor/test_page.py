@@ -25,6 +25,14 @@ def chain(length: int = 3) -> NodeGraph:
     return graph
 
 
+# Whether the view has ended its glide.
+AT_REST = """() => new Promise((done) => {
+  const view = document.querySelector(".react-flow__viewport");
+  const before = view.style.transform;
+  setTimeout(() => done(view.style.transform === before), 100);
+})"""
+
+
 def zoom(editor: EditorPage) -> float:
     style = editor.root.first.locator(".react-flow__viewport").get_attribute("style")
     found = re.search(r"scale\(([\d.]+)\)", style or "")
@@ -277,7 +285,12 @@ def test_from_far_away_a_large_graph_is_one_picture_and_comes_back_whole(open_ed
     # The node under the pointer is there all the same, to be clicked and dragged.
     box = editor.root.get_by_role("region", name="Graph").bounding_box()
     assert box is not None
-    editor.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    editor.page.wait_for_function(AT_REST)
+    for offset in range(6):  # a node is two pixels high, and so are the gaps
+        editor.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + offset)
+        editor.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        if editor.root.locator("[data-node]").count() == 1:
+            break
     expect(editor.root.locator("[data-node]")).to_have_count(1)
     editor.page.mouse.down()
     editor.page.mouse.up()
