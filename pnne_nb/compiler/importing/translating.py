@@ -107,6 +107,8 @@ class _Translation:
         if path[-1] in holder._parameters or path[-1] in holder._buffers:
             item = stored(holder, path)
         else:
+            if not isinstance(tensor, torch.Tensor):
+                raise UntranslatableError(f"it uses a {type(tensor).__name__}, {target}, which no node stands for")
             if tensor.numel() > MAX_STORED:
                 raise UntranslatableError(f"it uses a constant tensor of {tensor.numel()} elements, {target}")
             item = Item("Buffer", path[-1].lstrip("_") or "constant", constant_tensor(tensor))
@@ -364,8 +366,8 @@ def by_position(called: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
     Raises:
         UntranslatableError: If some can only be passed by keyword.
     """
-    parameters = inspect.signature(type(called).forward).parameters.values()
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:]
+    parameters = _parameters(called)
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     defaults = {p.name: p.default for p in parameters}
     name = parameter_names(called)
     given = {name(index): value for index, value in enumerate(args)}
@@ -381,7 +383,14 @@ def by_position(called: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 def parameter_names(called: nn.Module) -> Callable[[int], str]:
     """Return a function that names the positional arguments of a module's ``forward``."""
-    parameters = list(inspect.signature(type(called).forward).parameters.values())[1:]
+    parameters = _parameters(called)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     spread = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "input")
     return lambda index: names[index] if index < len(names) else f"{spread}_{index - len(names)}"
+
+
+def _parameters(called: nn.Module) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(type(called).forward).parameters.values())[1:]
+    except (AttributeError, TypeError, ValueError):
+        return []  # scripted modules tell nothing
