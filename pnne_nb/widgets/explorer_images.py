@@ -89,4 +89,5 @@ def _colours(tile: Array, largest: float | None) -> Pixels:
             stops[1] + (2 * share - 1) * (stops[2] - stops[1]),
         )
     shaded[~finite] = (255, 0, 255)
-    return shaded.astype(np.uint8)
+    pixels: Pixels = shaded.astype(np.uint8)
+    return pixels

@@ -75,7 +75,12 @@ def test_a_connection_can_be_drawn_backwards_and_dropped_on_a_node(graph: NodeGr
         (lambda graph: graph.connect("x", "conv1"), "x.output", "conv1.input", "They are connected already."),
         (lambda graph: graph.connect("conv1", "relu"), "relu.output", "conv1.input", "would close a loop"),
         (lambda graph: graph.connect("x", "conv1"), "relu.output", "conv1.input", "already fed by x.output"),
-        (lambda graph: graph.add("SGD", name="sgd"), "x.output", "sgd.parameters_0", "gives a value, but .* takes parameters"),
+        (
+            lambda graph: graph.add("SGD", name="sgd"),
+            "x.output",
+            "sgd.parameters_0",
+            "gives a value, but .* takes parameters",
+        ),
     ],
 )
 def test_a_connection_that_does_not_fit_is_refused_with_the_reason(

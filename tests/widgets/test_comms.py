@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from typing import Any
 
-import ipykernel
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
@@ -51,7 +51,7 @@ def stream_of(client: BlockingKernelClient, request: str) -> str:
 
 def open_subshell(client: BlockingKernelClient) -> str | None:
     """Return the thread to which JupyterLab would send the click; None before ipykernel 7, which has none."""
-    if ipykernel.version_info[0] < 7:
+    if int(version("ipykernel").partition(".")[0]) < 7:
         return None
     client.control_channel.send(client.session.msg("create_subshell_request"))
     created = receive(client.get_control_msg, lambda message: message["msg_type"] == "create_subshell_reply")
