@@ -154,6 +154,9 @@ class GraphEditor(anywidget.AnyWidget):
         """
         if self._graph.in_transaction:
             return self._current
+        # Shapes that do not fit are errors too, and the compiler alone does not look at them.
+        if any(finding.severity == "error" for finding in self.diagnostics):
+            return None
         with self._compiling:
             state = self._edits, registry.revision
             if state != self._compiled:

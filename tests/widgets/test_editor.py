@@ -235,6 +235,15 @@ def test_a_read_only_editor_only_shows(view: View, graph: pn.NodeGraph) -> None:
     assert any(event["message"] == "committed" for event in view.events)
 
 
+def test_there_is_no_model_while_shapes_do_not_fit(editor: GraphEditor, graph: pn.NodeGraph) -> None:
+    model = model_of(editor)
+    assert model is not None
+    graph.set("fc1", in_features=5)
+    assert model_of(editor) is None
+    graph.undo()
+    assert model_of(editor) is not None
+
+
 def test_the_model_follows_the_document_and_keeps_weights(editor: GraphEditor, graph: pn.NodeGraph) -> None:
     model = model_of(editor)
     assert model is not None
