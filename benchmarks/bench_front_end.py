@@ -23,7 +23,7 @@ FRAMES = 60
 ROUNDS = 4
 COLUMNS = 20
 
-# Presses on an element and moves the pointer once per frame; `RELEASE` ends it.
+# Presses on an element and moves the pointer once per frame, round and back; `RELEASE` ends it.
 GESTURE = """([selector, frames, press]) => new Promise((done) => {
   const element = selector ? document.querySelector(selector) : document.querySelector(".react-flow__pane");
   const box = element.getBoundingClientRect();
@@ -37,7 +37,8 @@ GESTURE = """([selector, frames, press]) => new Promise((done) => {
   let frame = 0;
   const step = () => {
     frame += 1;
-    const [x, y] = [start[0] + 60 * Math.sin(frame / 6), start[1] + 2 * frame];
+    const turn = (2 * Math.PI * frame) / frames;
+    const [x, y] = [start[0] + 160 * Math.sin(turn), start[1] + 120 * Math.sin(2 * turn)];
     if (press) fire(frame > 2 ? window : element, "mousemove", x, y, 1);
     if (frame < frames) requestAnimationFrame(step);
     else requestAnimationFrame(() => done(frame));
