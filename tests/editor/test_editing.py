@@ -103,6 +103,23 @@ def test_a_connection_that_does_not_fit_is_refused_with_the_reason(
     assert sent(editor.kernel, "edit") == []
 
 
+def test_a_notice_is_shown_once_and_lets_the_pointer_through(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.connect("x", "conv1")
+    editor = open_editor(graph)
+    for _ in range(2):
+        editor.drag(editor.port("x.output"), editor.port("conv1.input"))
+    expect(editor.toast).to_have_text(re.compile("They are connected already."))
+    expect(editor.root.locator(".pnne-toast")).to_have_count(1)
+    below = editor.root.locator(".pnne-toast p").evaluate(
+        """notice => { const box = notice.getBoundingClientRect();
+            const found = document.elementFromPoint(box.x + 5, box.y + box.height / 2);
+            return found.closest('.pnne-canvas') !== null && found.closest('.pnne-toast') === null; }"""
+    )
+    assert below
+    editor.root.get_by_role("button", name="Dismiss").click()
+    expect(editor.root.locator(".pnne-toast")).to_have_count(0)
+
+
 def test_a_drag_moves_a_node_with_one_message(graph: NodeGraph, open_editor: OpenEditor) -> None:
     editor = open_editor(graph)
     box = editor.node("conv1").bounding_box()

@@ -140,7 +140,9 @@ export class Session {
   notify(text: string, diagnostics: readonly Diagnostic[] = [], offer: Offer | null = null): void {
     this.noticeId += 1;
     const notice = { id: this.noticeId, text, diagnostics, offer };
-    this.patch({ notices: [...this.store.get().notices.slice(-2), notice] });
+    // The same words again take the place of the first: a pile of them only covers the canvas.
+    const others = this.store.get().notices.filter((other) => other.text !== text);
+    this.patch({ notices: [...others.slice(-2), notice] });
     this.later(NOTICE_LASTS, () => this.dismiss(notice.id));
   }
 
