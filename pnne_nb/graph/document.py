@@ -25,7 +25,7 @@ from pnne_nb.graph.drawing.svg import ThemeName, svg
 from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.ledger import Ledger
 from pnne_nb.graph.lint import lint, lint_graph, lint_place
-from pnne_nb.graph.names import numbered, stem_of
+from pnne_nb.graph.names import numbered, split_path, stem_of
 from pnne_nb.graph.node import Edge, Node, Transaction
 from pnne_nb.graph.ops import (
     AddNode,
@@ -244,7 +244,7 @@ class NodeGraph:
             IllegalNameError: If the name is not legal.
         """
         with self._ledger.editing():
-            prefix, dot, last = ("", "", "") if name is None else str(name).rpartition(".")
+            prefix, dot, last = ("", "", "") if name is None else split_path(name)
             graph = enter(self._content, prefix)
             if name is None:
                 stem = stem_of(str(type))

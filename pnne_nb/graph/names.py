@@ -68,6 +68,15 @@ def check_identifier(name: object) -> str:
     return name
 
 
+def split_path(path: object) -> tuple[str, str, str]:
+    """Return what leads to a node, the last dot, and the node's own name; the first two are empty at the root.
+
+    Raises:
+        IllegalNameError: If `path` is not a text.
+    """
+    return path.rpartition(".") if isinstance(path, str) else ("", "", check_identifier(path))
+
+
 def stem_of(type: str) -> str:
     """Return the lower-case name that nodes of a type are numbered under: ``"max_pool2d"`` for ``"MaxPool2d"``."""
     text = _ACRONYMS.sub(lambda match: match[0].capitalize(), type)

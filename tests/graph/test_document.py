@@ -94,6 +94,7 @@ def test_nodes_are_numbered_by_type() -> None:
         (lambda g: g.set("conv1", bias=1), BadValueError, "conv1.bias cannot be 1: it must be True or False."),
         (lambda g: g.add("ReLU", name="relu1"), NameTakenError, "There is a node 'relu1' already"),
         (lambda g: g.add("ReLU", name="forward"), IllegalNameError, "'forward': the name means something in Python or"),
+        (lambda g: g.add("ReLU", name=5), IllegalNameError, "5 is not a legal name: use letters"),
         (lambda g: g.add("ReLU", name="a-b"), IllegalNameError, "'a-b' is not a legal name: use letters"),
         (lambda g: g.add("ReLU", name="x" * 101), IllegalNameError, "is longer than 100 characters"),
         (lambda g: g.add("ReLU", name="conv1.b"), UnknownNodeError, "There is nothing inside 'conv1': it is a Conv2d"),
