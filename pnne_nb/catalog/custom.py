@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, final, overload
 
 import msgspec
 import torch
@@ -27,14 +27,30 @@ HOME = "registered"
 """First part of the targets of registered types: they are no names that anything could be imported by."""
 
 
+@overload
+def register_node(target: Registered, /) -> Registered: ...
+
+
+@overload
 def register_node(
     *,
     category: str = "Custom",
     name: str | None = None,
     outputs: Sequence[str] | None = None,
     replace: bool = False,
-) -> Callable[[Registered], Registered]:
-    """Return a decorator that makes a node type of a class or function.
+) -> Callable[[Registered], Registered]: ...
+
+
+def register_node(
+    target: Registered | None = None,
+    /,
+    *,
+    category: str = "Custom",
+    name: str | None = None,
+    outputs: Sequence[str] | None = None,
+    replace: bool = False,
+) -> Registered | Callable[[Registered], Registered]:
+    """Make a node type of a class or function; called without one, return a decorator that does.
 
     Tensors are ports, everything else is a property; types, defaults and docs are read from the signature and
     the docstring::
@@ -47,6 +63,7 @@ def register_node(
     Running a notebook cell again replaces what it registered before.
 
     Args:
+        target: The class or function, as in ``@pn.register_node`` without parentheses.
         category: Heading in the palette.
         name: The type's name; the name of the class or function if None.
         outputs: Names of the results of a call that returns a tuple; if None they are read from the return
@@ -63,7 +80,7 @@ def register_node(
         registry.register(spec, replace=replace or _is_rerun(spec))
         return target
 
-    return decorate
+    return decorate if target is None else decorate(target)
 
 
 def describe(

@@ -262,3 +262,12 @@ def test_bad_output_names_are_refused(outputs: tuple[str, ...], message: str) ->
 
     with pytest.raises(pn.RegistrationError, match=message):
         pn.register_node(outputs=outputs)(pair)
+
+
+def test_the_decorator_may_stand_without_parentheses() -> None:
+    @pn.register_node
+    def bare(x: Tensor, factor: float = 2.0) -> Tensor:
+        return x * factor
+
+    assert pn.catalog["bare"].category == "Custom"
+    assert bare(torch.ones(1)).item() == 2.0
