@@ -107,7 +107,17 @@ def make_optimizer(
             )
     if not isinstance(made, torch.optim.Optimizer):
         raise TrainingError(f"The optimizer's function returned a {type(made).__name__}, not an optimizer.")
+    if _needs_closure(made):
+        raise TrainingError(
+            f"The optimizer {type(made).__name__} computes the loss several times in a step, and the training computes "
+            "it once. Choose another one, such as AdamW."
+        )
     return made
+
+
+def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return closure is not None and closure.default is closure.empty
 
 
 def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[Any]:

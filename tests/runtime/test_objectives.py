@@ -32,6 +32,12 @@ def test_losses_by_name_by_arguments_by_class_and_ready_made() -> None:
     assert make_loss(None) is None
 
 
+@pytest.mark.parametrize("choice", ["LBFGS", torch.optim.LBFGS])
+def test_an_optimizer_that_needs_a_closure_is_refused_before_the_training(choice: Any) -> None:
+    with pytest.raises(TrainingError, match=r"LBFGS computes the loss several times in a step.*such as AdamW"):
+        make_optimizer(choice, NET)
+
+
 def test_optimizers_by_name_by_arguments_by_factory_and_ready_made() -> None:
     ready = torch.optim.SGD(NET.parameters())
     assert isinstance(make_optimizer("Adam", NET), torch.optim.Adam)
