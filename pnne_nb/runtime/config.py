@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import msgspec
@@ -55,6 +56,7 @@ class Config(msgspec.Struct, frozen=True):
         require_count("accumulate", self.accumulate)
         if self.early_stopping is not None:
             require_count("early_stopping", self.early_stopping)
+        _require_whole("seed", self.seed)
         if self.grad_clip is not None and not self.grad_clip > 0:
             raise TrainingError(f"grad_clip must be a positive norm or None, not {self.grad_clip!r}.")
 
@@ -99,6 +101,11 @@ class Config(msgspec.Struct, frozen=True):
             step=self.step_function,
             patience=self.early_stopping,
         )
+
+
+def _require_whole(name: str, value: object) -> None:
+    if not isinstance(value, Integral):  # also a numpy integer
+        raise TrainingError(f"{name} must be a whole number, not {value!r}.")
 
 
 def _is_plain(value: Any) -> bool:
