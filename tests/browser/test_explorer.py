@@ -83,6 +83,20 @@ def click(notebook: Notebook, root: Locator, path: str) -> None:
     notebook.page.mouse.click(*place)
 
 
+def settle(notebook: Notebook, root: Locator) -> None:
+    """Wait until the plots are drawn the same for half a second: bqplot's own transition is over then."""
+    plots = root.locator(".bqplot").first.element_handle()
+    notebook.page.wait_for_function(
+        """plots => {
+            const drawn = plots.innerHTML;
+            const before = plots.lastDrawn;
+            if (before?.drawn !== drawn) plots.lastDrawn = {drawn, since: performance.now()};
+            return before?.drawn === drawn && performance.now() - before.since >= 500;
+        }""",
+        arg=plots,
+    )
+
+
 def test_a_click_looks_inside(shown: tuple[Notebook, Locator]) -> None:
     notebook, root = shown
     click(notebook, root, "stem")
@@ -129,7 +143,7 @@ def test_picture(shown: tuple[Notebook, Locator], theme: Theme, baseline_errors:
     click(notebook, root, "stem")
     expect(root.get_by_role("heading", name="stem")).to_be_visible()
     root.locator(".bqplot path.line").first.wait_for(state="attached")
-    notebook.page.wait_for_timeout(600)  # bqplot's own transition, so that the picture shows its end
+    settle(notebook, root)
     assert notebook.screenshot(f"explorer-{theme}", root).stat().st_size > 10_000
     ink = cytoscape(root, "return cy.nodes()[0].style('color');")
     assert (ink == "rgb(31,35,40)") == (theme == "light")
