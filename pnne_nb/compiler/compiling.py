@@ -28,6 +28,10 @@ Pass = Callable[[Unit], Unit]
 """A transformation of the lowered document that leaves its outputs equal."""
 
 
+CHECKED_NODES = 64
+"""Shapes of graphs up to this size are checked by every compilation. A larger graph without ``"auto"`` sizes compiles
+in less time than that takes; what does not fit there is said by `infer_shapes`, in the editor, and when it runs."""
+
 _known: dict[int, tuple[weakref.ref[NodeGraph], int, Loaded]] = {}
 """The class of each document at one version; documents are not hashable, so they are found by identity."""
 
@@ -64,7 +68,7 @@ class TorchCompiler:
 
         Raises:
             CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
-            ShapeError: If a size left ``"auto"`` cannot be inferred because shapes do not fit.
+            ShapeError: If shapes do not fit (graphs above `CHECKED_NODES` nodes: only where a size is ``"auto"``).
         """
         loaded = self._load(graph)
         model = constructed(loaded, self._opaque_modules(graph, loaded, reuse))
@@ -89,7 +93,7 @@ class TorchCompiler:
         version = graph.version
         resolved = {}
         drawings = read(graph)
-        if has_automatic(drawings):
+        if has_automatic(drawings) or sum(len(drawing.nodes) for drawing in drawings.values()) <= CHECKED_NODES:
             shapes = infer(graph)
             wrong = [diagnostic for diagnostic in shapes.diagnostics if diagnostic.severity == "error"]
             if wrong and not any(d.severity == "error" for d in graph.diagnostics()):

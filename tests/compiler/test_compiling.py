@@ -249,6 +249,20 @@ def test_a_shape_that_keeps_auto_unknown_raises_a_shape_error() -> None:
         pn.compile(graph)
 
 
+def test_explicit_sizes_that_do_not_fit_raise_a_shape_error() -> None:
+    graph = pn.NodeGraph("misfit")
+    for type, name, properties in (
+        ("Input", "x", {"shape": ("N", 8)}),
+        ("Linear", "fc", {"in_features": 100, "out_features": 2}),
+        ("Output", "y", {}),
+    ):
+        graph.add(type, name, **properties)
+    graph.connect("x", "fc")
+    graph.connect("fc", "y")
+    with pytest.raises(pn.ShapeError, match=r"fc.input: in_features is 100, and the input \(N, 8\) has 8 there"):
+        pn.compile(graph)
+
+
 def test_a_graph_of_training_nodes_is_no_model() -> None:
     graph = pn.NodeGraph("training")
     graph.add("AdamW", "optimizer")

@@ -94,10 +94,18 @@ export class Editor {
   /**
    * Adds a node of `type` at `at`, or where there is room.
    *
-   * It is connected with the port `from`, or goes into the edge `into`; without a place, the one selected node
-   * feeds it when that fits.
+   * It is connected with the port `from`, or goes into the edge `into`. Without a place, it stands below the one
+   * selected node that could feed it, and is fed by it if `chained`.
    */
-  add(type: string, at?: Point, from?: Connecting | null, into?: EdgeState | null): string | null {
+  add(
+    type: string,
+    {
+      at,
+      from,
+      into,
+      chained = false,
+    }: { at?: Point; from?: Connecting | null; into?: EdgeState | null; chained?: boolean } = {},
+  ): string | null {
     const scene = this.scene();
     if (!scene) return null;
     const name = freeName(type, scene.graph.nodes);
@@ -115,7 +123,7 @@ export class Editor {
     const ops: Op[] = [
       { op: "addNode", name, type, position: [Math.round(position[0]), Math.round(position[1])], graph: scene.graphId },
     ];
-    if (edge) ops.push({ op: "connect", ...edge, graph: scene.graphId });
+    if (edge && (from || chained)) ops.push({ op: "connect", ...edge, graph: scene.graphId });
     if (into) ops.push(...(insertOps(scene, name, ports, into, scene.graphId) ?? []));
     if (!this.edit(ops, `Add ${name}`)) return null;
     this.select([name]);

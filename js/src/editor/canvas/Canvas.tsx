@@ -54,13 +54,16 @@ export function Canvas() {
   const distant = useStore((state) => state.transform[2] < LABELS_FROM_ZOOM);
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
   const far = small && scene !== null && scene.cards.size > MANY_NODES;
+  // A graph of ordinary size is in the page as a whole, so that the browser's search and assistive tools find all of it.
+  const whole = scene !== null && scene.cards.size <= MANY_NODES;
   const { hovered, ...pointing } = usePointing(far);
   const window = useWindow();
   const region = useMemo(() => {
     if (!scene) return NOWHERE;
+    if (whole) return { names: new Set(scene.cards.keys()), edges: [...scene.graph.edges.values()] };
     if (!far) return regionOf(scene, window, selectedNodes);
     return { names: hovered === null ? selectedNodes : new Set([...selectedNodes, hovered]), edges: [] };
-  }, [scene, window, selectedNodes, far, hovered]);
+  }, [scene, whole, window, selectedNodes, far, hovered]);
   const nodes = useMemo(
     () => (scene ? flow.makeNodes(scene, region.names, selectedNodes, moving) : []),
     [flow, scene, region, selectedNodes, moving],
@@ -223,7 +226,7 @@ export function Canvas() {
       onConnectEnd={onConnectEnd}
       onConnect={onConnect}
       isValidConnection={isValidConnection}
-      onlyRenderVisibleElements
+      onlyRenderVisibleElements={!whole}
       nodesDraggable={!readOnly}
       nodesConnectable={!readOnly}
       nodesFocusable={false}

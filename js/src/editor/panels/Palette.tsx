@@ -64,7 +64,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
       setChosen(next);
       list.current?.querySelectorAll("[role=option]")[next]?.scrollIntoView({ block: "nearest" });
     } else if (event.key === "Enter" && flat[Math.max(current, 0)] && text.trim() !== "") {
-      editor.add(flat[Math.max(current, 0)]?.type ?? "");
+      editor.add(flat[Math.max(current, 0)]?.type ?? "", { chained: event.shiftKey });
     } else if (event.key === "Escape" && text !== "") {
       event.stopPropagation();
       setText("");
@@ -170,7 +170,7 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
     start.current = null;
     if (!dropped || !dragged) return;
     const place = editor.viewport?.at(event.clientX, event.clientY);
-    if (place) editor.add(type.type, place);
+    if (place) editor.add(type.type, { at: place });
   };
   // A click follows the release of the pointer; after a drag it must not add a second node.
   const suppressed = useRef(false);
@@ -182,7 +182,7 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
       aria-selected={isChosen}
       className="pnne-option"
       data-type={type.type}
-      title={type.doc || type.type}
+      title={`${type.doc || type.type}\n\nShift + click connects it to the selected node.`}
       style={{ "--pn-hue": look.hue, "--pn-chroma": look.chroma } as CSSProperties}
       onPointerDown={onPointerDown}
       onPointerMove={onPointerMove}
@@ -191,8 +191,8 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
         end(event, true);
       }}
       onPointerCancel={(event) => end(event, false)}
-      onClick={() => {
-        if (!suppressed.current) editor.add(type.type);
+      onClick={(event) => {
+        if (!suppressed.current) editor.add(type.type, { chained: event.shiftKey });
         suppressed.current = false;
       }}
     >

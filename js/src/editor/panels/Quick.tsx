@@ -177,7 +177,7 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
     detail: type.category,
     category: type.category,
     type: type.type,
-    take: () => void editor.add(type.type, quick.at, quick.from, quick.edge),
+    take: () => void editor.add(type.type, { at: quick.at, from: quick.from, into: quick.edge }),
   }));
 }
 
