@@ -153,7 +153,7 @@ class _Lbfgs(torch.optim.LBFGS):
     """Steps without a closure, as an engine asks for; here it never does."""
 
     def step(self, closure: Any = None) -> Any:
-        return super().step(closure)
+        return super().step(closure)  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 def test_an_edit_before_the_start_counts() -> None:
