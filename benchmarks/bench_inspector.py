@@ -81,6 +81,10 @@ class Clock:
         """Seconds."""
         return self.elapsed + (0.0 if self.running_since is None else time.thread_time() - self.running_since)
 
+    def thread_time(self) -> float:
+        """Seconds of this thread's own CPU time, as the machine's clock has it: what a probe's cost is taken from."""
+        return time.thread_time()
+
     def run(self, *, on: bool) -> None:
         """Start or stop."""
         self.elapsed = self.monotonic()
