@@ -53,9 +53,9 @@ export function Canvas() {
   const flow = maker.current;
   const distant = useStore((state) => state.transform[2] < LABELS_FROM_ZOOM);
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
-  const far = small && scene !== null && scene.cards.size > MANY_NODES;
   // A graph of ordinary size is in the page as a whole, so that the browser's search and assistive tools find all of it.
   const whole = scene !== null && scene.cards.size <= MANY_NODES;
+  const far = small && scene !== null && !whole;
   const { hovered, ...pointing } = usePointing(far);
   const window = useWindow();
   const region = useMemo(() => {
