@@ -12,11 +12,9 @@ import msgspec
 from pnne_nb.catalog.custom import is_autograd_function
 from pnne_nb.compiler.constants import constant
 from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Sequence
-from pnne_nb.graph.spec import NodeSpec, Port, Property, Returns
-from pnne_nb.graph.types import EnumType, OptionalType, PropertyType, UnionType
+from pnne_nb.graph.spec import AUTO, NodeSpec, Port, Returns
+from pnne_nb.graph.types import admits
 from pnne_nb.graph.values import Value
-
-AUTO = "auto"
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -35,14 +33,9 @@ class Bound(msgspec.Struct, frozen=True):
     single: bool
 
 
-def is_automatic(prop: Property, value: object) -> bool:
-    """Whether a property's value is to be inferred from the shapes of the node's inputs."""
-    return prop.role == "init" and isinstance(value, str) and value == AUTO and _admits_auto(prop.type)
-
-
 def automatic_properties(spec: NodeSpec, properties: Mapping[str, Value]) -> list[str]:
     """Return the names of the properties of a node that are left ``"auto"``."""
-    return [p.name for p in spec.properties if is_automatic(p, properties.get(p.name, p.default))]
+    return [prop.name for prop in spec.inferable if properties.get(prop.name, prop.default) == AUTO]
 
 
 def bind(
@@ -137,7 +130,7 @@ def _given(
                 yield prop.name, wires[prop.name]
             continue
         value = values.get(prop.name, prop.default)
-        if isinstance(value, str) and value == AUTO and _admits_auto(prop.type):
+        if value == AUTO and admits(prop.type, AUTO):
             yield prop.name, Mode()
         elif prop.required or not _same(value, prop.default):
             yield prop.name, Constant(constant(prop.type, value))
@@ -159,17 +152,6 @@ def _reads_well_by_position(spec: NodeSpec, name: str) -> bool:
     if prop is None or name in ("start_dim", "end_dim") or is_autograd_function(spec):
         return True
     return prop.required and not (name == "dim" and spec.target.startswith("torch.nn.functional."))
-
-
-def _admits_auto(kind: PropertyType) -> bool:
-    match kind:
-        case EnumType(choices):
-            return AUTO in choices
-        case OptionalType(item):
-            return _admits_auto(item)
-        case UnionType(options):
-            return any(_admits_auto(option) for option in options)
-    return False
 
 
 def _same(value: object, default: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from pnne_nb.compiler.binding import AUTO, automatic_properties, bind, construct
+from pnne_nb.compiler.binding import automatic_properties, bind, construct
 from pnne_nb.compiler.expressions import is_known
 from pnne_nb.compiler.program import (
     Argument,
@@ -73,23 +73,12 @@ def lower(graph: NodeGraph, resolved: Resolved | None = None, drawings: Mapping[
 
 def has_automatic(drawings: Mapping[str, Drawing]) -> bool:
     """Whether any node leaves a property to shape inference."""
-    # Types without such a property, which most are, are looked at once.
-    able: dict[str, NodeSpec | None] = {}
-    for drawing in drawings.values():
-        for node in drawing.nodes.values():
-            if node.type not in able:
-                spec = registry.get(node.type)
-                able[node.type] = (
-                    spec if spec is not None and spec.kind == "module" and _may_be_automatic(spec) else None
-                )
-            found = able[node.type]
-            if found is not None and automatic_properties(found, node.properties):
-                return True
-    return False
-
-
-def _may_be_automatic(spec: NodeSpec) -> bool:
-    return bool(automatic_properties(spec, {prop.name: AUTO for prop in spec.properties}))
+    return any(
+        spec.kind == "module" and automatic_properties(spec, node.properties)
+        for drawing in drawings.values()
+        for node in drawing.nodes.values()
+        if (spec := registry.get(node.type)) is not None
+    )
 
 
 class _Lowering:

@@ -132,9 +132,9 @@ def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -
             )
         # The shared module is built from its owner's properties.
         return
-    for prop in spec.properties:
+    for prop in spec.required:
         wired = prop.role == "call" and graph.feeding(node.name, prop.name) is not None
-        if prop.required and prop.name not in node.properties and not wired:
+        if prop.name not in node.properties and not wired:
             yield Diagnostic(
                 code="missing-property",
                 message=f"{prop.name} is not set, and has no default.",

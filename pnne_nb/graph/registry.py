@@ -81,13 +81,7 @@ class Registry(Mapping[str, NodeSpec]):
         Raises:
             UnknownTypeError: If there is none; near names are suggested.
         """
-        spec = self.get(type)
-        if spec is None:
-            raise UnknownTypeError(
-                f"There is no node type {type!r}.{near(type, self)} "
-                "pn.catalog lists all of them; pn.register_node adds your own."
-            )
-        return spec
+        return self[type]
 
     def _loaded(self) -> dict[str, NodeSpec]:
         with self._lock:
@@ -99,11 +93,32 @@ class Registry(Mapping[str, NodeSpec]):
                 self._revision += 1
             return self._specs
 
-    def __getitem__(self, type: str) -> NodeSpec:
+    def get(self, type: str, default: NodeSpec | None = None) -> NodeSpec | None:  # type: ignore[override]  # one default only
+        """Return the spec of a type, or `default`; asked for every node, so without an exception for a miss."""
+        found = self._specs.get(type)
+        return found if found is not None else self._loaded().get(type, default)
+
+    def _find(self, type: object) -> NodeSpec | None:
+        if not isinstance(type, str):
+            return None
         with self._lock:
-            if type in self._specs:
-                return self._specs[type]
-            return self._loaded()[type]
+            return self._specs.get(type) or self._loaded().get(type)
+
+    def __getitem__(self, type: str) -> NodeSpec:
+        """Return the spec of a type.
+
+        Raises:
+            UnknownTypeError: If there is none; near names are suggested.
+        """
+        return require_type(self, type)
+
+    def get(self, type: object, default: Any = None) -> Any:
+        """Return the spec of a type, or `default`."""
+        spec = self._find(type)
+        return default if spec is None else spec
+
+    def __contains__(self, type: object) -> bool:
+        return self._find(type) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._loaded()))

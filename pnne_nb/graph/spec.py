@@ -7,11 +7,12 @@ A spec is plain data but for `NodeSpec.torch`, which the core only carries.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from pnne_nb.graph.types import PropertyType
+from pnne_nb.graph.types import PropertyType, admits
 from pnne_nb.graph.values import Value
 
 PortKind: TypeAlias = Literal[
@@ -28,6 +29,9 @@ class Required(msgspec.Struct, frozen=True):
 
 
 REQUIRED = Required()
+
+AUTO = "auto"
+"""The value of a property that is left to shape inference."""
 
 
 class Port(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -101,7 +105,7 @@ class Part(msgspec.Struct, frozen=True):
 Returns: TypeAlias = "tuple[str | Returns, ...]"
 
 
-class NodeSpec(msgspec.Struct, frozen=True):
+class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields
     """One node type.
 
     Attributes:
@@ -143,7 +147,25 @@ class NodeSpec(msgspec.Struct, frozen=True):
 
     def property_named(self, name: str) -> Property | None:
         """Return the property of that name, or None."""
-        return next((prop for prop in self.properties if prop.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def required(self) -> tuple[Property, ...]:
+        """The properties that must be given."""
+        return tuple(prop for prop in self.properties if prop.required)
+
+    @cached_property
+    def inferable(self) -> tuple[Property, ...]:
+        """The constructor's properties that may be left `AUTO`."""
+        return tuple(prop for prop in self.properties if prop.role == "init" and admits(prop.type, AUTO))
+
+    @cached_property
+    def _by_name(self) -> dict[str, Property]:
+        return {prop.name: prop for prop in self.properties}
+
+    @cached_property
+    def _outputs_vary(self) -> bool:
+        return any(port.when for port in self.outputs)
 
     def input_named(self, name: str) -> Port | None:
         """Return the input port that `name` addresses, or None.
@@ -164,6 +186,8 @@ class NodeSpec(msgspec.Struct, frozen=True):
 
     def present_outputs(self, properties: Mapping[str, Value]) -> tuple[Port, ...]:
         """Return the outputs that exist with these explicitly set property values (see `Port.when`)."""
+        if not self._outputs_vary:
+            return self.outputs
         return tuple(port for port in self.outputs if not port.when or self._differs(port.when, properties))
 
     def _differs(self, name: str, properties: Mapping[str, Value]) -> bool:
