@@ -187,7 +187,7 @@ class _Writer:
         self._lines.append(f"    def forward(self{parameters}){self._returned(program)}:")
         for index, call in enumerate(program.calls):
             text = self._expressions.call(call)
-            inputs = variables.inputs(call)
+            inputs = variables.inputs(index)
             targets, dead = variables.step(index)
             line = Line(program.definition, call.node, inputs)
             self._statement(f"{targets} = " if targets else "", text, line)

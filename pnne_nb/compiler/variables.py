@@ -31,9 +31,11 @@ class Variables:
             self._used.add(name)
             self.entries[entry.node] = name
             self._names[Ref(entry.node, "output")] = name
+        self._taken = frozenset(self.entries.values())
+        self._reads = [tuple(dict.fromkeys(references(call))) for call in program.calls]
         self._last: dict[Ref, int] = {}
-        for index, call in enumerate(program.calls):
-            for ref in references(call):
+        for index, reads in enumerate(self._reads):
+            for ref in reads:
                 self._last[ref] = index
         for result in program.results:
             for ref in _references(result.value):
@@ -43,9 +45,9 @@ class Variables:
         """The variable that holds a value now."""
         return self._names[ref]
 
-    def inputs(self, call: Call) -> tuple[str, ...]:
-        """The variables that a call reads."""
-        return tuple(dict.fromkeys(self._names[ref] for ref in references(call)))
+    def inputs(self, index: int) -> tuple[str, ...]:
+        """The variables that call number `index` reads."""
+        return tuple([self._names[ref] for ref in self._reads[index]])
 
     def step(self, index: int) -> tuple[str, list[str]]:
         """Make call number `index`; steps are made in order.
@@ -54,15 +56,16 @@ class Variables:
             What stands left of the ``=`` (empty if the result is not used), and the variables to delete after it.
         """
         call = self._program.calls[index]
-        dying = [ref for ref in dict.fromkeys(references(call)) if self._last[ref] == index]
         free: list[str] = []
-        for ref in dying:
+        for ref in self._reads[index]:
+            if self._last[ref] != index:
+                continue
             name = self._names.pop(ref)
             if ref.node not in self.entries or name in GENERIC:
                 free.append(name)
-        self._used.difference_update(name for name in free)
+        self._used.difference_update(free)
         targets = self._targets(call, call.results, free, single=call.single)
-        dead = [name for name in free if name not in self._used and name not in self.entries.values()]
+        dead = [name for name in free if name not in self._used and name not in self._taken]
         # A name of an argument stays taken: it may not come to mean something else by chance.
         return targets, dead
 
