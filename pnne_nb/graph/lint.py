@@ -89,7 +89,7 @@ def lint_node(content: Content, graph: GraphIndex, node: Node, path: str, types:
         )
         return
     yield from _lint_properties(graph, node, spec, path)
-    yield from _lint_inputs(content, graph, node, path, types)
+    yield from _lint_inputs(content, graph, node, spec, path, types)
 
 
 def _lint_inside(content: Content, id: str, prefix: str, types: Types) -> Iterator[Diagnostic]:
@@ -143,33 +143,17 @@ def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -
             )
 
 
-def _can_be_typed(spec: NodeSpec | None, port: str) -> bool:
-    """Whether a value may be typed in instead (``add.other``): its absence is a missing property."""
-    prop = spec.property_named(port) if spec is not None else None
-    return prop is not None and prop.role == "call"
-
-
-def _lint_inputs(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
-    incoming = graph.incoming[node.name]
-    for port in input_ports(content, node, types) or ():
-        fed = (
-            any(find_input(content, node, name, types) == port for name in incoming)
-            if port.variadic
-            else port.name in incoming
-        )
-        if not fed and not port.optional and not _can_be_typed(types.get(node.type), port.name):
-            yield Diagnostic(
-                code="unconnected-input",
-                message=f"Input {port.name} is not connected.",
-                node=path,
-                port=port.name,
-                hint="Connect an output to it.",
-            )
+def _lint_inputs(
+    content: Content, graph: GraphIndex, node: Node, spec: NodeSpec, path: str, types: Types
+) -> Iterator[Diagnostic]:
+    fed: set[str] = set()
     for edge in graph.edges_into(node.name):
         giver, output = split_port(edge.source)
         name = split_port(edge.target)[1]
         start = find_output(content, graph.nodes[giver], output, types)
         end = find_input(content, node, name, types)
+        if end is not None:
+            fed.add(end.name)
         if end is None:
             message = f"{node.type} has no input {name!r}, which {edge.source} is connected to."
         elif start is None:
@@ -179,6 +163,21 @@ def _lint_inputs(content: Content, graph: GraphIndex, node: Node, path: str, typ
         else:
             continue
         yield Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge.")
+    for port in input_ports(content, node, types) or ():
+        if port.name not in fed and not port.optional and not _can_be_typed(spec, port.name):
+            yield Diagnostic(
+                code="unconnected-input",
+                message=f"Input {port.name} is not connected.",
+                node=path,
+                port=port.name,
+                hint="Connect an output to it.",
+            )
+
+
+def _can_be_typed(spec: NodeSpec, port: str) -> bool:
+    """Whether a value may be typed in instead (``add.other``): its absence is a missing property."""
+    prop = spec.property_named(port)
+    return prop is not None and prop.role == "call"
 
 
 def _shown(value: object) -> str:
