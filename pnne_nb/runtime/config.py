@@ -10,8 +10,7 @@ import msgspec
 from torch import Tensor, nn
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data import InputShapes, Source, require_count
-from pnne_nb.runtime.loop import Recipe
+from pnne_nb.runtime.data import Data, InputShapes, Source, open_source, require_count
 from pnne_nb.runtime.metrics import MetricChoice, make_metrics
 from pnne_nb.runtime.objectives import (
     Loss,
@@ -23,6 +22,7 @@ from pnne_nb.runtime.objectives import (
     make_schedule,
 )
 from pnne_nb.runtime.precision import Precision, choose_device
+from pnne_nb.runtime.recipe import Recipe
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -59,6 +59,27 @@ class Config(msgspec.Struct, frozen=True):
         _require_whole("seed", self.seed)
         if self.grad_clip is not None and not self.grad_clip > 0:
             raise TrainingError(f"grad_clip must be a positive norm or None, not {self.grad_clip!r}.")
+
+    def open_data(self, train: Data, val: Data | None) -> tuple[Source, Source | None]:
+        """The data as batches; only training data is shuffled.
+
+        Raises:
+            TrainingError: See `open_source`.
+        """
+        return (
+            self._open(train, "train_data", shuffle=self.shuffle),
+            None if val is None else self._open(val, "val_data", shuffle=False),
+        )
+
+    def _open(self, data: Data, name: str, *, shuffle: bool) -> Source:
+        return open_source(
+            data,
+            batch_size=self.batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            num_workers=self.num_workers,
+            name=name,
+        )
 
     def plain(self) -> dict[str, Any]:
         """Those arguments that are plain values; functions and objects are left out."""

@@ -15,6 +15,9 @@ Verdict: TypeAlias = Literal["go", "stop"]
 ENDED: frozenset[TrainingState] = frozenset({"finished", "stopped", "failed"})
 """The states of a training that has run and no longer does."""
 
+_SLICE = 0.2
+"""Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
+
 _LONGEST_LOAN = 0.05
 """Seconds after which visitors who linger have kept the training waiting for long enough."""
 
@@ -136,6 +139,19 @@ class Control:
         """Wait until no training thread is at work or `timeout` seconds have passed; whether none is."""
         with self._turn:
             return self._turn.wait_for(lambda: not self._alive, timeout)
+
+    def wait_for_rest(self) -> None:
+        """Wait until the training has obeyed, see `settled`; returns at once in the training thread."""
+        while not self.settled(_SLICE) and not self.in_training_thread():
+            pass
+
+    def wait_for_end(self, timeout: float | None) -> bool:
+        """Wait until no training thread is at work or `timeout` seconds have passed; whether none is."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self.ended(_SLICE if until is None else max(0.0, min(_SLICE, until - time.monotonic()))):
+            if until is not None and time.monotonic() >= until:
+                return False
+        return True
 
     # The training thread's side
 

@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Any, Self, final
 
 import torch
 from torch import nn
 
-from pnne_nb.channel import Channel
-from pnne_nb.errors import CheckpointError, TrainingError, near
-from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, ProgressFrame, StateFrame, StepFrame, TrainingState
-from pnne_nb.graph.document import NodeGraph
+from pnne_nb.errors import CheckpointError, TrainingError, expect, near
+from pnne_nb.frames import AnomalyFrame, ProgressFrame, StateFrame, TrainingState
+from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.probe import Cadence, Probe
 from pnne_nb.runtime import checkpoint
-from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.control import ENDED, Control
-from pnne_nb.runtime.data import Data, Source, open_source, require_count
+from pnne_nb.runtime.data import Data, require_count
 from pnne_nb.runtime.editing import EditedGraph
-from pnne_nb.runtime.events import Listeners
-from pnne_nb.runtime.history import History
-from pnne_nb.runtime.loop import Eased, EpochEnded, Event, NotFiniteError, Stepped, TrainingLoop, Validated
+from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.models import as_module, document_of, input_shapes
-from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice
+from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice, set_options
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.precision import choose_device
-from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.randomness import PrivateRandomness
+from pnne_nb.runtime.reports import Reports
+from pnne_nb.runtime.resuming import read_resumption
 from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.training_graph import read_training
-from pnne_nb.runtime.trend import LossTrend
+from pnne_nb.runtime.work import Work
 
 _UNDRAWN = ("epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping")
 """Arguments that no node of a training graph stands for."""
-
-_SLICE = 0.2
-"""Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
 
 
 @final
@@ -82,7 +76,6 @@ class TrainingEngine:
     Attributes:
         channel: Every frame that watchers want, bounded.
         history: What was measured.
-        error: What made the training fail, or None.
         device: Where the training runs.
 
     Raises:
@@ -133,29 +126,25 @@ class TrainingEngine:
             early_stopping=early_stopping,
         )
         config.check()
-        train = self._open(train_data, config, "train_data", shuffle=shuffle)
-        val = None if val_data is None else self._open(val_data, config, "val_data", shuffle=False)
+        train, val = config.open_data(train_data, val_data)
         self._model = as_module(model, seed)
         self._document = document_of(model)
         self._edited = EditedGraph(model) if isinstance(model, NodeGraph) else None
         recipe = config.recipe(self._model, train, val, input_shapes(model))
         self._config = config
-        self.device = recipe.device
-        self.channel = Channel()
-        self.history = History()
-        self.error: BaseException | None = None
         self._threads = threads_for_training()
-        self._last_epoch = epochs
-        self._observers = Observers(self._publish)
+        self._reports = Reports()
+        self.device = recipe.device
+        self.channel = self._reports.channel
+        self.history = self._reports.history
+        self._observers = Observers(self._reports.publish)
         randomness = PrivateRandomness(seed, recipe.device, python=train.draws or (val is not None and val.draws))
         self._loop = TrainingLoop(recipe, randomness, self._observers)
         self._loop.check_data()
-        self._progress = Progress(train.size, accumulate)
-        self._trend = LossTrend()
-        self._listeners = Listeners()
         self._control = Control(self._state_changed)
         self._shared = SharedModel(self._model, self._control)
-        self._checkpoints = None if checkpoint_dir is None else checkpoint.CheckpointDirectory(checkpoint_dir)
+        checkpoints = None if checkpoint_dir is None else checkpoint.CheckpointDirectory(checkpoint_dir)
+        self._work = Work(self._loop, self._reports, self._shared, self._control, checkpoints, self._state_dict, epochs)
 
     @classmethod
     def from_graph(
@@ -179,6 +168,7 @@ class TrainingEngine:
                 ``grad_clip``, ``accumulate``, ``seed``, ``checkpoint_dir``, ``early_stopping``.
 
         Raises:
+            ArgumentError: `graph` is no graph, `data` or `namespace` no mapping.
             TrainingError: The graph lacks something or says it twice; ``diagnostics`` lists every reason.
             CompileError: The model that is drawn cannot be compiled.
         """
@@ -188,20 +178,12 @@ class TrainingEngine:
                     f"from_graph takes no argument {name!r}: it is drawn, or unknown.{near(name, _UNDRAWN)} "
                     f"It takes {', '.join(_UNDRAWN)}."
                 )
+        expect_graph(graph)
+        for name, variables in (("data", data), ("namespace", namespace)):
+            expect(variables, (Mapping, NoneType), name, "a mapping from variable names to data")
         seed, device = options.get("seed", 0), choose_device(str(options.get("device", "auto")))
         drawn = read_training(graph, {**(namespace or {}), **(data or {})}, seed=seed, device=device)
         return cls(**drawn._asdict(), **options)
-
-    @staticmethod
-    def _open(data: Data, config: Config, name: str, *, shuffle: bool) -> Source:
-        return open_source(
-            data,
-            batch_size=config.batch_size,
-            shuffle=shuffle,
-            seed=config.seed,
-            num_workers=config.num_workers,
-            name=name,
-        )
 
     def __repr__(self) -> str:
         return f"TrainingEngine({type(self._model).__name__}, state={self.state!r})"
@@ -212,6 +194,11 @@ class TrainingEngine:
     def state(self) -> TrainingState:
         """``"idle"``, ``"running"``, ``"paused"``, ``"finished"``, ``"stopped"`` or ``"failed"``."""
         return self._control.state
+
+    @property
+    def error(self) -> BaseException | None:
+        """What made the training fail, or None."""
+        return self._work.error
 
     @property
     def model(self) -> nn.Module:
@@ -227,7 +214,7 @@ class TrainingEngine:
     @property
     def epochs(self) -> int:
         """The last epoch that the training under way will make."""
-        return self._last_epoch
+        return self._work.last_epoch
 
     @property
     def module(self) -> nn.Module:
@@ -251,7 +238,7 @@ class TrainingEngine:
     @property
     def progress(self) -> ProgressFrame:
         """How far training has come."""
-        return self._progress.frame(self._loop.epoch, self._last_epoch, self._loop.position, self._loop.steps)
+        return self._work.progress
 
     # Commands
 
@@ -279,7 +266,8 @@ class TrainingEngine:
             wait: Return only when training has halted; a button passes False.
         """
         self._control.pause()
-        self._settle(wait)
+        if wait:
+            self._control.wait_for_rest()
 
     def resume(self) -> None:
         """Go on after `pause` or `step`.
@@ -315,7 +303,8 @@ class TrainingEngine:
             self._control.allow(n)
         else:
             self._launch(n)
-        self._settle(wait)
+        if wait:
+            self._control.wait_for_rest()
 
     def stop(self, *, wait: bool = True) -> None:
         """End after the running step; `start` goes on from there.
@@ -324,7 +313,8 @@ class TrainingEngine:
             wait: Return only when training has ended; a button passes False.
         """
         self._control.stop()
-        self._settle(wait)
+        if wait:
+            self._control.wait_for_rest()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of training; an interrupt ends the waiting, not the training.
@@ -344,10 +334,8 @@ class TrainingEngine:
         if self._control.in_training_thread():
             raise TrainingError("The training thread cannot wait for itself: do not call wait() in a callback.")
         self._shared.release()
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._control.ended(_slice(until)):
-            if until is not None and time.monotonic() >= until:
-                return False
+        if not self._control.wait_for_end(timeout):
+            return False
         if self.error is not None:
             raise self.error
         return True
@@ -390,16 +378,7 @@ class TrainingEngine:
         Raises:
             TrainingError: There is no validation data, or a validation is under way.
         """
-        with self._control.visit("a validation"):
-            validation = self._loop.validate()
-            while True:
-                try:
-                    next(validation)
-                except StopIteration as end:
-                    frame: EpochFrame = end.value.frame
-                    break
-            self._announce(frame)
-        return dict(frame.metrics)
+        return self._work.validate()
 
     def set_optimizer(self, **options: Any) -> None:
         """Set options such as ``lr`` or ``weight_decay`` in every parameter group, from the next step on.
@@ -407,16 +386,8 @@ class TrainingEngine:
         Raises:
             TrainingError: The optimizer has no such option.
         """
-        groups = self.optimizer.param_groups
-        known = [name for name in groups[0] if name != "params"]
-        for name in options:
-            if name not in known:
-                raise TrainingError(
-                    f"{type(self.optimizer).__name__} has no option {name!r}; it has {', '.join(known)}."
-                )
         with self.paused():
-            for group in groups:
-                group.update(options)
+            set_options(self.optimizer, options)
 
     # Checkpoints
 
@@ -457,22 +428,14 @@ class TrainingEngine:
         Raises:
             CheckpointError: No checkpoint is whole, it does not fit, or an argument is missing.
         """
-        state, found, faults = checkpoint.read_newest_good(Path(path))
         if train_data is None:
             raise CheckpointError("A checkpoint holds no data: give train_data, and val_data if there was any.")
-        missing = [name for name in state["missing"] if name not in options]
-        if missing:
-            raise CheckpointError(f"The checkpoint cannot hold {', '.join(missing)}: give them to resume_from again.")
-        if model is None:
-            if state["graph"] is None:
-                raise CheckpointError("The checkpoint is of a plain nn.Module: give the model to resume_from.")
-            model = NodeGraph.from_json(state["graph"])
-        engine = cls(model, train_data, val_data, **{**state["config"], **options})
-        engine._load(state, epochs_changed="epochs" in options)
-        for fault in faults:
-            message = f"{fault} Resumed from {found} instead."
-            warnings.warn(message, stacklevel=2)
-            engine._announce(AnomalyFrame(step=engine._loop.steps, kind="checkpoint-damaged", message=message))
+        resumption = read_resumption(Path(path), model, options)
+        engine = cls(resumption.model, train_data, val_data, **resumption.arguments)
+        engine._load(resumption.state, epochs_changed="epochs" in options)
+        for note in resumption.notes:
+            warnings.warn(note, stacklevel=2)
+            engine._reports.announce(AnomalyFrame(engine._loop.steps, "checkpoint-damaged", note))
         return engine
 
     def _state_dict(self) -> dict[str, Any]:
@@ -482,7 +445,7 @@ class TrainingEngine:
             "config": self._config.plain(),
             "missing": self._config.missing(),
             "graph": self._document,
-            "last_epoch": self._last_epoch,
+            "last_epoch": self._work.last_epoch,
             "threads": self._threads,
             "torch": str(torch.__version__),
         }
@@ -493,7 +456,7 @@ class TrainingEngine:
         # The number of threads changes the last bits of a sum.
         self._threads = state["threads"]
         if not epochs_changed:
-            self._last_epoch = state["last_epoch"]
+            self._work.last_epoch = state["last_epoch"]
 
     # Who watches
 
@@ -508,7 +471,7 @@ class TrainingEngine:
         Raises:
             TrainingError: There is no such event.
         """
-        return self._listeners.add(event, function)
+        return self._reports.listeners.add(event, function)
 
     def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
         """Let `probe` observe steps at `cadence` (ten a second unless told otherwise).
@@ -528,111 +491,15 @@ class TrainingEngine:
             self._shared.edited()
             self._document = edited.document()
             if cut is not None:
-                self._announce(cut)
-
-    def _settle(self, wait: bool) -> None:
-        while wait and not self._control.settled(_SLICE):
-            if self._control.in_training_thread():
-                return
+                self._reports.announce(cut)
 
     def _launch(self, steps: int | None) -> None:
         if not self._control.launch(steps):
             return
-        self.error = None
-        if self._loop.epoch > self._last_epoch:
-            self._last_epoch = self._loop.epoch - 1 + self._config.epochs
+        self._work.renew(self._config.epochs)
         self._shared.watch_cell()
-        start_training_thread(self._train, self._control.stop, self._control.ended, self._threads)
-
-    def _train(self) -> None:
-        self._control.enter()
-        state: TrainingState = "failed"
-        try:
-            self._shared.open()
-            state = self._run()
-            self._save_latest()
-        except BaseException as error:  # noqa: BLE001  it is kept, shown, and raised again by wait()
-            state = "failed"
-            error.add_note(f"While {self._loop.doing}.")
-            self.error = error
-            if isinstance(error, NotFiniteError):
-                self._announce(_anomaly(error, self._loop.steps + 1))
-            elif self._loop.fetching:
-                message = f"The data failed while {self._loop.doing}: {type(error).__name__}: {error}"
-                self._announce(AnomalyFrame(step=self._loop.steps + 1, kind="data-failed", message=message))
-        finally:
-            self._shared.close()
-            self.channel.put(self.progress)
-            self._control.end(state)
-
-    def _run(self) -> TrainingState:
-        events = self._loop.run(self._last_epoch)
-        try:
-            while self._control.boundary() == "go":
-                event = next(events, None)
-                if event is None:
-                    return "finished"
-                self._tell(event)
-            return "stopped"
-        finally:
-            events.close()
-
-    def _tell(self, event: Event) -> None:
-        match event:
-            case Stepped(frame=frame):
-                self._control.stepped()
-                self._announce(frame)
-                exploded = self._trend.observe(frame.step, frame.loss)
-                if exploded is not None:
-                    self._announce(exploded)
-            case EpochEnded(frame=epoch):
-                self._announce(epoch)
-                self._save_epoch(epoch)
-            case Eased(frame=eased):
-                self._announce(eased)
-            case Validated():
-                pass
-        if self._progress.due(time.monotonic(), self._loop.steps):
-            self.channel.put(self.progress)
-
-    def _save_epoch(self, frame: EpochFrame) -> None:
-        if self._checkpoints is not None:
-            state = self._state_dict()
-            self._checkpoints.save(frame.step, state)
-            self._checkpoints.save_if_best(frame.metrics.get("val_loss", frame.metrics["train_loss"]), state)
-
-    def _save_latest(self) -> None:
-        if self._checkpoints is not None and self._loop.position > 0:
-            self._checkpoints.save(self._loop.steps, self._state_dict())
-
-    def _publish(self, frames: Sequence[Frame]) -> None:
-        for frame in frames:
-            if isinstance(frame, AnomalyFrame):
-                self._announce(frame)
-            else:
-                self.channel.put(frame)
-
-    def _announce(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
-        self.history.record(frame)
-        self.channel.put(frame)
-        self._listeners.tell(frame)
+        start_training_thread(self._work.run, self._control.stop, self._control.ended, self._threads)
 
     def _state_changed(self, state: TrainingState) -> None:
-        self._progress.rest()
-        error = self.error if state == "failed" else None
-        frame = StateFrame(
-            state=state,
-            error=None if error is None else f"{type(error).__name__}: {error}",
-            node=None if error is None else node_of(error, self._model),
-        )
-        self.channel.put(frame)
-        self._listeners.tell(frame)
-
-
-def _slice(until: float | None) -> float:
-    return _SLICE if until is None else max(0.0, min(_SLICE, until - time.monotonic()))
-
-
-def _anomaly(error: NotFiniteError, step: int) -> AnomalyFrame:
-    found = error.diagnostics[0]
-    return AnomalyFrame(step=step, kind=found.code, message=found.message, node=found.node, hint=found.hint)
+        self._work.rest()
+        self._reports.state_changed(state, self.error if state == "failed" else None, self._model)

@@ -115,6 +115,22 @@ def make_optimizer(
     return made
 
 
+def set_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
+    """Set options such as ``lr`` in every parameter group.
+
+    Raises:
+        TrainingError: The optimizer has no such option; then nothing has changed.
+    """
+    known = [name for name in optimizer.param_groups[0] if name != "params"]
+    for name in options:
+        if name not in known:
+            raise TrainingError(
+                f"{type(optimizer).__name__} has no option {name!r}; it has {', '.join(known)}.{near(name, known)}"
+            )
+    for group in optimizer.param_groups:
+        group.update(options)
+
+
 def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     return closure is not None and closure.default is closure.empty

@@ -9,9 +9,10 @@ import torch
 
 from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.data import open_source
-from pnne_nb.runtime.loop import EpochEnded, Stepped, TrainingLoop, Validated
+from pnne_nb.runtime.loop import EpochEnded, Stepped, TrainingLoop
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
+from pnne_nb.runtime.validating import Validated
 from tests.runtime.tasks import images, network
 
 

@@ -1,0 +1,104 @@
+"""From a raw batch to the model's output and its loss, in training as in validation."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data import Batch, TensorSource, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.metrics import Metric
+from pnne_nb.runtime.recipe import Recipe
+
+
+@final
+class ForwardPass:
+    """Runs the model of a recipe on batches.
+
+    Attributes:
+        recipe: What it follows; see `adopt`.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self._shapes_seen: set[tuple[Any, ...]] = set()
+
+    def check_data(self) -> None:
+        """Compare data in memory with the graph's Input nodes before anything is done.
+
+        Raises:
+            TrainingError: It does not fit; other data is compared when it comes.
+        """
+        for source in (self.recipe.train, self.recipe.val):
+            if isinstance(source, TensorSource):
+                self.prepare(source.first())
+
+    def adopt(self, recipe: Recipe) -> None:
+        """Go on by another recipe; on an error, by the old one.
+
+        Raises:
+            TrainingError: Data in memory does not fit what the new one expects.
+        """
+        before, self.recipe = self.recipe, recipe
+        seen, self._shapes_seen = self._shapes_seen, set()
+        try:
+            self.check_data()
+        except TrainingError:
+            self.recipe, self._shapes_seen = before, seen
+            raise
+
+    def prepare(self, raw: Any) -> Batch:
+        """The batch on the device, compared with what the Input nodes expect.
+
+        Raises:
+            TrainingError: It does not fit, or has no target.
+        """
+        recipe = self.recipe
+        batch = as_batch(raw, wants_target=recipe.compares)
+        if recipe.expected:
+            shapes = tuple(value.shape if isinstance(value, Tensor) else None for value in batch.inputs)
+            if batch.named or shapes not in self._shapes_seen:
+                expect_shapes(batch, recipe.expected)
+                self._shapes_seen.add(shapes)
+        if recipe.device.type == "cpu":
+            return batch
+        return Batch(
+            to_device(batch.inputs, recipe.device),
+            to_device(batch.named, recipe.device),
+            to_device(batch.target, recipe.device),
+            batch.examples,
+        )
+
+    def run(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
+        """Output (None if only the loss is known) and loss of a batch.
+
+        Raises:
+            TrainingError: The loss is not one number.
+        """
+        recipe = self.recipe
+        with recipe.precision.autocast():
+            if recipe.step is not None:
+                return None, _scalar(recipe.step(recipe.model, to_device(raw, recipe.device)), "The step function")
+            output = recipe.model(*batch.inputs, **batch.named)
+            if recipe.loss is None:
+                return None, _scalar(output, "Without a loss, the model must return its own: it")
+            return output, _scalar(recipe.loss(output, batch.target), "The loss function")
+
+    def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> None:
+        """Let `metrics` take a batch into account."""
+        if self.recipe.compares:
+            with torch.no_grad():
+                for metric in metrics.values():
+                    metric.update(output, batch.target)
+
+
+def _scalar(loss: Any, who: str) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise TrainingError(f"{who} returned a {type(loss).__name__}, not a tensor with the loss.")
+    if loss.dim() == 0:
+        return loss
+    if loss.numel() != 1:
+        raise TrainingError(f'{who} returned shape {tuple(loss.shape)}, not one number: use reduction="mean".')
+    return loss.reshape(())

@@ -1,0 +1,51 @@
+"""What a training works with, ready made: `config` makes it, `loop` follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.runtime.data import InputShapes, Source
+from pnne_nb.runtime.metrics import Metric
+from pnne_nb.runtime.objectives import Schedule
+from pnne_nb.runtime.precision import Precision
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """What a loop works with.
+
+    Attributes:
+        loss: Function of output and target; None if the model returns its own loss.
+        metrics: Over the training data, by name.
+        val_metrics: The same over the validation data.
+        expected: Name and shape of each Input node, to be compared with the data; empty for a plain module.
+        accumulate: Batches whose gradients make up one optimizer step.
+        grad_clip: Largest gradient norm, or None.
+        step: Replaces forward pass and loss: a function of model and raw batch that returns the loss.
+        patience: End after so many epochs without a lower validation (or else training) loss, or None.
+    """
+
+    model: nn.Module
+    train: Source
+    val: Source | None
+    loss: Callable[[Any, Any], Tensor] | None
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule | None
+    metrics: dict[str, Metric]
+    val_metrics: dict[str, Metric]
+    expected: InputShapes
+    device: torch.device
+    precision: Precision
+    grad_clip: float | None
+    accumulate: int
+    step: Callable[[nn.Module, Any], Tensor] | None = None
+    patience: int | None = None
+
+    @property
+    def compares(self) -> bool:
+        """Whether there is an output to compare with a target, for the loss and for metrics."""
+        return self.loss is not None and self.step is None

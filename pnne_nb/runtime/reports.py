@@ -1,0 +1,63 @@
+"""What a training tells: to the history, to the channel, and to whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from torch import nn
+
+from pnne_nb.channel import Channel
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, StateFrame, StepFrame, TrainingState
+from pnne_nb.runtime.blame import node_of
+from pnne_nb.runtime.events import Listeners
+from pnne_nb.runtime.history import History
+from pnne_nb.runtime.trend import LossTrend
+
+
+@final
+class Reports:
+    """The one way by which news of a training gets out.
+
+    Attributes:
+        history: What was measured.
+        channel: Every frame that watchers want, bounded.
+        listeners: Functions to be called.
+    """
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.channel = Channel()
+        self.listeners = Listeners()
+        self._trend = LossTrend()
+
+    def announce(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
+        """Keep and tell what happened; what a listener raises comes out here."""
+        self.history.record(frame)
+        self.channel.put(frame)
+        self.listeners.tell(frame)
+
+    def stepped(self, frame: StepFrame) -> None:
+        """Announce a step, and what its loss gives reason for."""
+        self.announce(frame)
+        exploded = self._trend.observe(frame.step, frame.loss)
+        if exploded is not None:
+            self.announce(exploded)
+
+    def publish(self, frames: Sequence[Frame]) -> None:
+        """Tell what probes measured."""
+        for frame in frames:
+            if isinstance(frame, AnomalyFrame):
+                self.announce(frame)
+            else:
+                self.channel.put(frame)
+
+    def state_changed(self, state: TrainingState, error: BaseException | None, model: nn.Module) -> None:
+        """Tell a new state; `error` is why a training failed, somewhere in `model`."""
+        frame = StateFrame(
+            state=state,
+            error=None if error is None else f"{type(error).__name__}: {error}",
+            node=None if error is None else node_of(error, model),
+        )
+        self.channel.put(frame)
+        self.listeners.tell(frame)

@@ -1,0 +1,52 @@
+"""What a person must give to go on from a checkpoint, and what the checkpoint gives itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from pnne_nb.errors import CheckpointError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime import checkpoint
+
+
+class Resumption(NamedTuple):
+    """What to make an engine of, and what it has done so far.
+
+    Attributes:
+        model: What is trained.
+        arguments: Of a `TrainingEngine`, but for model and data.
+        state: What the engine's checkpoint held.
+        notes: Which newer checkpoints were no good, and what was used instead.
+    """
+
+    model: nn.Module | NodeGraph
+    arguments: dict[str, Any]
+    state: dict[str, Any]
+    notes: list[str]
+
+
+def read_resumption(path: Path, model: nn.Module | NodeGraph | None, options: Mapping[str, Any]) -> Resumption:
+    """Read the checkpoint at `path`, or the newest good one before it.
+
+    Args:
+        path: A checkpoint or a directory of them.
+        model: Not needed if it was a graph.
+        options: Arguments that are different now, or that no file can hold.
+
+    Raises:
+        CheckpointError: No checkpoint is whole, or an argument is missing.
+    """
+    state, found, faults = checkpoint.read_newest_good(path)
+    missing = [name for name in state["missing"] if name not in options]
+    if missing:
+        raise CheckpointError(f"The checkpoint cannot hold {', '.join(missing)}: give them to resume_from again.")
+    if model is None:
+        if state["graph"] is None:
+            raise CheckpointError("The checkpoint is of a plain nn.Module: give the model to resume_from.")
+        model = NodeGraph.from_json(state["graph"])
+    notes = [f"{fault} Resumed from {found} instead." for fault in faults]
+    return Resumption(model, {**state["config"], **options}, state, notes)

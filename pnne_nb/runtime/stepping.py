@@ -1,0 +1,174 @@
+"""One optimizer step: forward, backward, update, and what can go wrong on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import Diagnostic, TrainingError
+from pnne_nb.frames import AnomalyFrame
+from pnne_nb.runtime import blame
+from pnne_nb.runtime.data import Batch, as_batch
+from pnne_nb.runtime.easing import pieces
+from pnne_nb.runtime.forward import ForwardPass
+from pnne_nb.runtime.modes import Modes
+from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.randomness import PrivateRandomness
+
+
+class NotFiniteError(TrainingError):
+    """The loss or a gradient is NaN or infinite; the model is as it was before the step."""
+
+
+class Step(NamedTuple):
+    """A step that was made.
+
+    Attributes:
+        loss: Averaged over the examples.
+        rate: Learning rate of the first parameter group, as used.
+    """
+
+    loss: float
+    examples: int
+    rate: float
+
+
+@final
+class Stepper:
+    """Makes optimizer steps, all or nothing.
+
+    Attributes:
+        eased: What memory that was too small has led to, until somebody takes it out.
+    """
+
+    def __init__(self, forward: ForwardPass, modes: Modes, randomness: PrivateRandomness, observers: Observers) -> None:
+        self.eased: list[AnomalyFrame] = []
+        self._forward = forward
+        self._modes = modes
+        self._randomness = randomness
+        self._observers = observers
+        self._pieces = 1
+        self._updating = False
+
+    def make(self, group: Sequence[Any], number: int, epoch: int) -> Step:
+        """A step; where memory is too small for it, the same one from smaller pieces of the batches.
+
+        Args:
+            group: Raw batches whose gradients are added up.
+            number: Of the step, from 1, and `epoch` where it is made: for messages and observers.
+            epoch: From 1.
+
+        Raises:
+            NotFiniteError: The loss or a gradient is no number.
+            TrainingError: The data does not fit the model, or nothing depends on the parameters.
+            torch.OutOfMemoryError: Memory is too small even for one example, or for the optimizer.
+        """
+        while True:
+            cut = group if self._pieces == 1 else self._cut(group)
+            try:
+                return self._step_or_nothing(cut, number, epoch)
+            except torch.OutOfMemoryError:
+                wants_target = self._forward.recipe.compares
+                largest = max(as_batch(raw, wants_target=wants_target).examples for raw in cut)
+                if self._updating or largest < 2:
+                    raise
+            # Outside of the block: the exception holds on to the tensors that were too many.
+            self._ease(largest, number)
+
+    def _cut(self, group: Sequence[Any]) -> list[Any]:
+        wants_target = self._forward.recipe.compares
+        sizes = [as_batch(raw, wants_target=wants_target).examples for raw in group]
+        return [piece for raw, size in zip(group, sizes, strict=True) for piece in pieces(raw, self._pieces, size)]
+
+    def _ease(self, largest: int, number: int) -> None:
+        self._pieces *= 2
+        self._forward.recipe.optimizer.zero_grad(set_to_none=True)
+        if self._forward.recipe.device.type != "cpu":
+            torch.accelerator.empty_cache()
+        message = (
+            f"Out of memory at step {number} with {largest} examples at once: from here on, each batch is "
+            f"cut into {self._pieces} pieces whose gradients are added up, so that a step means the same."
+        )
+        hint = "Batch norm sees the pieces one by one. A smaller batch_size, or bf16, saves memory as well."
+        self.eased.append(AnomalyFrame(step=number, kind="out-of-memory", message=message, hint=hint))
+
+    def _step_or_nothing(self, group: Sequence[Any], number: int, epoch: int) -> Step:
+        """A step that raises leaves buffers and random state as before: it can be made again, or inspected."""
+        buffers = self._modes.buffers
+        buffers.take()
+        try:
+            return self._step(group, number, epoch)
+        except BaseException:
+            buffers.restore()
+            self._randomness.rewind()
+            raise
+
+    def _step(self, group: Sequence[Any], number: int, epoch: int) -> Step:
+        forward, recipe = self._forward, self._forward.recipe
+        optimizer, precision = recipe.optimizer, recipe.precision
+        self._updating = False
+        batches = [forward.prepare(raw) for raw in group]
+        examples = sum(batch.examples for batch in batches)
+        rate = float(optimizer.param_groups[0]["lr"])
+        where = f"at step {number} (epoch {epoch}, learning rate {rate:g})"
+        value = 0.0
+        outputs = []
+        with self._observers.watching(number) as watched:
+            optimizer.zero_grad(set_to_none=True)
+            for raw, batch in zip(group, batches, strict=True):
+                share = batch.examples / examples if examples else 1 / len(batches)
+                output, loss = forward.run(raw, batch)
+                value += loss.item() * share
+                if not math.isfinite(value):
+                    raise self._not_finite(f"The loss became {value} {where}", "nan-loss", batch)
+                precision.backward(loss if len(batches) == 1 else loss * share)
+                outputs.append(output.detach() if isinstance(output, Tensor) else output)
+            precision.unscale(optimizer)
+            if watched is not None:
+                watched.gradients_ready()
+            self._check_gradients(where)
+            self._updating = True
+            precision.step(optimizer)
+            if watched is not None:
+                watched.updated()
+        for output, batch in zip(outputs, batches, strict=True):
+            forward.count(recipe.metrics, output, batch)
+        return Step(value, examples, rate)
+
+    def _check_gradients(self, where: str) -> None:
+        recipe = self._forward.recipe
+        parameters = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
+        first = next((parameter.grad for parameter in parameters if parameter.grad is not None), None)
+        if first is None:
+            raise TrainingError(
+                "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
+                "the forward pass under torch.no_grad() or detached?"
+            )
+        # Backpropagation reaches the first parameters last: what is not finite anywhere on the way arrives there.
+        norm = first.sum() if recipe.grad_clip is None else _total_norm(parameters)
+        if recipe.precision.scaler is None and not math.isfinite(norm.item()):
+            raise self._not_finite(f"A gradient became NaN or infinite {where}", "nan-gradient", None)
+        if recipe.grad_clip is not None:
+            nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, norm)
+
+    def _not_finite(self, what: str, kind: str, batch: Batch | None) -> NotFiniteError:
+        model = self._forward.recipe.model
+        node = (
+            blame.gradient_not_finite(model)
+            if batch is None
+            else blame.output_not_finite(model, batch.inputs, batch.named)
+        )
+        hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
+        message = f"{what}{'' if node is None else f', first at node {node!r}'}."
+        return NotFiniteError(
+            f"{message} The model is as it was before that step. {hint}",
+            [Diagnostic(code=kind, message=message, node=node, hint=hint)],
+        )
+
+
+def _total_norm(parameters: Sequence[Tensor]) -> Tensor:
+    return nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])

@@ -1,0 +1,81 @@
+"""A pass over the validation data, between two steps of a training."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator
+from typing import Any, final
+
+import msgspec
+import torch
+
+from pnne_nb.runtime.data import Source
+from pnne_nb.runtime.forward import ForwardPass
+from pnne_nb.runtime.modes import Modes
+from pnne_nb.runtime.randomness import PrivateRandomness
+
+
+class Validated(msgspec.Struct, frozen=True):
+    """One batch of the validation data was looked at.
+
+    Attributes:
+        batch: Which, from 1.
+        seconds: How long it took.
+    """
+
+    batch: int
+    seconds: float
+
+
+@final
+class Validation:
+    """Validates the model of a recipe; the training is as before it.
+
+    Attributes:
+        began_with: The training's random numbers while a pass is under way, else None.
+    """
+
+    def __init__(self, forward: ForwardPass, modes: Modes, randomness: PrivateRandomness) -> None:
+        self.began_with: dict[str, Any] | None = None
+        self._forward = forward
+        self._modes = modes
+        self._randomness = randomness
+
+    def run(self, source: Source) -> Generator[Validated, None, dict[str, float]]:
+        """One pass, an event a batch; closed in the middle, it has never been.
+
+        Returns:
+            ``"val_loss"`` and the metrics by name.
+        """
+        forward, counting = self._forward, self._forward.recipe.val_metrics
+        for metric in counting.values():
+            metric.reset()
+        total, seen, index = 0.0, 0, 0
+        self.began_with = self._randomness.state_dict()
+        self._modes.set(forward.recipe.model, training=False)
+        try:
+            with self._randomness:
+                batches = source.batches(1)
+            while True:
+                began = time.perf_counter()
+                with self._randomness, torch.no_grad():
+                    raw = next(batches, None)
+                    if raw is None:
+                        break
+                    self._modes.restore()
+                    batch = forward.prepare(raw)
+                    output, loss = forward.run(raw, batch)
+                    total += loss.item() * batch.examples
+                    forward.count(counting, output, batch)
+                seen += batch.examples
+                index += 1
+                yield Validated(index, time.perf_counter() - began)
+        finally:
+            self._modes.set(forward.recipe.model, training=True)
+            self._randomness.load_state_dict(self.began_with)
+            self.began_with = None
+        metrics = {"val_loss": total / seen if seen else math.nan}
+        if forward.recipe.compares:
+            metrics.update({f"val_{name}": float(metric.compute()) for name, metric in counting.items()})
+        return metrics
