@@ -97,7 +97,7 @@ def engine_steps(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Iterator
     events = loop.run(10**9)
     while control.boundary() == "go":
         event = next(events)
-        engine._tell(event)
+        engine._work.tell(event)
         if isinstance(event, Stepped):
             yield
 
