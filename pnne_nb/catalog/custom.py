@@ -15,10 +15,10 @@ from torch.autograd import Function
 from pnne_nb.catalog import docs, signatures
 from pnne_nb.catalog.arguments import Argument, typed
 from pnne_nb.catalog.layers import positional
-from pnne_nb.errors import RegistrationError
+from pnne_nb.errors import RegistrationError, expect, shown
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import REQUIRED, NodeSpec, Port, PortKind, Property, Required
-from pnne_nb.graph.structural import SHARES
+from pnne_nb.graph.structural import MODULE_PROPERTIES
 from pnne_nb.graph.types import PropertyType
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
@@ -75,6 +75,8 @@ def register_node(
             if the name is no identifier, or if a type of that name exists.
     """
 
+    expect(category, str, "category", "the heading in the palette")
+
     def decorate(target: Registered) -> Registered:
         spec = describe(target, category=category, name=name, outputs=outputs)
         registry.register(spec, replace=replace or _is_rerun(spec))
@@ -96,9 +98,9 @@ def describe(
         RegistrationError: See `register_node`.
     """
     label = name if name is not None else getattr(target, "__name__", type(target).__name__)
-    if not label.isidentifier() or label.startswith("__"):
+    if not isinstance(label, str) or not label.isidentifier() or label.startswith("__"):
         raise RegistrationError(
-            f"{label!r} cannot be the name of a node type: it must be a Python identifier, because it stands in "
+            f"{shown(label)} cannot be the name of a node type: it must be a Python identifier, because it stands in "
             'generated source. Pass one, for example @pn.register_node(name="my_node").'
         )
     reader = _reader(label, target)
@@ -117,11 +119,17 @@ def describe(
             if a.kind is not None
         ),
         outputs=_outputs(label, reader.result(), outputs),
-        properties=(*properties, SHARES) if reader.is_module else tuple(properties),
+        properties=(*properties, *_own(properties)) if reader.is_module else tuple(properties),
         positional=positional(calls),
         doc=docs.summary(target.__doc__),
         torch=target,
     )  # fmt: skip
+
+
+def _own(properties: Sequence[Property]) -> Iterator[Property]:
+    """Yield what every module node has, but for names that an argument of the class has taken."""
+    taken = {prop.name for prop in properties}
+    yield from (prop for prop in MODULE_PROPERTIES if prop.name not in taken)
 
 
 @final
@@ -234,6 +242,8 @@ def _reader(label: str, target: Callable[..., Any]) -> _Reader:
 
 
 def _outputs(label: str, result: object, names: Sequence[str] | None) -> tuple[Port, ...]:
+    if names is not None:
+        expect(names, (tuple, list), "outputs", "the names of the results, as a tuple")
     fields = getattr(result, "_fields", None)
     parts: tuple[object, ...] = (result,)
     if fields is not None:
@@ -243,9 +253,9 @@ def _outputs(label: str, result: object, names: Sequence[str] | None) -> tuple[P
         parts = typing.get_args(result)
     if names is None:
         names = ("output",) if len(parts) == 1 else tuple(f"output_{index}" for index in range(len(parts)))
-    if len(set(names)) != len(names) or not names or not all(name.isidentifier() for name in names):
+    if len(set(names)) != len(names) or not names or not all(isinstance(name, str) and name.isidentifier() for name in names):
         raise RegistrationError(
-            f"{label} cannot become a node: its outputs are named {', '.join(map(repr, names)) or 'nothing'}; they "
+            f"{label} cannot become a node: its outputs are named {', '.join(map(shown, names)) or 'nothing'}; they "
             "need different Python identifiers."
         )
     if len(parts) not in (1, len(names)):

@@ -12,7 +12,7 @@ from pnne_nb.catalog import docs, facts, signatures
 from pnne_nb.catalog.arguments import Argument, port, property_of
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.graph.spec import NodeSpec, Port, Property, Required, Returns
-from pnne_nb.graph.structural import SHARES
+from pnne_nb.graph.structural import MODULE_PROPERTIES
 from pnne_nb.graph.types import BoolType, EnumType, OptionalType, PropertyType, UnionType
 
 URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
@@ -61,7 +61,7 @@ def module_spec(
         target=target,
         inputs=tuple(port(name, a, about.get(a.name, "")) for a in calls if a.kind is not None),
         outputs=output_ports(name, returns),
-        properties=(*properties, *call_properties(name, calls, about), SHARES),
+        properties=(*properties, *call_properties(name, calls, about), *MODULE_PROPERTIES),
         positional=positional(calls),
         returns=returns if any(isinstance(item, tuple) for item in returns) else (),
         parts=parts,

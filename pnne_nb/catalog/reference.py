@@ -10,7 +10,7 @@ import torch
 
 from pnne_nb.catalog import specs
 from pnne_nb.graph.spec import NodeSpec, Port, Property, Required
-from pnne_nb.graph.structural import STRUCTURAL
+from pnne_nb.graph.structural import MODULE_PROPERTIES, STRUCTURAL
 from pnne_nb.graph.types import describe
 
 PAGE = Path("docs/nodes.md")
@@ -44,6 +44,10 @@ def _head(by_category: dict[str, list[NodeSpec]]) -> Iterator[str]:
         "property that is named differs from its default."
     )
     yield ""
+    yield "Every node that compiles to a submodule, nested graphs included, also has:"
+    yield ""
+    yield from (f"- `{prop.name}`: {_escaped(prop.doc)}" for prop in MODULE_PROPERTIES)
+    yield ""
     for category, members in by_category.items():
         yield f"- [{category}](#{_anchor(category)}) ({len(members)})"
 
@@ -61,7 +65,7 @@ def _section(category: str, members: list[NodeSpec]) -> Iterator[str]:
             yield f"- Inputs: {', '.join(map(_input, spec.inputs))}"
         if spec.outputs:
             yield f"- Outputs: {', '.join(map(_output, spec.outputs))}"
-        shown = [prop for prop in spec.properties if prop.name != "shares"]
+        shown = [prop for prop in spec.properties if prop not in MODULE_PROPERTIES]
         if shown:
             yield ""
             yield "| Property | Value | Default | |"

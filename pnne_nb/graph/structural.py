@@ -6,6 +6,7 @@ from pnne_nb.graph.spec import NodeSpec, Port, Property
 from pnne_nb.graph.types import (
     BoolType,
     ConstantType,
+    DeviceType,
     DtypeType,
     EnumType,
     IntType,
@@ -25,7 +26,27 @@ SHARES = Property(
     role="node",
     doc="Another node of the same type whose module, and so whose weights, this node uses.",
 )
-"""The property by which a node uses another's module; every module type has it."""
+"""The property by which a node uses another's module."""
+
+CHECKPOINT = Property(
+    name="checkpoint",
+    type=BoolType(),
+    default=False,
+    role="node",
+    doc="Whether training computes what is inside again for the backward pass, instead of keeping it in memory.",
+)
+
+DEVICE = Property(
+    name="device",
+    type=OptionalType(DeviceType()),
+    default=None,
+    role="node",
+    doc="Where the node's weights lie and where it runs; what comes from elsewhere is moved there. "
+    "None: where its first input is.",
+)
+
+MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE)
+"""What every node that compiles to a submodule has, beside the properties of its type."""
 
 _DTYPE = Property(name="dtype", type=DtypeType(), default="float32", role="node", doc="Element type.")
 _STORED_SHAPE = Property(name="shape", type=TupleType(IntType(minimum=0)), role="node", doc="Sizes of the tensor.")
@@ -137,7 +158,7 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
                 role="node",
                 doc="Which of the document's graphs this node shows; its Input and Output nodes are the ports.",
             ),
-            SHARES,
+            *MODULE_PROPERTIES,
         ),
         doc="A graph inside the graph, compiled to a nested module.",
     ),
@@ -155,7 +176,7 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
             ),
             Property(name="inputs", type=_NAMES, default=("input",), role="node", doc="Names of the call's arguments."),
             Property(name="outputs", type=_NAMES, default=("output",), role="node", doc="Names of the results."),
-            SHARES,
+            *MODULE_PROPERTIES,
         ),
         doc="An imported module kept as it is, because its inside cannot be drawn.",
     ),

@@ -13,7 +13,7 @@ import pnne_nb as pn
 from pnne_nb.catalog.custom import describe, is_autograd_function
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Property
-from pnne_nb.graph.structural import SHARES
+from pnne_nb.graph.structural import MODULE_PROPERTIES
 from pnne_nb.graph.types import BoolType, EnumType, FloatType, IntType, OptionalType, StringType, TupleType
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ class Cube(torch.autograd.Function):
 
 
 def _properties(spec: NodeSpec) -> dict[str, tuple[object, object, str]]:
-    return {prop.name: (prop.type, prop.default, prop.role) for prop in spec.properties if prop != SHARES}
+    return {
+        prop.name: (prop.type, prop.default, prop.role) for prop in spec.properties if prop not in MODULE_PROPERTIES
+    }
 
 
 def test_module_is_read_from_its_signature() -> None:
@@ -102,7 +104,7 @@ def test_module_is_read_from_its_signature() -> None:
         "rank": (IntType(1, 4), 1, "init"),
         "scale": (FloatType(), 1.0, "call"),
     }
-    assert SHARES in spec.properties
+    assert set(MODULE_PROPERTIES) <= set(spec.properties)
     assert spec.doc == "A smooth activation."
     beta = spec.property_named("beta")
     assert isinstance(beta, Property)
