@@ -12,7 +12,7 @@ from torch import nn
 
 from pnne_nb.catalog import layers
 from pnne_nb.graph.registry import registry
-from pnne_nb.graph.structural import SHARES
+from pnne_nb.graph.structural import MODULE_PROPERTIES
 from pnne_nb.graph.types import EnumType, PropertyType, check
 from tests.catalog.calling import build, call, flat, resolve
 from tests.catalog.layer_samples import sample
@@ -97,7 +97,7 @@ def test_everything_is_documented() -> None:
         assert not set(spec.doc) & set("`\\")
         assert [prop.name for prop in spec.properties if not prop.doc] == []
         assert spec.url.endswith(f"torch.nn.{name}.html")
-        assert SHARES in spec.properties
+        assert spec.properties[-3:] == MODULE_PROPERTIES
 
 
 def test_choices_are_those_that_torch_accepts() -> None:
@@ -207,4 +207,4 @@ def test_integer_inputs_are_told_apart() -> None:
 
 def test_registry_holds_every_layer() -> None:
     assert set(SPECS) <= set(registry)
-    assert registry.require("Conv2d").torch is nn.Conv2d
+    assert registry["Conv2d"].torch is nn.Conv2d
