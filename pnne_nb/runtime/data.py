@@ -47,12 +47,21 @@ class Batch(msgspec.Struct, frozen=True):
         named: Keyword arguments of the model, where the data is a mapping.
         target: What the loss compares with, or None.
         examples: Size of the batch dimension.
+        counts: Whether it counts for losses and metrics; see `StandIn`.
     """
 
     inputs: tuple[Any, ...]
     named: dict[str, Any]
     target: Any
     examples: int
+    counts: bool = True
+
+
+@final
+class StandIn(msgspec.Struct, frozen=True):
+    """A raw batch for a process that has no part in a small one: it keeps step with the others, and counts for nothing."""
+
+    raw: Any
 
 
 class Source(Protocol):
@@ -374,6 +383,8 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
         TrainingError: There is no target, or no tensor at all.
     """
     match raw:
+        case StandIn():
+            return msgspec.structs.replace(as_batch(raw.raw, wants_target=wants_target), examples=0, counts=False)
         case (Tensor() as single, Tensor() as compared) if wants_target and single.dim() > 0:
             # By far the most frequent form, and this runs at every step.
             return Batch((single,), {}, compared, len(single))

@@ -69,6 +69,7 @@ class ForwardPass:
             to_device(batch.named, recipe.device),
             to_device(batch.target, recipe.device),
             batch.examples,
+            batch.counts,
         )
 
     def run(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
@@ -81,14 +82,15 @@ class ForwardPass:
         with recipe.precision.autocast():
             if recipe.step is not None:
                 return None, _scalar(recipe.step(recipe.model, to_device(raw, recipe.device)), "The step function")
-            output = recipe.model(*batch.inputs, **batch.named)
+            training = recipe.trained is not None and torch.is_grad_enabled()
+            output = (recipe.trained if training else recipe.model)(*batch.inputs, **batch.named)
             if recipe.loss is None:
                 return None, _scalar(output, "Without a loss, the model must return its own: it")
             return output, _scalar(recipe.loss(output, batch.target), "The loss function")
 
     def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> None:
         """Let `metrics` take a batch into account."""
-        if self.recipe.compares:
+        if self.recipe.compares and batch.counts:
             with torch.no_grad():
                 for metric in metrics.values():
                     metric.update(output, batch.target)

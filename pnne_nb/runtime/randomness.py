@@ -85,6 +85,10 @@ class PrivateRandomness:
             self._mine_others = _Captured.now()
             self._theirs_others.restore()
 
+    def reseed(self, seed: int) -> None:
+        """Between two blocks: torch's numbers begin at `seed`."""
+        self._mine = [torch.Generator(g.device).manual_seed(seed).get_state() for g in self._generators]
+
     def rewind(self) -> None:
         """Inside a block: be again where torch's generators were at its beginning."""
         self._set(self._mine)

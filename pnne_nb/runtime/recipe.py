@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pnne_nb.runtime.data import InputShapes, Source
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.objectives import Schedule
+from pnne_nb.runtime.peers import ALONE, Peers
 from pnne_nb.runtime.precision import Precision
 
 
@@ -27,6 +28,8 @@ class Recipe(msgspec.Struct, frozen=True):
         grad_clip: Largest gradient norm, or None.
         step: Replaces forward pass and loss: a function of model and raw batch that returns the loss.
         patience: End after so many epochs without a lower validation (or else training) loss, or None.
+        peers: The processes that make each step together.
+        trained: What runs in training in the place of `model`: the same, with gradients averaged over all peers.
     """
 
     model: nn.Module
@@ -44,6 +47,8 @@ class Recipe(msgspec.Struct, frozen=True):
     accumulate: int
     step: Callable[[nn.Module, Any], Tensor] | None = None
     patience: int | None = None
+    peers: Peers = ALONE
+    trained: Callable[..., Any] | None = None
 
     @property
     def compares(self) -> bool:

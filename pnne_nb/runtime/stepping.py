@@ -74,7 +74,8 @@ class Stepper:
             except torch.OutOfMemoryError:
                 wants_target = self._forward.recipe.compares
                 largest = max(as_batch(raw, wants_target=wants_target).examples for raw in cut)
-                if self._updating or largest < 2:
+                # What one process of several makes of its memory, the others do not know.
+                if self._updating or largest < 2 or self._forward.recipe.peers.count > 1:
                     raise
             # Outside of the block: the exception holds on to the tensors that were too many.
             self._ease(largest, number)
@@ -109,10 +110,10 @@ class Stepper:
 
     def _step(self, group: Sequence[Any], number: int, epoch: int) -> Step:
         forward, recipe = self._forward, self._forward.recipe
-        optimizer, precision = recipe.optimizer, recipe.precision
+        optimizer, precision, peers = recipe.optimizer, recipe.precision, recipe.peers
         self._updating = False
         batches = [forward.prepare(raw) for raw in group]
-        examples = sum(batch.examples for batch in batches)
+        examples = int(peers.sum([sum(batch.examples for batch in batches)])[0])
         rate = float(optimizer.param_groups[0]["lr"])
         where = f"at step {number} (epoch {epoch}, learning rate {rate:g})"
         value = 0.0
@@ -120,12 +121,14 @@ class Stepper:
         with self._observers.watching(number) as watched:
             optimizer.zero_grad(set_to_none=True)
             for raw, batch in zip(group, batches, strict=True):
-                share = batch.examples / examples if examples else 1 / len(batches)
+                share = batch.examples / examples if examples else 1 / (len(batches) * peers.count)
                 output, loss = forward.run(raw, batch)
-                value += loss.item() * share
+                value += peers.sum([loss.item() * share])[0]
                 if not math.isfinite(value):
                     raise self._not_finite(f"The loss became {value} {where}", "nan-loss", batch)
-                precision.backward(loss if len(batches) == 1 else loss * share)
+                # What arrives at the parameters is the mean over all processes.
+                weight = share * peers.count
+                precision.backward(loss if weight == 1.0 else loss * weight)
                 outputs.append(output.detach() if isinstance(output, Tensor) else output)
             precision.unscale(optimizer)
             if watched is not None:
@@ -150,7 +153,7 @@ class Stepper:
             )
         # Backpropagation reaches the first parameters last: what is not finite anywhere on the way arrives there.
         norm = first.sum() if recipe.grad_clip is None else _total_norm(parameters)
-        if recipe.precision.scaler is None and not math.isfinite(norm.item()):
+        if recipe.precision.scaler is None and not math.isfinite(recipe.peers.sum([norm.item()])[0]):
             raise self._not_finite(f"A gradient became NaN or infinite {where}", "nan-gradient", None)
         if recipe.grad_clip is not None:
             nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, norm)

@@ -75,7 +75,8 @@ class Validation:
             self._modes.set(forward.recipe.model, training=True)
             self._randomness.load_state_dict(self.began_with)
             self.began_with = None
-        metrics = {"val_loss": total / seen if seen else math.nan}
+        total, everywhere = forward.recipe.peers.sum([total, seen])
+        metrics = {"val_loss": total / everywhere if everywhere else math.nan}
         if forward.recipe.compares:
             metrics.update({f"val_{name}": float(metric.compute()) for name, metric in counting.items()})
         return metrics
