@@ -415,8 +415,10 @@ export interface Derived {
   readonly resolved: Readonly<Record<string, Readonly<Record<string, Json>> | null>>;
   /** By node path (`""`: the whole graph), replacing that node's earlier ones. */
   readonly diagnostics: Readonly<Record<string, readonly Diagnostic[]>>;
-  /** Number of parameters by node path; None takes the entry away. */
-  readonly parameters: Readonly<Record<string, number | null>>;
+  /** What nodes cost, by path; None takes the entry away. */
+  readonly costs: Readonly<Record<string, NodeCost | null>>;
+  /** The symbolic sizes that the costs are for, the batch's being 1; None if they are as before. */
+  readonly example: Readonly<Record<string, number>> | null;
 }
 
 /** What an edge carries: sizes (numbers, or expressions such as `"N"` and `"H//2"`) and a dtype name. */
@@ -474,6 +476,18 @@ export interface Catalog {
   readonly id: number | null;
   readonly client: string | null;
 }
+/** What one node costs, those inside included. */
+export interface NodeCost {
+  /** Elements of its parameters; shared ones count at the node that has them. */
+  readonly parameters: number;
+  /** Multiply-adds of a forward pass: matrix products, convolutions and attention. */
+  readonly multAdds: number;
+  /** Bytes of its parameters and buffers. */
+  readonly memory: number;
+  /** Bytes of what it returns; of a node that contains others, of what those return. */
+  readonly activation: number;
+}
+
 
 /** A node type as the browser needs it. */
 export interface NodeTypeState {

@@ -53,7 +53,7 @@ const snapshot = (
       },
     },
   },
-  derived: { shapes: {}, resolved: {}, diagnostics: {}, parameters: {} },
+  derived: { shapes: {}, resolved: {}, diagnostics: {}, costs: {}, example: {} },
   history: { undo: null, redo: null },
   id,
   client,

@@ -13,10 +13,11 @@ from typing import Generic, Self, TypeVar, final
 
 import msgspec
 
+from pnne_nb.compiler.costs import FREE, share
 from pnne_nb.compiler.reading import Drawing, read
 from pnne_nb.compiler.scopes import Scope, Symbols
-from pnne_nb.compiler.shapes import TensorSpec, symbols_of, tensor_specs
-from pnne_nb.compiler.trying import trials
+from pnne_nb.compiler.shapes import TensorSpec, batch_of, symbols_of, tensor_specs
+from pnne_nb.compiler.trying import Outcome, trials
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.lint import MAX_NODES
@@ -24,7 +25,7 @@ from pnne_nb.graph.node import Transaction
 from pnne_nb.graph.ops import MoveNode, Op, RenameDocument, ResetProperty, SetProperty
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.values import Value, to_json
-from pnne_nb.protocol.messages import Derived, TensorShape
+from pnne_nb.protocol.messages import Derived, NodeCost, TensorShape
 
 Entry = TypeVar("Entry")
 
@@ -33,7 +34,7 @@ _STRUCTURAL_PROPERTIES = ("definition", "shares")
 
 @final
 class Analysis:
-    """Shapes, inferred sizes, findings and parameter counts of one document, kept up to date.
+    """Shapes, inferred sizes, findings and costs of one document, kept up to date.
 
     Methods may be called from any thread. Close it, or use it as a context manager, to stop following the
     document.
@@ -49,6 +50,8 @@ class Analysis:
         self._pending: list[Op] | None = None  # None: read everything anew
         self._drawings: dict[str, Drawing] = {}
         self._symbols: Symbols = {}
+        self._batch: str | None = None
+        self._example: dict[str, int] = {}
         self._root: Scope | None = None
         self._reread = True
         self._facts = _Facts()
@@ -84,7 +87,8 @@ class Analysis:
                     for path, values in facts.resolved.changes().items()
                 },
                 diagnostics={path: found or () for path, found in facts.diagnostics.changes().items()},
-                parameters=facts.parameters.changes(),
+                costs=facts.costs.changes(),
+                example=self._example_if_new(),
             )
 
     @property
@@ -109,11 +113,11 @@ class Analysis:
             return {path: dict(values) for path, values in self._facts.resolved.values.items()}
 
     @property
-    def parameters(self) -> dict[str, int]:
-        """Number of trainable and frozen parameters by node path, for nodes that have any."""
+    def costs(self) -> dict[str, NodeCost]:
+        """What nodes cost, by path, for one example where the Inputs leave the batch open."""
         with self._lock:
             self._update()
-            return dict(self._facts.parameters.values)
+            return dict(self._facts.costs.values)
 
     def _note(self, done: Transaction) -> None:
         # Not under the lock that a long `refresh` holds: whoever edits meanwhile must not wait for it.
@@ -182,10 +186,10 @@ class Analysis:
         self._reread = patched is None
         self._drawings = read(self._graph) if patched is None else patched
         drawing = self._drawings[""]
-        symbols = symbols_of(drawing)
-        if self._root is None or symbols != self._symbols:
+        symbols, batch = symbols_of(drawing), batch_of(drawing)
+        if self._root is None or symbols != self._symbols or batch != self._batch:
             # Other trial values change every size there is.
-            self._symbols = symbols
+            self._symbols, self._batch = symbols, batch
             self._root = Scope("", self._drawings, "")
             return set(drawing.nodes)
         nested = {name for name, node in drawing.nodes.items() if node.type == "Subgraph"}
@@ -225,7 +229,7 @@ class Analysis:
             facts.shapes.set(port, spec)
         self._ports[path] = tuple(specs)
         facts.resolved.set(path, outcome.resolved if outcome is not None and outcome.resolved else None)
-        facts.parameters.set(path, outcome.parameters or None if outcome is not None else None)
+        facts.costs.set(path, self._cost(outcome) if outcome is not None else None)
         facts.findings.set(path, tuple(scope.diagnostics(name)) or None)
         if path in lint:
             facts.lint.set(path, tuple(lint[path]) or None)
@@ -233,6 +237,19 @@ class Analysis:
 
     def _drop(self, path: str) -> None:
         """Forget a node that is gone."""
+    def _cost(self, outcome: Outcome) -> NodeCost | None:
+        cost, batch = outcome.cost, self._symbols.get(self._batch or "")
+        if cost == FREE:
+            return None
+        return NodeCost(cost.parameters, share(cost.mult_adds, batch), cost.memory, share(cost.activation, batch))
+
+    def _example_if_new(self) -> dict[str, int] | None:
+        example = {name: 1 if name == self._batch else values[0] for name, values in self._symbols.items()}
+        if example == self._example:
+            return None
+        self._example = example
+        return example
+
         for port in self._ports.pop(path):
             self._facts.shapes.set(port, None)
         self._facts.drop(path)
@@ -271,7 +288,7 @@ class _Facts:
     def __init__(self) -> None:
         self.shapes: _Table[TensorSpec] = _Table()
         self.resolved: _Table[Mapping[str, Value]] = _Table()
-        self.parameters: _Table[int] = _Table()
+        self.costs: _Table[NodeCost] = _Table()
         self.findings: _Table[tuple[Diagnostic, ...]] = _Table()
         self.lint: _Table[tuple[Diagnostic, ...]] = _Table()
         self.diagnostics: _Table[tuple[Diagnostic, ...]] = _Table()
@@ -284,14 +301,14 @@ class _Facts:
     def drop(self, path: str) -> None:
         """Forget a node."""
         self.resolved.set(path, None)
-        self.parameters.set(path, None)
+        self.costs.set(path, None)
         self.findings.set(path, None)
         self.lint.set(path, None)
         self.diagnostics.set(path, None)
 
     def clear(self) -> None:
         """Forget everything."""
-        for table in (self.shapes, self.resolved, self.parameters, self.findings, self.lint, self.diagnostics):
+        for table in (self.shapes, self.resolved, self.costs, self.findings, self.lint, self.diagnostics):
             table.clear()
 
 

@@ -7,13 +7,16 @@ what lies behind them only those whose inputs really changed.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import final
 
 import msgspec
 import torch
 
 from pnne_nb.compiler.abstract import Abstract, Meta
+from pnne_nb.compiler.costs import Cost, total
 from pnne_nb.compiler.mismatch import Finding
 from pnne_nb.compiler.program import Ref
 from pnne_nb.compiler.reading import NO_WIRES, Drawing
@@ -137,7 +140,8 @@ class Scope:
             outcome = attempt(spec, properties, wires)
             if node.shares is not None:
                 # Its parameters are the owner's, and are counted there.
-                return Outcome(outcome.outputs, None, outcome.findings)
+                cost = replace(outcome.cost, parameters=0, memory=0)
+                return Outcome(outcome.outputs, None, outcome.findings, cost)
             return outcome
         match node.type:
             case "Input":
@@ -186,10 +190,12 @@ class Scope:
             dirty |= {name for name in drawing.inputs if child._inputs.get(name) != wires.get(name)}
             dirty |= {name for name, inner in drawing.nodes.items() if inner.type == "Subgraph"}
         child.update(drawings, wires, self._symbols, dirty)
-        counted = [outcome.parameters for outcome in child.outcomes.values() if outcome.parameters is not None]
-        outcome = Outcome(child.results(), parameters=sum(counted) if node.shares is None else None)
+        cost = total(inner.cost for inner in child.outcomes.values())
+        if node.shares is not None:
+            cost = replace(cost, parameters=0, memory=0)
+        outcome = Outcome(child.results(), cost=cost)
         old = self.outcomes.get(node.name)
-        unchanged = old is not None and old.outputs == outcome.outputs and old.parameters == outcome.parameters
+        unchanged = old is not None and old.outputs == outcome.outputs and old.cost == cost
         return old if unchanged and old is not None else outcome
 
     def diagnostics(self, name: str) -> list[Diagnostic]:
@@ -213,8 +219,7 @@ def _weight(node: Node) -> Outcome:
         return NOTHING
     sizes = tuple(size for size in shape if isinstance(size, int))
     dtype = getattr(torch, str(node.properties.get("dtype", "float32")))
-    count = 1
-    for size in sizes:
-        count *= size
+    count = math.prod(sizes)
+    cost = Cost(count if node.type == "Parameter" else 0, count * dtype.itemsize)
     outputs = {"output": Abstract((Meta(sizes, dtype),), tuple(map(number, sizes)))}
-    return Outcome(outputs, parameters=count if node.type == "Parameter" else None)
+    return Outcome(outputs, cost=cost)

@@ -117,4 +117,12 @@ def failure(name: str, diagnostics: list[Diagnostic], error: type[CompileError] 
     if len(diagnostics) == 1:
         return error(str(diagnostics[0]), diagnostics)
     listed = "\n".join(f"  - {diagnostic}" for diagnostic in diagnostics)
+def batch_of(drawing: Drawing) -> str | None:
+    """Return the name of the batch's size: the first one that an outermost Input has at its first axis, if any."""
+    shapes = (drawing.nodes[name].properties.get("shape") for name in drawing.inputs)
+    return next(
+        (shape[0] for shape in shapes if isinstance(shape, tuple) and shape and isinstance(shape[0], str)), None
+    )
+
+
     return error(f"{name!r} has {len(diagnostics)} problems:\n{listed}", diagnostics)

@@ -19,6 +19,7 @@ from torch import nn
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.compiler.abstract import Abstract, Meta, Seen, describe, explain, known_shapes, materialize
 from pnne_nb.compiler.binding import Bound, automatic_properties, bind, construct, variadic_items
+from pnne_nb.compiler.costs import FREE, Cost, MultiplyAdds, returned, weights
 from pnne_nb.compiler.fitting import Trials
 from pnne_nb.compiler.mismatch import Finding, dtype_findings, failure_finding, size_findings
 from pnne_nb.compiler.operators import function_of
@@ -41,22 +42,22 @@ class Outcome:
         outputs: By port; a port that is missing here is unknown.
         resolved: Values of the properties that were ``"auto"``.
         findings: What does not fit.
-        parameters: Number of elements of its parameters, or None if it has no module.
+        cost: What it costs, as far as it could be run.
     """
 
-    __slots__ = ("findings", "outputs", "parameters", "resolved")
+    __slots__ = ("cost", "findings", "outputs", "resolved")
 
     def __init__(
         self,
         outputs: Mapping[str, Abstract],
         resolved: Mapping[str, Value] | None = None,
         findings: tuple[Finding, ...] = (),
-        parameters: int | None = None,
+        cost: Cost = FREE,
     ) -> None:
         self.outputs = outputs
         self.resolved = resolved or {}
         self.findings = findings
-        self.parameters = parameters
+        self.cost = cost
 
 
 NOTHING = Outcome({})
@@ -120,6 +121,7 @@ class _Trial:
         self._inputs = {name: value for name, value in inputs.items() if value is not None}
         self._complete = len(self._inputs) == len(inputs)
         self._module: Any = None
+        self._unrolled = 1.0  # how many times longer the sequence is than the part of it that is tried
 
     def run(self) -> Outcome:
         ports = [self._inputs.get(port.name) for port in self._spec.inputs]
@@ -134,7 +136,7 @@ class _Trial:
             return Outcome({}, resolved, tuple(findings))
         wires: dict[str, Argument] = {name: Ref(name, "") for name in self._inputs}
         bound = bind(self._spec, self._properties, wires, resolved)
-        parameters = None
+        parameters = memory = 0
         if self._spec.kind == "module":
             try:
                 self._module = build(construct(self._spec, {**self._properties, **resolved}), self._spec)
@@ -142,19 +144,25 @@ class _Trial:
                 return Outcome(
                     {}, resolved, (*findings, failure_finding(self._spec, self._inputs, error, building=True))
                 )
-            parameters = sum(parameter.numel() for parameter in self._module.parameters())
+            parameters, memory = weights(self._module)
         findings += size_findings(self._spec, {**self._properties, **resolved}, ports)
         if findings or not self._complete or not self._connected():
-            return Outcome({}, resolved, tuple(findings), parameters)
+            return Outcome({}, resolved, tuple(findings), Cost(parameters, memory))
+        results: list[Seen] = []
+        counts: list[int] = []
         try:
-            results = [self._call(bound, trial) for trial in range(self._count())]
+            for trial in range(self._count()):
+                with MultiplyAdds() as counter:
+                    results.append(self._call(bound, trial))
+                counts.append(round(counter.count * self._unrolled))
         except Exception as error:  # noqa: BLE001  # the same for a call
-            return Outcome({}, resolved, (failure_finding(self._spec, self._inputs, error),), parameters)
+            found = failure_finding(self._spec, self._inputs, error)
+            return Outcome({}, resolved, (found,), Cost(parameters, memory))
         outputs: dict[str, Abstract] = {}
         for port, path in _places(bound.results, single=bound.single):
             seen = tuple(_item(result, path) for result in results)
             outputs[port] = self._explain(bound, path, seen)
-        return Outcome(outputs, resolved, (), parameters)
+        return Outcome(outputs, resolved, (), Cost(parameters, memory, tuple(counts), returned(results)))
 
     def _count(self) -> int:
         return max((len(value.trials) for value in self._inputs.values()), default=1)
@@ -210,7 +218,7 @@ class _Trial:
             )
         return findings
 
-    def _call(self, bound: Bound, trial: int, changed: tuple[Trials, int] | None = None) -> object:
+    def _call(self, bound: Bound, trial: int, changed: tuple[Trials, int] | None = None) -> Seen:
         def value(argument: Argument) -> object:
             match argument:
                 case Ref(name):
@@ -224,7 +232,7 @@ class _Trial:
         arguments = [value(argument) for argument in bound.arguments]
         keywords = {name: value(argument) for name, argument in bound.keywords}
         if isinstance(self._module, nn.RNNBase):
-            return _recur(self._module, arguments, keywords)
+            return self._recur(arguments, keywords)
         if self._module is not None:
             return describe(self._module(*arguments, **keywords))
         if self._spec.kind == "method":
@@ -234,6 +242,20 @@ class _Trial:
             return describe(function(*arguments, **keywords))
         with torch.device("meta"):
             return describe(function(*arguments, **keywords))
+
+    def _recur(self, arguments: list[Any], keywords: dict[str, Any]) -> Seen:
+        """Try a recurrent layer on a short sequence: without data it is unrolled, and 512 steps take seconds."""
+        sequence = arguments[0] if arguments else None
+        if not isinstance(sequence, torch.Tensor) or sequence.dim() not in (2, 3):
+            return describe(self._module(*arguments, **keywords))
+        axis = 1 if self._module.batch_first and sequence.dim() == 3 else 0
+        length = sequence.shape[axis]
+        short = sequence.narrow(axis, 0, min(length, _SHORT))
+        self._unrolled = length / max(1, short.shape[axis])
+        output, state = self._module(short, *arguments[1:], **keywords)
+        sizes = list(output.shape)
+        sizes[axis] = length
+        return Meta(tuple(sizes), output.dtype), describe(state)
 
     def _explain(self, bound: Bound, path: tuple[int, ...], seen: tuple[Seen, ...]) -> Abstract:
         memo: dict[tuple[Trials, int], Seen] = {}
@@ -257,20 +279,6 @@ def build(construction: Construction, spec: NodeSpec) -> nn.Module:
         keywords = {name: _constant(argument) for name, argument in construction.keywords}
         module: nn.Module = cls(*arguments, **keywords)
     return module
-
-
-def _recur(layer: nn.RNNBase, arguments: list[Any], keywords: dict[str, Any]) -> object:
-    """Try a recurrent layer on a short sequence: without data it is unrolled, and 512 steps take seconds."""
-    sequence = arguments[0] if arguments else None
-    if not isinstance(sequence, torch.Tensor) or sequence.dim() not in (2, 3):
-        return describe(layer(*arguments, **keywords))
-    axis = 1 if layer.batch_first and sequence.dim() == 3 else 0
-    length = sequence.shape[axis]
-    short = sequence.narrow(axis, 0, min(length, _SHORT))
-    output, state = layer(short, *arguments[1:], **keywords)
-    sizes = list(output.shape)
-    sizes[axis] = length
-    return Meta(tuple(sizes), output.dtype), describe(state)
 
 
 def _constant(argument: Argument) -> object:

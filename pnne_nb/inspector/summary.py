@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -13,8 +12,8 @@ from typing import final
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
+from pnne_nb.compiler.costs import MultiplyAdds
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.hooks import HookOwner, tensors_in
 from pnne_nb.inspector.preserve import preserved
@@ -133,14 +132,6 @@ class Summary:
         ]
 
 
-def _recurrent_flops(inputs: Shape, by_input: Shape, by_state: Shape, *_: object, **__: object) -> int:
-    """Of one recurrent layer on `[t, n, c]`: two matrix products for every element of the sequences."""
-    return 2 * math.prod(inputs[:-1]) * (math.prod(by_input) + math.prod(by_state))
-
-
-# On the CPU, an LSTM runs as one oneDNN operator that torch's counter does not know.
-_ONEDNN = {torch.ops.aten.mkldnn_rnn_layer: _recurrent_flops}
-
 _HEADER = ("Layer", "Type", "Input", "Output", "Parameters", "Mult-adds", "Memory", "Activation")
 _NUMBERS = frozenset(range(4, len(_HEADER)))
 
@@ -166,7 +157,7 @@ def summary(
         stack.enter_context(preserved(model))
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.compiler.set_stance("force_eager"))
-        counter = stack.enter_context(FlopCounterMode(display=False, custom_mapping=_ONEDNN))
+        counter = stack.enter_context(MultiplyAdds())
         hooks = stack.enter_context(HookOwner())
         for name, module in model.named_modules():
             hooks.on_inputs(module, partial(seen.enter, name, counter))
@@ -177,7 +168,7 @@ def summary(
         rows=rows,
         parameters=sum(row.parameters for row in rows),
         trainable=sum(row.trainable for row in rows),
-        mult_adds=counter.get_total_flops() // 2,
+        mult_adds=counter.count,
         parameter_memory=sum(row.memory for row in rows),
         gradient_memory=sum(_size(parameter) for parameter in model.parameters() if parameter.requires_grad),
         activation_memory=sum(row.activation for row in rows),
@@ -198,18 +189,18 @@ class _Seen:
         self.inputs: dict[str, tuple[Shape, ...]] = {}
         self.outputs: dict[str, tuple[Shape, ...]] = {}
         self.calls: dict[str, int] = {}
-        self.flops: dict[str, int] = {}
+        self.mult_adds: dict[str, int] = {}
         self.output_bytes: dict[str, int] = {}
         self._before: list[int] = []
 
-    def enter(self, name: str, counter: FlopCounterMode, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def enter(self, name: str, counter: MultiplyAdds, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.inputs.setdefault(name, _shapes_in((*args, *kwargs.values())))
-        self._before.append(counter.get_total_flops())
+        self._before.append(counter.count)
 
-    def leave(self, name: str, counter: FlopCounterMode, output: object) -> None:
+    def leave(self, name: str, counter: MultiplyAdds, output: object) -> None:
         self.outputs.setdefault(name, _shapes_in(output))
         self.calls[name] = self.calls.get(name, 0) + 1
-        self.flops[name] = self.flops.get(name, 0) + counter.get_total_flops() - self._before.pop()
+        self.mult_adds[name] = self.mult_adds.get(name, 0) + counter.count - self._before.pop()
         size = sum(_size(tensor) for _, tensor in tensors_in(output))
         self.output_bytes[name] = self.output_bytes.get(name, 0) + size
 
@@ -230,7 +221,7 @@ def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
                 outputs=seen.outputs.get(name, ()),
                 parameters=sum(tensor.numel() for tensor in own),
                 trainable=sum(tensor.numel() for tensor in own if tensor.requires_grad),
-                mult_adds=seen.flops.get(name, 0) // 2,
+                mult_adds=seen.mult_adds.get(name, 0),
                 memory=sum(_size(tensor) for tensor in (*own, *buffers)),
                 activation=0 if any(module.children()) else seen.output_bytes.get(name, 0),
                 calls=seen.calls.get(name, 0),

@@ -100,6 +100,22 @@ class TensorShape(msgspec.Struct, frozen=True, rename="camel"):
     dtype: str
 
 
+class NodeCost(msgspec.Struct, frozen=True, rename="camel"):
+    """What one node costs, those inside included.
+
+    Attributes:
+        parameters: Elements of its parameters; shared ones count at the node that has them.
+        mult_adds: Multiply-adds of a forward pass: matrix products, convolutions and attention.
+        memory: Bytes of its parameters and buffers.
+        activation: Bytes of what it returns; of a node that contains others, of what those return.
+    """
+
+    parameters: int
+    mult_adds: int
+    memory: int
+    activation: int
+
+
 class Derived(msgspec.Struct, frozen=True, rename="camel"):
     """What Python has worked out about the document; as a delta, only what changed.
 
@@ -108,13 +124,15 @@ class Derived(msgspec.Struct, frozen=True, rename="camel"):
         resolved: Values inferred for properties left ``"auto"``, by node path, in JSON form; None takes
             the entry away.
         diagnostics: By node path (``""``: the whole graph), replacing that node's earlier ones.
-        parameters: Number of parameters by node path; None takes the entry away.
+        costs: What nodes cost, by path; None takes the entry away.
+        example: The symbolic sizes that the costs are for, the batch's being 1; None if they are as before.
     """
 
     shapes: dict[str, TensorShape | None] = {}
     resolved: dict[str, dict[str, object] | None] = {}
     diagnostics: dict[str, tuple[Diagnostic, ...]] = {}
-    parameters: dict[str, int | None] = {}
+    costs: dict[str, NodeCost | None] = {}
+    example: dict[str, int] | None = None
 
 
 class HistoryState(msgspec.Struct, frozen=True, rename="camel"):

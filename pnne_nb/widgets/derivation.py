@@ -144,7 +144,6 @@ def merged(whole: Derived, delta: Derived) -> Derived:
         shapes={path: shape for path, shape in {**whole.shapes, **delta.shapes}.items() if shape is not None},
         resolved={path: values for path, values in {**whole.resolved, **delta.resolved}.items() if values is not None},
         diagnostics={path: found for path, found in {**whole.diagnostics, **delta.diagnostics}.items() if found},
-        parameters={
-            path: count for path, count in {**whole.parameters, **delta.parameters}.items() if count is not None
-        },
+        costs={path: cost for path, cost in {**whole.costs, **delta.costs}.items() if cost is not None},
+        example=whole.example if delta.example is None else delta.example,
     )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import threading
 
+import msgspec
 import pytest
 import torch
 from torch import nn
@@ -21,7 +22,11 @@ def test_the_first_delta_tells_everything() -> None:
         delta = analysis.refresh()
         assert delta.shapes["conv1.output"] == TensorShape(("N", 6, 24, 24), "float32")
         assert delta.resolved == {"conv2": {"in_channels": 6}, "fc": {"in_features": 256}}
-        assert delta.parameters == {"conv1": 156, "conv2": 2416, "fc": 2570}
+        assert {path: cost.parameters for path, cost in delta.costs.items() if cost and cost.parameters} == {
+            "conv1": 156,
+            "conv2": 2416,
+            "fc": 2570,
+        }
         assert delta.diagnostics == {}
         assert analysis.refresh() == NOTHING
 
@@ -34,7 +39,7 @@ def test_an_edit_tells_only_what_it_changed() -> None:
         delta = analysis.refresh()
         assert set(delta.shapes) == {"conv2.output", "relu2.output", "pool2.output", "flat.output"}
         assert delta.resolved == {"fc": {"in_features": 128}}
-        assert set(delta.parameters) == {"conv2", "fc"}
+        assert set(delta.costs) == {"conv2", "relu2", "pool2", "flat", "fc"}
 
 
 def test_only_what_really_changed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +90,7 @@ def test_findings_come_and_go() -> None:
         delta = analysis.refresh()
         assert delta.diagnostics["fc1"] == ()
         assert delta.diagnostics["act"][0].code == "unconnected-input"
-        assert delta.parameters["fc1"] is None
+        assert delta.costs["fc1"] is None
         assert delta.shapes == {"fc1.output": None} or "fc1.output" not in analysis.shapes
 
 
@@ -97,7 +102,7 @@ def test_nested_graphs_are_followed_by_path() -> None:
         delta = analysis.refresh()
         assert delta.shapes["layer1.0.output"] == TensorShape(("N", 5), "float32")
         assert delta.diagnostics["layer2.0"][0].code == "shape-mismatch"
-        assert delta.parameters["layer1"] == 35
+        assert analysis.costs["layer1"].parameters == 35
         graph.undo()
         analysis.refresh()
         graph.ungroup("layer2")
@@ -168,13 +173,15 @@ def test_deltas_always_add_up_to_what_a_fresh_look_finds(seed: int) -> None:
         for _ in range(60):
             random_edit(graph, rng)
             delta = analysis.refresh()
-            for table in ("shapes", "resolved", "parameters", "diagnostics"):
+            for table in ("shapes", "resolved", "costs", "diagnostics"):
                 known = getattr(state, table)
                 for path, entry in getattr(delta, table).items():
                     if entry is None or entry == ():
                         known.pop(path, None)
                     else:
                         known[path] = entry
+            if delta.example is not None:
+                state = msgspec.structs.replace(state, example=delta.example)
             with Analysis(graph) as fresh:
                 assert fresh.refresh() == state
                 assert fresh.shapes == analysis.shapes

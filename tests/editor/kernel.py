@@ -24,6 +24,7 @@ from pnne_nb.protocol.messages import (
     GetSource,
     Group,
     HistoryState,
+    NodeCost,
     Redo,
     Rejected,
     Snapshot,
@@ -36,6 +37,9 @@ from pnne_nb.protocol.messages import (
 
 SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")
 """What every output of the tests' documents is said to carry: the tests are about the browser, not about shapes."""
+
+COST = NodeCost(parameters=1_200, mult_adds=86_400, memory=4_800, activation=13_824)
+"""What every node is said to cost, for one example."""
 
 
 @final
@@ -125,7 +129,12 @@ class Kernel:
             found.setdefault(diagnostic.node or "", []).append(diagnostic)
         self._diagnosed = set(found)
         shapes: dict[str, TensorShape | None] = {edge.source: SHAPE for edge in self.graph.edges}
-        return Derived(shapes=shapes, diagnostics={path: tuple(items) for path, items in found.items()})
+        return Derived(
+            shapes=shapes,
+            diagnostics={path: tuple(items) for path, items in found.items()},
+            costs=dict.fromkeys(self.graph.nodes, COST),
+            example={"N": 1},
+        )
 
 
 def to_json(event: Event) -> str:

@@ -5,10 +5,10 @@ import { EditorContext, useScene, useSession, useView } from "./context";
 import type { Editor } from "./editor";
 import { onKeyDown } from "./keys";
 import { Palette } from "./panels/Palette";
-import { StatusLine } from "./panels/Problems";
 import { Properties } from "./panels/Properties";
 import { QuickSearch } from "./panels/Quick";
 import { SourcePanel } from "./panels/SourcePanel";
+import { StatusLine } from "./panels/StatusLine";
 import { Toasts } from "./panels/Toasts";
 import { Toolbar } from "./panels/Toolbar";
 

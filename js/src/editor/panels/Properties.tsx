@@ -4,6 +4,7 @@ import type { ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotName } from "../document/names";
 import { textOf } from "../values/text";
+import { Costs } from "./Costs";
 import { Field } from "./Field";
 import { FixButton } from "./Problems";
 import { Several } from "./Several";
@@ -65,14 +66,12 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
 function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
   const type = scene.types.get(node.type);
   const diagnostics = scene.cards.get(node.name)?.diagnostics ?? [];
-  const parameters = useSession((state) => state.derived.parameters.get(scene.prefix + node.name));
   return (
     <>
       <header>
         <NameField key={node.name} scene={scene} node={node} />
         <div className="pnne-type-line">
           <span>{node.type}</span>
-          {parameters !== undefined && <span>{parameters.toLocaleString("en-US")} parameters</span>}
           {type?.url && (
             <a href={type.url} target="_blank" rel="noreferrer">
               docs
@@ -80,6 +79,7 @@ function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
           )}
         </div>
         {type?.doc && <p className="pnne-doc">{type.doc}</p>}
+        <Costs path={scene.prefix + node.name} />
       </header>
       {diagnostics.map((problem) => (
         <div

@@ -1,18 +1,21 @@
-import type { Derived, Diagnostic, TensorShape } from "../../protocol";
+import type { Derived, Diagnostic, NodeCost, TensorShape } from "../../protocol";
 
 /** What Python has worked out, by full path. */
 export interface DerivedState {
   readonly shapes: ReadonlyMap<string, TensorShape>;
   readonly resolved: ReadonlyMap<string, Readonly<Record<string, unknown>>>;
   readonly diagnostics: ReadonlyMap<string, readonly Diagnostic[]>;
-  readonly parameters: ReadonlyMap<string, number>;
+  readonly costs: ReadonlyMap<string, NodeCost>;
+  /** The symbolic sizes that the costs are for. */
+  readonly example: Readonly<Record<string, number>>;
 }
 
 export const NOTHING_DERIVED: DerivedState = {
   shapes: new Map(),
   resolved: new Map(),
   diagnostics: new Map(),
-  parameters: new Map(),
+  costs: new Map(),
+  example: {},
 };
 
 /** Takes over a delta; maps without changes keep their identity. */
@@ -21,7 +24,8 @@ export function applyDerived(state: DerivedState, delta: Derived): DerivedState 
     shapes: merge(state.shapes, delta.shapes),
     resolved: merge(state.resolved, delta.resolved),
     diagnostics: merge(state.diagnostics, delta.diagnostics, (list) => list.length === 0),
-    parameters: merge(state.parameters, delta.parameters),
+    costs: merge(state.costs, delta.costs),
+    example: delta.example ?? state.example,
   };
 }
 

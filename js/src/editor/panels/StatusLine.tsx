@@ -1,0 +1,101 @@
+import { useMemo } from "react";
+import type { NodeCost } from "../../protocol";
+import { useEditor, useScene, useSession, useView } from "../context";
+import { bytesText, countText, exactText, exampleText } from "../values/amounts";
+import { ProblemList } from "./Problems";
+
+/** The bottom line: problems that jump to their node, the state of the connection, and what the model costs. */
+export function StatusLine() {
+  const editor = useEditor();
+  const scene = useScene();
+  const open = useView((view) => view.problems);
+  const diagnostics = useSession((state) => state.derived.diagnostics);
+  const problems = [...diagnostics.values()].flat().filter((diagnostic) => diagnostic.severity !== "info");
+  const errors = problems.filter((diagnostic) => (diagnostic.severity ?? "error") === "error").length;
+  const nodes = scene?.graph.nodes.size ?? 0;
+  return (
+    <footer className="pnne-status">
+      {open && problems.length > 0 && <ProblemList problems={problems} />}
+      <div className="pnne-status-line">
+        <button
+          type="button"
+          className={`pnne-problems-toggle${errors > 0 ? " pnne-severity-error" : problems.length > 0 ? " pnne-severity-warning" : ""}`}
+          aria-expanded={open}
+          disabled={problems.length === 0}
+          onClick={() => editor.patch({ problems: !open })}
+        >
+          <i className="pnne-lamp" />
+          {problems.length === 0
+            ? "No problems"
+            : `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`}
+        </button>
+        <Connection />
+        <span className="pnne-spring" />
+        <Totals />
+        <span>
+          {nodes} {nodes === 1 ? "node" : "nodes"}
+        </span>
+      </div>
+    </footer>
+  );
+}
+
+/** What the whole model costs: the sum of its outermost nodes, since a block's cost holds those inside. */
+function Totals() {
+  const costs = useSession((state) => state.derived.costs);
+  const example = useSession((state) => state.derived.example);
+  const sum = useMemo(() => total(costs), [costs]);
+  if (costs.size === 0) return null;
+  const forWhat = exampleText(example);
+  return (
+    <section className="pnne-totals" aria-label="Costs of the model">
+      <span title={`${bytesText(sum.memory)} of parameters and buffers`}>
+        {exactText(sum.parameters)} parameters, {bytesText(sum.memory)}
+      </span>
+      <span
+        title={`${exactText(sum.multAdds)} multiply-adds of matrix products, convolutions and attention in one forward pass ${forWhat}`}
+      >
+        {countText(sum.multAdds)} mult-adds
+      </span>
+      <span title={`${exactText(sum.activation)} bytes that all nodes return ${forWhat}: about what a training keeps`}>
+        {bytesText(sum.activation)} activations {forWhat}
+      </span>
+    </section>
+  );
+}
+
+function total(costs: ReadonlyMap<string, NodeCost>): NodeCost {
+  const sum = { parameters: 0, multAdds: 0, memory: 0, activation: 0 };
+  for (const [path, cost] of costs) {
+    if (path.includes(".")) continue;
+    sum.parameters += cost.parameters;
+    sum.multAdds += cost.multAdds;
+    sum.memory += cost.memory;
+    sum.activation += cost.activation;
+  }
+  return sum;
+}
+
+function Connection() {
+  const editor = useEditor();
+  const connection = useSession((state) => state.connection);
+  const opened = useSession((state) => state.sync !== null);
+  if (connection === "ready") return null;
+  if (connection === "waiting") {
+    return (
+      <span className="pnne-waiting" role="status">
+        Waiting for kernel…
+      </span>
+    );
+  }
+  return (
+    <span className="pnne-offline" role="status">
+      Not connected: changes are not saved.
+      {opened && (
+        <button type="button" className="pnne-fix" onClick={() => editor.copyDocument()}>
+          Copy graph as JSON
+        </button>
+      )}
+    </span>
+  );
+}

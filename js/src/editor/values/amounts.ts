@@ -1,0 +1,33 @@
+// Large numbers as a person reads them at a glance.
+
+const STEPS = ["", " k", " M", " G", " T", " P"];
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** A count with three significant digits: `86.4 k`. */
+export function countText(count: number): string {
+  return scaled(count, 1000, (text, step) => `${text}${STEPS[step]}`);
+}
+
+/** A number of bytes: `241 KiB`. */
+export function bytesText(bytes: number): string {
+  return scaled(bytes, 1024, (text, step) => `${text} ${SIZES[step]}`);
+}
+
+/** A count with every digit: `61,706`. */
+export function exactText(count: number): string {
+  return count.toLocaleString("en-US");
+}
+
+/** What costs are for: one sample, or the sizes that stand for those that are open; nothing where all are fixed. */
+export function exampleText(example: Readonly<Record<string, number>>): string {
+  const sizes = Object.entries(example);
+  if (sizes.length === 1 && sizes[0]?.[1] === 1) return "per sample";
+  return sizes.length === 0 ? "" : `at ${sizes.map(([name, size]) => `${name}=${size}`).join(", ")}`;
+}
+
+function scaled(amount: number, base: number, write: (text: string, step: number) => string): string {
+  let [value, step] = [amount, 0];
+  // What would be rounded up to the next step is written in it: 1 M, not 1000 k.
+  while (value >= base - 0.5 && step < STEPS.length - 1) [value, step] = [value / base, step + 1];
+  return write(step === 0 ? String(value) : String(Number(value.toPrecision(3))), step);
+}

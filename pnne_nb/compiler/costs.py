@@ -1,0 +1,135 @@
+"""What running a node costs: multiply-adds, memory of its weights and of what it returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from pnne_nb.compiler.abstract import Meta, Seen
+from pnne_nb.compiler.fitting import Trials
+
+
+def _recurrent_flops(inputs: torch.Tensor, by_input: torch.Tensor, by_state: torch.Tensor, *_: Any, **__: Any) -> int:
+    """Of one recurrent layer on `[t, n, c]`: two matrix products for every element of the sequences."""
+    return 2 * math.prod(inputs.shape[:-1]) * (by_input.numel() + by_state.numel())
+
+
+# On the CPU, an LSTM runs as one oneDNN operator that torch has no formula for.
+_FORMULAS: dict[Any, Any] = {**flop_registry, torch.ops.aten.mkldnn_rnn_layer: _recurrent_flops}
+
+
+@final
+class MultiplyAdds(TorchDispatchMode):
+    """Counts the multiply-adds of matrix products, convolutions and attention inside a ``with`` block.
+
+    The formulas are those of torch's ``FlopCounterMode``, which itself hooks every module of the process: it would
+    slow down a training in another thread, and count it. This counts in its own thread only.
+
+    Attributes:
+        count: Multiply-adds so far.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run an operator, or what it is made of, and add what it costs."""
+        named = dict(kwargs or {})
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return NotImplemented
+        formula = _FORMULAS.get(func._overloadpacket)
+        if formula is None:
+            with self:
+                result = func.decompose(*args, **named)
+            return func(*args, **named) if result is NotImplemented else result
+        result = func(*args, **named)
+        # A call that torch's formula does not foresee (it asserts what it expects) is a cost that is not known.
+        with suppress(AssertionError, TypeError, ValueError):
+            self.count += formula(*args, **named, out_val=result) // 2
+        return result
+
+
+@final
+@dataclass(frozen=True)
+class Cost:
+    """What a node costs.
+
+    Attributes:
+        parameters: Elements of its parameters.
+        memory: Bytes of its parameters and buffers.
+        mult_adds: Multiply-adds of one call, in each trial; a single number is the same in all of them.
+        activation: Bytes of what it returns, likewise.
+    """
+
+    parameters: int = 0
+    memory: int = 0
+    mult_adds: Trials = (0,)
+    activation: Trials = (0,)
+
+
+FREE = Cost()
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Return what several nodes cost together."""
+    listed = list(costs)
+    return Cost(
+        sum(cost.parameters for cost in listed),
+        sum(cost.memory for cost in listed),
+        _summed([cost.mult_adds for cost in listed]),
+        _summed([cost.activation for cost in listed]),
+    )
+
+
+def share(seen: Trials, batch: Trials | None) -> int:
+    """Return the part of one example in a number that was seen in each trial.
+
+    What is the same in every trial does not depend on the batch, and counts as a whole.
+
+    Args:
+        seen: The number in each trial.
+        batch: The size of the batch in each trial; None if the batch is fixed.
+    """
+    if batch is None or len(set(seen)) == 1:
+        return seen[0]
+    return round(seen[0] / batch[0])
+
+
+def weights(module: nn.Module) -> tuple[int, int]:
+    """Return the number of elements of a module's parameters, and the bytes of its parameters and buffers."""
+    parameters = list(module.parameters())
+    memory = sum(tensor.numel() * tensor.element_size() for tensor in (*parameters, *module.buffers()))
+    return sum(parameter.numel() for parameter in parameters), memory
+
+
+def returned(results: Sequence[Seen]) -> Trials:
+    """Return the bytes of what a node returned in each trial."""
+    return tuple(_bytes(result) for result in results)
+
+
+def _bytes(seen: Seen) -> int:
+    if isinstance(seen, Meta):
+        return math.prod(seen.shape) * seen.dtype.itemsize
+    if isinstance(seen, (tuple, list)):
+        return sum(map(_bytes, seen))
+    return 0
+
+
+def _summed(counts: Sequence[Trials]) -> Trials:
+    if not counts:
+        return (0,)
+    length = max(map(len, counts))
+    return tuple(sum(count[min(trial, len(count) - 1)] for count in counts) for trial in range(length))
