@@ -86,9 +86,9 @@ def block() -> pn.NodeGraph:
     return connect(graph, "sum relu2 y")
 
 
-def chain(count: int) -> pn.NodeGraph:
-    """Return a chain of `count` layers: convolutions with auto channels, norms, activations."""
-    graph = pn.NodeGraph("chain")
+def chain(count: int, name: str = "chain") -> pn.NodeGraph:
+    """Return a chain of `count` layers: convolutions, norms, activations. A name of its own gives a class of its own."""
+    graph = pn.NodeGraph(name)
     with graph.transaction():
         graph.add("Input", "x", shape=("N", 8, 16, 16))
         last = "x"
@@ -250,8 +250,8 @@ def main() -> None:
         )
 
     cold, bare = [], []
-    for _ in range(25):
-        graph = chain(100)
+    for number in range(25):
+        graph = chain(100, f"chain{number}")
         forget()
         cold.append(cpu_ms(lambda graph=graph: pn.compile(graph)))
         bare.append(cpu_ms(constructors))

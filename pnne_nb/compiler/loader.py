@@ -118,6 +118,8 @@ def _make(key: str, generated: Generated, names: dict[str, Any]) -> Loaded:
 
 
 def _forget() -> None:
+    if len(_loaded) <= KEPT:
+        return
     idle = [key for key, loaded in _loaded.items() if not loaded.instances]
     for key in idle[: max(0, len(idle) - KEPT)]:
         del _loaded[key]
