@@ -1,25 +1,31 @@
-"""Checkpoint files: written whole or not at all, checked before they are believed, loaded without running code."""
+"""Checkpoint files: written whole or not at all, checked before they are believed, loaded without running code.
+
+A checkpoint is a file in the safetensors format: everything in it that is no tensor stands in the metadata, as JSON
+under ``"state"``, with the version of this form under ``"pnne"`` and a BLAKE2 checksum of the whole file under
+``"checksum"``, taken with zeros in its own place.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import io
+import json
 import os
-import pickle  # noqa: TID251  only for the name of the error that a safe load raises
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
-import torch
+import safetensors.torch
+from safetensors import SafetensorError
 
 from pnne_nb.errors import CheckpointError
+from pnne_nb.runtime.packing import pack, unpack
 
 FORMAT = 1
 SUFFIX = ".ckpt"
-_MAGIC = b"pnne-checkpoint\n"
-_DIGEST = hashlib.sha256().digest_size
+_DIGEST = 32
+_UNSIGNED = "0" * (2 * _DIGEST)
+"""Stands where the checksum will, while it is computed."""
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
@@ -32,19 +38,17 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         state: Plain values and tensors.
 
     Raises:
-        CheckpointError: The file cannot be written.
+        CheckpointError: The file cannot be written, or `state` holds something else.
     """
-    buffer = io.BytesIO()
-    torch.save({"format": FORMAT, **state}, buffer)
-    payload = buffer.getbuffer()
+    text, tensors = pack(state)
+    metadata = {"pnne": str(FORMAT), "checksum": _UNSIGNED, "state": text}
+    content = signed(safetensors.torch.save(tensors, metadata))
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
             temporary = file.name
-            file.write(_MAGIC)
-            file.write(hashlib.sha256(payload).digest())
-            file.write(payload)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if path.exists():
@@ -55,6 +59,16 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
         raise CheckpointError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from error
+
+
+def signed(content: bytes) -> bytes:
+    """A file that has zeros for its checksum, with the checksum."""
+    return _with_checksum(content, _UNSIGNED, hashlib.blake2b(content, digest_size=_DIGEST).hexdigest())
+
+
+def _with_checksum(content: bytes, old: str, new: str) -> bytes:
+    # No text in the header can contain this: its quotation marks would be escaped.
+    return content.replace(f'"checksum":"{old}"'.encode(), f'"checksum":"{new}"'.encode(), 1)
 
 
 def _sync_directory(directory: Path) -> None:
@@ -79,23 +93,34 @@ def read(path: Path) -> dict[str, Any]:
         content = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror or error}.") from error
-    if not content.startswith(_MAGIC):
-        raise CheckpointError(f"{path} is no checkpoint of a TrainingEngine.")
-    start = len(_MAGIC) + _DIGEST
-    payload = content[start:]
-    if hashlib.sha256(payload).digest() != content[len(_MAGIC) : start]:
+    metadata = _metadata(content)
+    found = metadata.get("checksum") if isinstance(metadata, dict) else None
+    if not isinstance(found, str) or len(found) != len(_UNSIGNED):
+        raise CheckpointError(f"{path} is no checkpoint of a TrainingEngine, or its beginning is damaged.")
+    if signed(_with_checksum(content, found, _UNSIGNED)) != content:
         raise CheckpointError(f"The checkpoint {path} is damaged: its content does not match its checksum.")
-    try:
-        state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"The checkpoint {path} holds something else than plain values: {error}.") from error
-    found = state.get("format") if isinstance(state, dict) else None
-    if not isinstance(found, int) or found > FORMAT:
+    version = metadata.get("pnne", "")
+    if version != str(FORMAT):
         raise CheckpointError(
-            f"The checkpoint {path} has format {found!r}; this version reads up to {FORMAT}. Update pnne_nb."
+            f"The checkpoint {path} has format {version}; this version reads up to {FORMAT}. Update pnne_nb."
         )
+    try:
+        state = unpack(metadata["state"], safetensors.torch.load(content))
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(
+            f"The checkpoint {path} holds something else than a training's state: {error}."
+        ) from error
     checked: dict[str, Any] = state
     return checked
+
+
+def _metadata(content: bytes) -> Any:
+    """What the header of a file in the safetensors format says beside its tensors, or None if there is no header."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    try:
+        return json.loads(content[8:end])["__metadata__"] if end <= len(content) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def read_newest_good(path: Path) -> tuple[dict[str, Any], Path, list[str]]:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
@@ -191,8 +191,28 @@ def test_a_cut_file_is_noticed(cut: int, tmp_path: Path) -> None:
         read(path)
 
 
-def sealed(payload: bytes) -> bytes:
-    return checkpoint._MAGIC + hashlib.sha256(payload).digest() + payload
+def sealed(text: str, version: str = "1") -> bytes:
+    """A file with `text` for its state and a checksum that is right."""
+    metadata = {"pnne": version, "checksum": "0" * 64, "state": text}
+    return checkpoint.signed(safetensors.torch.save({"value": torch.zeros(3)}, metadata))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"value": {"$": "tensor", "name": "other"}}',
+        '{"value": {"$": "os.system", "items": ["echo harm"]}}',
+        '{"value": {"$": "dtype", "name": "load"}}',
+        '{"value": {"$": "set", "items": [[1]]}}',
+        "no json",
+    ],
+)
+def test_a_hostile_file_runs_nothing(text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.ckpt"
+    path.write_bytes(sealed(text))
+    with pytest.raises(CheckpointError, match="holds something else than a training's state"):
+        read(path)
+    assert "harm" not in capfd.readouterr().out
 
 
 class Hostile:
@@ -200,20 +220,40 @@ class Hostile:
         return os.system, ("echo harm",)
 
 
-def test_a_hostile_file_runs_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_pickle_is_not_even_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.ckpt"
-    torch.save({"format": 1, "value": Hostile()}, tmp_path / "raw")
-    path.write_bytes(sealed((tmp_path / "raw").read_bytes()))
-    with pytest.raises(CheckpointError, match="holds something else than plain values"):
+    torch.save({"format": 1, "value": Hostile()}, path)
+    with pytest.raises(CheckpointError, match="is no checkpoint of a TrainingEngine"):
         read(path)
     assert "harm" not in capfd.readouterr().out
 
 
 def test_a_file_from_a_later_version(tmp_path: Path) -> None:
-    torch.save({"format": 99}, tmp_path / "raw")
-    (tmp_path / "a.ckpt").write_bytes(sealed((tmp_path / "raw").read_bytes()))
+    (tmp_path / "a.ckpt").write_bytes(sealed("{}", version="99"))
     with pytest.raises(CheckpointError, match=r"has format 99; this version reads up to 1. Update pnne_nb"):
         read(tmp_path / "a.ckpt")
+
+
+@pytest.mark.parametrize("at", range(0, 1000, 37))
+def test_no_flipped_bit_goes_unnoticed(at: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    write(path, {"value": torch.arange(100), "text": '"checksum":"' + "0" * 64})
+    assert read(path)["text"].startswith('"checksum"')
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1 << at % 8
+    path.write_bytes(bytes(content))
+    with pytest.raises(CheckpointError, match="damaged"):
+        read(path)
+
+
+def test_other_programs_can_read_the_weights(tmp_path: Path) -> None:
+    trained = engine()
+    trained.step()
+    trained.stop()
+    trained.save_checkpoint(tmp_path / "a.ckpt")
+    tensors = safetensors.torch.load_file(tmp_path / "a.ckpt")
+    weights = {name: tensors[f"loop.model.{name}"] for name in trained.model.state_dict()}
+    assert same(weights, trained.model.state_dict())
 
 
 def test_nothing_to_read_and_nowhere_to_write(tmp_path: Path) -> None:
