@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import SupportsIndex, final
 
 import msgspec
@@ -12,9 +12,11 @@ from torch import nn
 
 from pnne_nb.compiler import loader, trying
 from pnne_nb.compiler.loader import Loaded
-from pnne_nb.compiler.lowering import has_automatic, lower
+from pnne_nb.compiler.lowering import Resolved, has_automatic, lower
+from pnne_nb.compiler.placing import place
 from pnne_nb.compiler.program import Unit
-from pnne_nb.compiler.reading import read
+from pnne_nb.compiler.reading import Drawing, read
+from pnne_nb.compiler.recomputing import recompute
 from pnne_nb.compiler.reusing import carry_over
 from pnne_nb.compiler.running import constructed, guard
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
@@ -74,6 +76,8 @@ class TorchCompiler:
         model = constructed(loaded, self._opaque_modules(graph, loaded, reuse))
         if reuse is not None:
             carry_over(reuse, model)
+            for path, device in loaded.generated.devices.items():
+                model.get_submodule(path).to(device)
         return model
 
     def to_source(self, graph: NodeGraph) -> str:
@@ -83,7 +87,7 @@ class TorchCompiler:
             CompileError: As `compile`.
         """
         shapes = infer(graph)
-        unit = self._transformed(lower(graph, shapes.resolved))
+        unit = self._transformed(_lowered(graph, shapes.resolved, read(graph)))
         return generate(unit, _comments(graph, shapes)).text
 
     def _load(self, graph: NodeGraph) -> Loaded:
@@ -99,7 +103,7 @@ class TorchCompiler:
             if wrong and not any(d.severity == "error" for d in graph.diagnostics()):
                 raise failure(graph.name, wrong, ShapeError)
             resolved = shapes.resolved
-        unit = self._transformed(lower(graph, resolved, drawings))
+        unit = self._transformed(_lowered(graph, resolved, drawings))
         loaded = loader.load(generate(unit), unit.objects)
         guard(loaded)
         if not self._passes:
@@ -149,6 +153,11 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
 def to_source(graph: NodeGraph) -> str:
     """Return the PyTorch source of the class that `graph` describes; see `TorchCompiler.to_source`."""
     return _default.to_source(graph)
+
+
+def _lowered(graph: NodeGraph, resolved: Resolved, drawings: Mapping[str, Drawing]) -> Unit:
+    """Lower a document, and do what its nodes ask for: devices, and computing again instead of keeping."""
+    return place(recompute(lower(graph, resolved, drawings), drawings), drawings, graph)
 
 
 def _is_whole(graph: NodeGraph, path: str) -> bool:

@@ -117,7 +117,8 @@ class Expressions:
         """Return a node's call, in pieces; an operator is one piece."""
         match call.kind:
             case "member":
-                return [f"{self.attribute(call.target)}(", *self._arguments(call.arguments, call), ")"]
+                member, arguments = self.attribute(call.target), self._arguments(call.arguments, call)
+                return self._again(call, member, arguments) if call.again else [f"{member}(", *arguments, ")"]
             case "function":
                 return self._operator(call) or [
                     f"{self._target(call.target)}{self._entry(call.target)}(",
@@ -181,6 +182,14 @@ class Expressions:
                 raise CompileError(f"{name!r} cannot be the name of an argument.")
             keywords.append(f"{name}={self.argument(value)}")
         return [*(self.argument(argument) for argument in arguments), *keywords]
+
+    def _again(self, call: Call, member: str, arguments: list[str]) -> list[str]:
+        self.used.add("torch")
+        options = ["use_reentrant=False"]
+        if call.again == "restored":
+            self.used.add("restored")
+            options.append(f"context_fn=lambda: (nullcontext(), restored({member}))")
+        return ["torch.utils.checkpoint.checkpoint(", member, *arguments, *options, ")"]
 
     def _method(self, call: Call) -> list[str]:
         receiver, *rest = call.arguments

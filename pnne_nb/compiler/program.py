@@ -60,10 +60,15 @@ Argument: TypeAlias = Ref | Constant | Mode | Attribute | Sequence | Constructio
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A submodule of a class of the catalogue."""
+    """A submodule of a class of the catalogue.
+
+    Attributes:
+        device: Where it is put; None leaves it where it is made. The same holds for every submodule.
+    """
 
     name: str
     construction: Construction
+    device: str | None = None
 
 
 class Nested(msgspec.Struct, frozen=True):
@@ -71,12 +76,14 @@ class Nested(msgspec.Struct, frozen=True):
 
     name: str
     definition: str
+    device: str | None = None
 
 
 class Opaque(msgspec.Struct, frozen=True):
     """A submodule that is passed to the constructor, because no class of the catalogue makes it."""
 
     name: str
+    device: str | None = None
 
 
 class Weight(msgspec.Struct, frozen=True):
@@ -118,6 +125,8 @@ class Call(msgspec.Struct, frozen=True):
         keywords: By name.
         results: How the result is taken apart, by output port.
         single: Whether the result is one value rather than a tuple.
+        again: Whether training computes a member's call again for the backward pass instead of keeping what is
+            inside: ``"plain"``, or ``"restored"``, after which its buffers are put back, for they count once.
     """
 
     node: str
@@ -127,6 +136,7 @@ class Call(msgspec.Struct, frozen=True):
     keywords: tuple[tuple[str, Argument], ...] = ()
     results: Returns = ("output",)
     single: bool = True
+    again: Literal["", "plain", "restored"] = ""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -190,3 +200,19 @@ class Unit(msgspec.Struct, frozen=True):
     def root(self) -> Program:
         """The outermost graph."""
         return self.programs[""]
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """Where submodules are put, by path; those inside others stand after them."""
+        inside: dict[str, dict[str, str]] = {}
+        for program in self.programs.values():
+            found = inside[program.definition] = {}
+            for member in program.members:
+                if isinstance(member, Weight):
+                    continue
+                if member.device is not None:
+                    found[member.name] = member.device
+                if isinstance(member, Nested):
+                    inner = inside[member.definition]
+                    found.update((f"{member.name}.{path}", device) for path, device in inner.items())
+        return inside[""]

@@ -25,6 +25,20 @@ from pnne_nb.compiler.variables import Variables
 WIDTH = 100
 """Longer lines are broken, one argument per line."""
 
+RESTORED = '''
+
+@contextmanager
+def restored(module: nn.Module):
+    """Put a module's buffers back after it was computed again: statistics are to count each batch once."""
+    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in kept:
+            buffer.copy_(value)
+'''.splitlines()
+"""Stands in source whose checkpointed nodes have buffers."""
+
 
 class Line(msgspec.Struct, frozen=True):
     """Where one node stands in the text.
@@ -53,6 +67,7 @@ class Generated(msgspec.Struct, frozen=True):
         opaque: Paths of the opaque modules, in the order in which the root class's constructor takes them.
         classes: Name of the class of each definition.
         imports: Names in the text that stand for registered objects, with their targets.
+        devices: Where submodules are put, by path.
     """
 
     text: str
@@ -61,6 +76,7 @@ class Generated(msgspec.Struct, frozen=True):
     opaque: tuple[str, ...]
     classes: dict[str, str]
     imports: dict[str, str]
+    devices: dict[str, str] = {}
 
 
 def generate(unit: Unit, comments: Mapping[tuple[str, str], str] | None = None) -> Generated:
@@ -81,6 +97,8 @@ class _Writer:
         self._unit = unit
         self._comments = comments
         self._expressions = Expressions(unit.objects)
+        if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
+            self._expressions.reserved |= {"restored", "contextmanager", "nullcontext"}
         self._lines: list[str] = []
         self._map: dict[int, Line] = {}
         self._opaque: dict[str, tuple[tuple[str, ...], ...]] = {}  # definition -> paths inside it
@@ -104,17 +122,20 @@ class _Writer:
             opaque=tuple(".".join(path) for path in self._opaque[""]),
             classes=self._classes,
             imports=self._expressions.imports,
+            devices=self._unit.devices,
         )
 
     def _header(self) -> list[str]:
         lines = [f"import {name}" for name in ("math", "operator") if name in self._expressions.used]
+        restored = "restored" in self._expressions.used
+        lines += ["from contextlib import contextmanager, nullcontext"] if restored else []
         lines += [""] if lines else []
         if "torch" in self._expressions.used:
             lines.append("import torch")
         if "F" in self._expressions.used:
             lines.append("import torch.nn.functional as F")
         lines.append("from torch import nn")
-        return [*lines, *self._expressions.import_lines()]
+        return [*lines, *self._expressions.import_lines(), *(RESTORED if restored else [])]
 
     def _class(self, program: Program) -> None:
         self._lines += ["", "", f"class {self._classes[program.definition]}(nn.Module):"]
@@ -166,6 +187,8 @@ class _Writer:
             text = ["nn.Parameter(", "".join(text), *([] if member.requires_grad else ["requires_grad=False"]), ")"]
             text = self._assigned(name, text, "register_parameter")
         else:
+            if member.device is not None:
+                text = [*text[:-1], f"{text[-1]}.to({emit(member.device)})"]
             text = self._assigned(name, text, "add_module")
         self._statement("", text, Line(program.definition, name, calls=False))
 

@@ -1,0 +1,215 @@
+"""Device placement: where submodules lie and which values move, from the nodes' ``device`` property.
+
+A node with a device runs there. A node without one runs where its first input is, so that it is enough to name the
+device where it changes. A value that is needed elsewhere is moved once per device, right after it is made.
+Arguments of the model are wherever the caller has them; parameters and buffers of the graph itself lie there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import final
+
+import msgspec
+
+from pnne_nb.compiler.program import Argument, Attribute, Call, Constant, Nested, Program, Ref, Unit, Weight
+from pnne_nb.compiler.program import Sequence as Arguments
+from pnne_nb.compiler.reading import Drawing
+from pnne_nb.compiler.shapes import failure, infer
+from pnne_nb.compiler.variables import references
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.spec import Returns
+from pnne_nb.graph.structural import DEVICE
+
+HOME = ""
+"""Where the arguments of the model are."""
+
+NOWHERE = "-"
+"""The place of numbers and sizes, which are needed everywhere."""
+
+_SIZES = frozenset({"getattr", "size", "dim", "ndimension", "numel", "nelement", "stride", "len"})
+"""Targets of calls that read numbers off a tensor."""
+
+_AT = "@"
+"""Stands between the port and the device of a moved value; no port has it in its name."""
+
+_DEVICE = f"device{_AT}"
+
+
+class Transfer(msgspec.Struct, frozen=True):
+    """A value that is moved.
+
+    Attributes:
+        definition: The graph that holds the nodes.
+        node: Whose output is moved.
+        port: Which output.
+        device: Where to.
+    """
+
+    definition: str
+    node: str
+    port: str
+    device: str
+
+
+def place(unit: Unit, drawings: Mapping[str, Drawing], graph: NodeGraph) -> Unit:
+    """Return `unit` with submodules put on their devices, and transfers where values cross.
+
+    Raises:
+        CompileError: If a value that is no tensor would have to be moved, or a nested graph with devices of its own
+            is itself to be placed; ``diagnostics`` lists every node.
+    """
+    wanted = {id: _devices(drawing) for id, drawing in drawings.items()}
+    if not any(wanted.values()):
+        return unit
+    placing = _Placing(unit, wanted, _tensors(graph))
+    programs = {id: placing.program(program) for id, program in unit.programs.items()}
+    if placing.diagnostics:
+        raise failure(unit.name, placing.diagnostics)
+    return msgspec.structs.replace(unit, programs=programs)
+
+
+def transfers(unit: Unit) -> Iterator[Transfer]:
+    """Yield every transfer that `place` has put in."""
+    for program in unit.programs.values():
+        for call in program.calls:
+            port, at, device = str(call.results[0]).partition(_AT)
+            if at and call.target == "to":
+                yield Transfer(program.definition, call.node, port, device)
+
+
+def _devices(drawing: Drawing) -> dict[str, str]:
+    found = {}
+    for name, node in drawing.nodes.items():
+        device = node.properties.get("device")
+        if isinstance(device, str) and DEVICE in node.spec.properties:
+            found[name] = device
+    return found
+
+
+def _tensors(graph: NodeGraph) -> set[tuple[str, str, str]]:
+    """Return the outputs that are known to be tensors, by definition, node and port."""
+    found = set()
+    for path in infer(graph).tensors:
+        owner, _, port = path.rpartition(".")
+        prefix, _, name = owner.rpartition(".")
+        definition = graph[prefix].definition if prefix else ""
+        found.add((definition or "", name, port))
+    return found
+
+
+@final
+class _Placing:
+    def __init__(self, unit: Unit, wanted: Mapping[str, Mapping[str, str]], tensors: set[tuple[str, str, str]]) -> None:
+        self._unit = unit
+        self._wanted = wanted
+        self._tensors = tensors
+        self._own: dict[str, bool] = {}  # definition -> whether anything in it has a device
+        self._results: dict[str, tuple[str, ...]] = {}  # definition -> where its results are
+        self.diagnostics: list[Diagnostic] = []
+
+    def program(self, program: Program) -> Program:
+        self._own[program.definition] = bool(self._wanted[program.definition]) or any(
+            isinstance(member, Nested) and self._own[member.definition] for member in program.members
+        )
+        self._id = program.definition
+        self._members = {member.name: member for member in program.members}
+        self._lies: dict[str, str] = dict(self._wanted[program.definition])  # where each member is
+        self._places: dict[Ref, str] = {Ref(entry.node, "output"): HOME for entry in program.entries}
+        self._calls: list[Call] = []
+        self._made: set[Ref] = set()
+        for call in program.calls:
+            self._call(call)
+        self._results[program.definition] = tuple(
+            self._places.get(result.value, HOME) if isinstance(result.value, Ref) else HOME
+            for result in program.results
+        )
+        return msgspec.structs.replace(program, members=tuple(self._members.values()), calls=tuple(self._calls))
+
+    def _call(self, call: Call) -> None:
+        bound = [ref for ref in references(call) if self._places[ref] != NOWHERE]
+        first = next((ref for ref in bound if self._is_tensor(ref)), bound[0] if bound else None)
+        here = self._places[first] if first is not None else HOME
+        outputs: tuple[str, ...] = ()
+        if call.kind == "member":
+            here = self._lies.setdefault(call.target, here)
+            outputs = self._put(call, here)
+        self._calls.append(self._brought(call, here, first))
+        for index, port in enumerate(_flat(call.results)):
+            ref = Ref(call.node, port)
+            free = not self._is_tensor(ref) and (call.target in _SIZES or (call.kind != "member" and not bound))
+            self._places[ref] = NOWHERE if free else outputs[index] if outputs else here
+
+    def _put(self, call: Call, here: str) -> tuple[str, ...]:
+        """Put the member that is called on its device; return where its results are, if not all of them there."""
+        member = self._members[call.target]
+        assert not isinstance(member, Weight), "a weight is not called"
+        if isinstance(member, Nested) and self._own[member.definition]:
+            if here != HOME:
+                self.diagnostics.append(
+                    Diagnostic(
+                        code="device-inside",
+                        message=f"It would run on {here}, and nodes inside it have devices of their own.",
+                        node=call.node,
+                        hint="Set the device of every node inside, or of this one alone.",
+                    )
+                )
+            return self._results[member.definition]
+        if here != HOME:
+            self._members[call.target] = msgspec.structs.replace(member, device=here)
+        return ()
+
+    def _brought(self, call: Call, here: str, first: Ref | None) -> Call:
+        """Return a call whose arguments are where it runs, after adding what moves them."""
+
+        def bring(argument: Argument) -> Argument:
+            match argument:
+                case Ref() if self._places[argument] not in (here, NOWHERE):
+                    return self._moved(call, argument, argument, here, first)
+                case Attribute(name) if here != HOME:
+                    return self._moved(call, argument, Ref(name.partition(".")[0], "output"), here, first)
+                case Arguments(items):
+                    return Arguments(tuple(map(bring, items)))
+            return argument
+
+        arguments = tuple(map(bring, call.arguments))
+        keywords = tuple((name, bring(value)) for name, value in call.keywords)
+        return msgspec.structs.replace(call, arguments=arguments, keywords=keywords)
+
+    def _moved(self, call: Call, value: Ref | Attribute, source: Ref, here: str, first: Ref | None) -> Argument:
+        if isinstance(value, Ref) and not self._is_tensor(value):
+            self.diagnostics.append(
+                Diagnostic(
+                    code="device-not-a-tensor",
+                    message=f"What {value.node} gives is on {self._places[value] or 'the device of the inputs'} and is "
+                    f"needed on {here or 'that device'}, but only tensors are moved.",
+                    node=call.node,
+                    hint=f"Give {value.node} and this node the same device.",
+                )
+            )
+            return value
+        target: Argument = Constant(here)
+        if here == HOME:
+            # Where the arguments are is known only when they come.
+            assert first is not None, "only a tensor's place can be the place of the arguments"
+            target = self._added(Call(first.node, "function", "getattr", (first, Constant("device")), (), (_DEVICE,)))
+        return self._added(Call(source.node, "method", "to", (value, target), (), (f"{source.port}{_AT}{here}",)))
+
+    def _added(self, call: Call) -> Ref:
+        ref = Ref(call.node, str(call.results[0]))
+        if ref not in self._made:
+            self._made.add(ref)
+            self._calls.append(call)
+        return ref
+
+    def _is_tensor(self, ref: Ref) -> bool:
+        return (self._id, ref.node, ref.port) in self._tensors
+
+
+def _flat(results: Returns) -> Iterator[str]:
+    for item in results:
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from _flat(item)
