@@ -58,6 +58,8 @@ def arguments(doc: str | None, wanted: Collection[str]) -> dict[str, str]:
         return {}
     for heading in _HEADING.finditer(doc or ""):
         _read_section(doc or "", heading.end(), wanted, found)
+        if len(found) == len(wanted):
+            break
     return {name: _tooltip(text) for name, text in found.items()}
 
 
@@ -89,7 +91,7 @@ def _read_section(doc: str, start: int, wanted: Collection[str], found: dict[str
         # A line that stands further out ends the section, even if it is no entry.
         outside = _outside(inner).search(doc, begin, end)
         close(end if outside is None else outside.start())
-        if indent < inner or outside is not None:
+        if indent < inner or outside is not None or len(found) == len(wanted):
             return
         names = [entry[2], *re.findall(r"\w+", entry[3])] if entry[3] else [entry[2]]
         begin = entry.end()

@@ -125,7 +125,7 @@ def _argument_docs(name: str, function: Callable[..., Any], wanted: set[str]) ->
     for doc in _docstrings(name, function):
         if len(about) == len(wanted):
             break
-        about = {**docs.arguments(doc, wanted), **about}
+        about |= docs.arguments(doc, wanted.difference(about))
     for argument in wanted.difference(about):
         about[argument] = facts.lookup(facts.ARGUMENT_DOCS, name, argument) or ""
     return about

@@ -148,6 +148,6 @@ def _argument_docs(classes: Sequence[type[nn.Module]], wanted: Collection[str]) 
     about: dict[str, str] = {}
     for cls in classes:
         for doc in (cls.__doc__, cls.forward.__doc__):
-            about = {**docs.arguments(doc, wanted), **about}
+            about |= docs.arguments(doc, set(wanted).difference(about))
     missing = set(wanted).difference(about)
     return {**about, **{name: facts.lookup(facts.ARGUMENT_DOCS, classes[0].__name__, name) or "" for name in missing}}
