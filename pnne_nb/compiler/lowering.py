@@ -24,7 +24,7 @@ from pnne_nb.compiler.program import (
     Unit,
     Weight,
 )
-from pnne_nb.compiler.reading import NO_WIRES, Drawing, read
+from pnne_nb.compiler.reading import NO_WIRES, Drawing, paths_of, read
 from pnne_nb.compiler.shapes import failure
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
@@ -84,7 +84,7 @@ def has_automatic(drawings: Mapping[str, Drawing]) -> bool:
 class _Lowering:
     def __init__(self, drawings: Mapping[str, Drawing], resolved: Resolved) -> None:
         self._drawings = drawings
-        self._paths = _paths(drawings)
+        self._paths = paths_of(drawings)
         self._resolved = resolved
         self.diagnostics: list[Diagnostic] = []
         self.objects: dict[str, object] = {}
@@ -95,7 +95,7 @@ class _Lowering:
                 if node.definition is not None:
                     self._users[node.definition].append((drawing, name))
         types = {node.type for drawing in drawings.values() for node in drawing.nodes.values()}
-        self._specs = {type: registry.require(type) for type in types}
+        self._specs = {type: registry[type] for type in types}
 
     def program(self, drawing: Drawing) -> Program:
         members: list[Member] = []
@@ -240,18 +240,6 @@ class _Lowering:
                         hint="Connect something to it.",
                     )
                 )
-
-
-def _paths(drawings: Mapping[str, Drawing]) -> dict[str, list[str]]:
-    """Return, for each definition, the paths of its uses with a dot after each; ``""`` for the root."""
-    paths: dict[str, list[str]] = {id: [] for id in drawings}
-    paths[""].append("")
-    # Users stand after what they use.
-    for drawing in reversed(list(drawings.values())):
-        for node in drawing.nodes.values():
-            if node.definition in drawings and node.definition is not None:
-                paths[node.definition] += [f"{prefix}{node.name}." for prefix in paths[drawing.id]]
-    return paths
 
 
 def _in_original_order(drawing: Drawing, members: list[Member]) -> list[Member]:

@@ -14,7 +14,7 @@ import msgspec
 
 from pnne_nb.compiler.program import Argument, Attribute, Call, Constant, Nested, Program, Ref, Unit, Weight
 from pnne_nb.compiler.program import Sequence as Arguments
-from pnne_nb.compiler.reading import Drawing
+from pnne_nb.compiler.reading import Drawing, paths_of
 from pnne_nb.compiler.shapes import failure, infer
 from pnne_nb.compiler.variables import references
 from pnne_nb.errors import Diagnostic
@@ -63,7 +63,7 @@ def place(unit: Unit, drawings: Mapping[str, Drawing], graph: NodeGraph) -> Unit
     wanted = {id: _devices(drawing) for id, drawing in drawings.items()}
     if not any(wanted.values()):
         return unit
-    placing = _Placing(unit, wanted, _tensors(graph))
+    placing = _Placing(paths_of(drawings), wanted, _tensors(graph))
     programs = {id: placing.program(program) for id, program in unit.programs.items()}
     if placing.diagnostics:
         raise failure(unit.name, placing.diagnostics)
@@ -101,8 +101,13 @@ def _tensors(graph: NodeGraph) -> set[tuple[str, str, str]]:
 
 @final
 class _Placing:
-    def __init__(self, unit: Unit, wanted: Mapping[str, Mapping[str, str]], tensors: set[tuple[str, str, str]]) -> None:
-        self._unit = unit
+    def __init__(
+        self,
+        paths: Mapping[str, list[str]],
+        wanted: Mapping[str, Mapping[str, str]],
+        tensors: set[tuple[str, str, str]],
+    ) -> None:
+        self._paths = paths
         self._wanted = wanted
         self._tensors = tensors
         self._own: dict[str, bool] = {}  # definition -> whether anything in it has a device
@@ -151,7 +156,7 @@ class _Placing:
                     Diagnostic(
                         code="device-inside",
                         message=f"It would run on {here}, and nodes inside it have devices of their own.",
-                        node=call.node,
+                        node=self._path(call),
                         hint="Set the device of every node inside, or of this one alone.",
                     )
                 )
@@ -184,7 +189,7 @@ class _Placing:
                     code="device-not-a-tensor",
                     message=f"What {value.node} gives is on {self._places[value] or 'the device of the inputs'} and is "
                     f"needed on {here or 'that device'}, but only tensors are moved.",
-                    node=call.node,
+                    node=self._path(call),
                     hint=f"Give {value.node} and this node the same device.",
                 )
             )
@@ -202,6 +207,9 @@ class _Placing:
             self._made.add(ref)
             self._calls.append(call)
         return ref
+
+    def _path(self, call: Call) -> str:
+        return f"{self._paths[self._id][0]}{call.node}"
 
     def _is_tensor(self, ref: Ref) -> bool:
         return (self._id, ref.node, ref.port) in self._tensors

@@ -82,6 +82,18 @@ def read_one(graph: NodeGraph, id: str) -> Drawing:
     return Drawing(id, nodes, wires, *_order(nodes, wires))
 
 
+def paths_of(drawings: Mapping[str, Drawing]) -> dict[str, list[str]]:
+    """Return, for each definition, the paths of its uses with a dot after each; ``""`` for the root."""
+    paths: dict[str, list[str]] = {id: [] for id in drawings}
+    paths[""].append("")
+    # Users stand after what they use.
+    for drawing in reversed(list(drawings.values())):
+        for node in drawing.nodes.values():
+            if node.definition in drawings and node.definition is not None:
+                paths[node.definition] += [f"{prefix}{node.name}." for prefix in paths[drawing.id]]
+    return paths
+
+
 def _read(graph: NodeGraph, id: str, drawings: dict[str, Drawing], depth: int) -> None:
     if depth > MAX_DEPTH:
         raise CompileError(_TOO_DEEP, [Diagnostic(code="too-deep", message=_TOO_DEEP)])

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from pnne_nb.compiler.effects import changes_in_place, is_inplace_layer
 from pnne_nb.compiler.program import Call, Constant, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
-from pnne_nb.compiler.reading import Drawing
+from pnne_nb.compiler.reading import Drawing, paths_of
 from pnne_nb.compiler.shapes import failure
 from pnne_nb.compiler.variables import references
 from pnne_nb.errors import Diagnostic
@@ -35,12 +35,13 @@ def recompute(unit: Unit, drawings: Mapping[str, Drawing]) -> Unit:
         return unit
     programs = dict(unit.programs)
     found: list[Diagnostic] = []
+    paths = paths_of(drawings)
     for id, names in wanted.items():
-        program = programs[id]
+        program, prefix = programs[id], paths[id][0]
         calls = []
         for call in program.calls:
             if call.node in names:
-                found += _faults(unit, program, call)
+                found += _faults(unit, program, call, f"{prefix}{call.node}")
                 restored = any(map(_has_buffers, _inside(unit, program, call.target)))
                 call = msgspec.structs.replace(call, again="restored" if restored else "plain")
             calls.append(call)
@@ -58,7 +59,7 @@ def _checkpointed(drawing: Drawing) -> set[str]:
     }
 
 
-def _faults(unit: Unit, program: Program, call: Call) -> Iterator[Diagnostic]:
+def _faults(unit: Unit, program: Program, call: Call, path: str) -> Iterator[Diagnostic]:
     """Say why a call cannot be computed again."""
     for member in _inside(unit, program, call.target):
         if _draws_its_own(member):
@@ -66,7 +67,7 @@ def _faults(unit: Unit, program: Program, call: Call) -> Iterator[Diagnostic]:
                 code="checkpoint-random",
                 message=f"It cannot be checkpointed: {_named(member, call)} has dropout between its layers, and on a "
                 "GPU keeps a random state of its own, so that computing it again would draw differently.",
-                node=call.node,
+                node=path,
                 hint="Set its dropout to 0 and add Dropout nodes, or reset checkpoint.",
             )
     if _changes_its_input(unit, program, call):
@@ -74,7 +75,7 @@ def _faults(unit: Unit, program: Program, call: Call) -> Iterator[Diagnostic]:
             code="checkpoint-in-place",
             message="It cannot be checkpointed: it changes its input in place, and computing it again would start "
             "from what it left there.",
-            node=call.node,
+            node=path,
             hint="Reset inplace on the node that does, or reset checkpoint.",
         )
     mine = set(references(call))
@@ -86,7 +87,7 @@ def _faults(unit: Unit, program: Program, call: Call) -> Iterator[Diagnostic]:
                 code="checkpoint-in-place",
                 message=f"It cannot be checkpointed: {other.node} changes its input in place afterwards, and computing "
                 "it again would start from that.",
-                node=call.node,
+                node=path,
                 hint=f"Replace {other.node} by a node that makes a new tensor, or reset checkpoint.",
             )
 
