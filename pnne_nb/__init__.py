@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from pnne_nb.compiler import compile as compile  # the name of the contract
     from pnne_nb.errors import (
+        ArgumentError,
         BadValueError,
         CheckpointError,
         CompileError,
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
         Diagnostic,
         ExecutionError,
         GraphError,
+        GraphFileAccessError,
         GraphFileError,
+        GraphFileNotFoundError,
         IllegalNameError,
         InspectionError,
         KindMismatchError,
@@ -49,9 +52,11 @@ if TYPE_CHECKING:
         ShapeError,
         StaleVersionError,
         TrainingError,
+        UnknownGraphError,
         UnknownNodeError,
         UnknownPortError,
         UnknownPropertyError,
+        UnknownSeriesError,
         UnknownTypeError,
     )
     from pnne_nb.graph.document import NodeGraph
@@ -76,6 +81,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArgumentError",
     "BadValueError",
     "CheckpointError",
     "CompileError",
@@ -88,7 +94,9 @@ __all__ = [
     "Finding",
     "GraphEditor",
     "GraphError",
+    "GraphFileAccessError",
     "GraphFileError",
+    "GraphFileNotFoundError",
     "IllegalNameError",
     "InferenceEngine",
     "InspectionError",
@@ -113,9 +121,11 @@ __all__ = [
     "TrainingEngine",
     "TrainingError",
     "Transaction",
+    "UnknownGraphError",
     "UnknownNodeError",
     "UnknownPortError",
     "UnknownPropertyError",
+    "UnknownSeriesError",
     "UnknownTypeError",
     "VerificationReport",
     "benchmark",
@@ -142,10 +152,11 @@ _MODULES = {
     ),
     "catalog": "register_node",
     "errors": (
-        "BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError GraphFileError "
-        "IllegalNameError InspectionError KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError "
-        "ProtocolError RegistrationError ShapeError StaleVersionError TrainingError UnknownNodeError UnknownPortError "
-        "UnknownPropertyError UnknownTypeError"
+        "ArgumentError BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError "
+        "GraphFileAccessError GraphFileError GraphFileNotFoundError IllegalNameError InspectionError "
+        "KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError ProtocolError RegistrationError "
+        "ShapeError StaleVersionError TrainingError UnknownGraphError UnknownNodeError UnknownPortError "
+        "UnknownPropertyError UnknownSeriesError UnknownTypeError"
     ),
     "graph.document": "NodeGraph",
     "graph.node": "Edge Node Transaction",

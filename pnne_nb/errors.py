@@ -2,7 +2,9 @@
 
 ```
 PnneError
+├── ArgumentError(TypeError, ValueError)  something of another kind was given where a graph, a module … is needed
 ├── GraphError(ValueError)              a change to the document was refused
+│   ├── UnknownGraphError(KeyError)
 │   ├── UnknownNodeError(KeyError)
 │   ├── UnknownTypeError(KeyError)
 │   ├── UnknownPropertyError(KeyError)
@@ -13,14 +15,17 @@ PnneError
 │   ├── KindMismatchError
 │   ├── CycleError
 │   └── StaleVersionError
-├── GraphFileError(ValueError)          a graph file cannot be read
+├── GraphFileError(ValueError)          a graph file is damaged, hostile, or from a newer version
+│   └── GraphFileAccessError(OSError)   it cannot be opened or written
+│       └── GraphFileNotFoundError(FileNotFoundError)
 ├── ProtocolError(ValueError)           a browser message cannot be read
 ├── RegistrationError(ValueError)       a node type cannot be registered
 ├── CompileError(ValueError)            a document cannot become a module
 │   └── ShapeError
 ├── ExecutionError(RuntimeError)        a compiled module failed at a node while running
 ├── TrainingError(RuntimeError)
-│   └── CheckpointError
+│   ├── CheckpointError
+│   └── UnknownSeriesError(KeyError)
 ├── LayerNotFoundError(KeyError)
 └── InspectionError(RuntimeError)       a module cannot be looked into
 ```
@@ -29,8 +34,9 @@ PnneError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from types import UnionType
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -100,8 +106,19 @@ class PnneError(Exception):
         return type(self), (self.message, self.diagnostics)
 
 
+Faulty = TypeVar("Faulty", bound=PnneError)
+
+
+class ArgumentError(PnneError, TypeError, ValueError):
+    """An argument is no such thing as is needed there: a number instead of a graph."""
+
+
 class GraphError(PnneError, ValueError):
     """A change to the document was refused; the document is as it was."""
+
+
+class UnknownGraphError(GraphError, KeyError):
+    """The document has no definition of that name."""
 
 
 class UnknownNodeError(GraphError, KeyError):
@@ -152,6 +169,14 @@ class GraphFileError(PnneError, ValueError):
     """A graph file is damaged, hostile, or from a newer version."""
 
 
+class GraphFileAccessError(GraphFileError, OSError):
+    """A graph file cannot be opened or written."""
+
+
+class GraphFileNotFoundError(GraphFileAccessError, FileNotFoundError):
+    """There is no such graph file."""
+
+
 class ProtocolError(PnneError, ValueError):
     """A browser message does not fit the protocol."""
 
@@ -180,6 +205,10 @@ class CheckpointError(TrainingError):
     """A checkpoint is damaged or does not fit."""
 
 
+class UnknownSeriesError(TrainingError, KeyError):
+    """The history has no measurements of that name."""
+
+
 class LayerNotFoundError(PnneError, KeyError):
     """No layer matches the name or pattern."""
 
@@ -188,8 +217,61 @@ class InspectionError(PnneError, RuntimeError):
     """A module cannot be looked into, or there is nothing yet to show."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
+LONGEST = 80
+"""Characters of a value that messages show."""
+
+
+def shown(value: object, longest: int = LONGEST) -> str:
+    """Return the repr of what a person gave, cut short, for a message; it never fails."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # a number of thousands of digits, or whatever a foreign class raises
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= longest else f"{text[: longest - 3]}…"
+
+
+def expect(value: object, kind: type | tuple[type, ...] | UnionType, name: str, what: str, hint: str = "") -> None:
+    """Refuse an argument of another kind.
+
+    Args:
+        value: What was given.
+        kind: Of which type it must be.
+        name: Of the argument.
+        what: It must be, in words: ``"a NodeGraph"``.
+        hint: A sentence on what to do.
+
+    Raises:
+        ArgumentError: If it is of another type.
+    """
+    if not isinstance(value, kind):
+        raise ArgumentError(f"{name} must be {what}, not {shown(value)}.{f' {hint}' if hint else ''}")
+
+
+def choose(value: object, choices: Sequence[str], name: str) -> None:
+    """Refuse an argument that is none of a few texts.
+
+    Raises:
+        ArgumentError: If it is none of them.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ArgumentError(
+            f"{name} cannot be {shown(value)}.{near(value, choices)} It is one of {', '.join(map(repr, choices))}."
+        )
+
+
+def together(faults: Sequence[Faulty]) -> Faulty:
+    """Return one error that says what all of `faults` say; of several, it has the class of the first."""
+    if len(faults) == 1:
+        return faults[0]
+    lines = "".join(f"\n  {fault}" for fault in faults)
+    found = [finding for fault in faults for finding in fault.diagnostics]
+    return type(faults[0])(f"{len(faults)} things are wrong:{lines}", found)
+
+
+def near(name: object, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known names nearest to `name`, or an empty string."""
+    if not isinstance(name, str) or len(name) > LONGEST:
+        return ""
     candidates = list(known)
     # A name in other capitals is what was meant, more likely than any with other letters.
     matches = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]

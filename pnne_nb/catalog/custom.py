@@ -16,6 +16,7 @@ from pnne_nb.catalog import docs, signatures
 from pnne_nb.catalog.arguments import Argument, typed
 from pnne_nb.catalog.layers import positional
 from pnne_nb.errors import RegistrationError, expect, shown
+from pnne_nb.graph.names import MAX_LENGTH
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import REQUIRED, NodeSpec, Port, PortKind, Property, Required
 from pnne_nb.graph.structural import MODULE_PROPERTIES
@@ -74,7 +75,6 @@ def register_node(
         RegistrationError: By the decorator, if the signature does not tell what is a port and what a property,
             if the name is no identifier, or if a type of that name exists.
     """
-
     expect(category, str, "category", "the heading in the palette")
 
     def decorate(target: Registered) -> Registered:
@@ -98,10 +98,10 @@ def describe(
         RegistrationError: See `register_node`.
     """
     label = name if name is not None else getattr(target, "__name__", type(target).__name__)
-    if not isinstance(label, str) or not label.isidentifier() or label.startswith("__"):
+    if not _is_name(label) or label.startswith("__"):
         raise RegistrationError(
-            f"{shown(label)} cannot be the name of a node type: it must be a Python identifier, because it stands in "
-            'generated source. Pass one, for example @pn.register_node(name="my_node").'
+            f"{shown(label)} cannot be the name of a node type: it must be a Python identifier of at most 100 characters, "
+            'because it stands in generated source. Pass one, for example @pn.register_node(name="my_node").'
         )
     reader = _reader(label, target)
     calls = [reader.argument(argument) for argument in reader.calls()]
@@ -253,7 +253,7 @@ def _outputs(label: str, result: object, names: Sequence[str] | None) -> tuple[P
         parts = typing.get_args(result)
     if names is None:
         names = ("output",) if len(parts) == 1 else tuple(f"output_{index}" for index in range(len(parts)))
-    if len(set(names)) != len(names) or not names or not all(isinstance(name, str) and name.isidentifier() for name in names):
+    if len(set(names)) != len(names) or not names or not all(map(_is_name, names)):
         raise RegistrationError(
             f"{label} cannot become a node: its outputs are named {', '.join(map(shown, names)) or 'nothing'}; they "
             "need different Python identifiers."
@@ -265,6 +265,10 @@ def _outputs(label: str, result: object, names: Sequence[str] | None) -> tuple[P
         )
     kinds = [_result_kind(part) for part in parts] * (len(names) if len(parts) == 1 else 1)
     return tuple(Port(name, kind=kind) for name, kind in zip(names, kinds, strict=True))
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier() and len(name) <= MAX_LENGTH
 
 
 def _result_kind(result: object) -> PortKind:

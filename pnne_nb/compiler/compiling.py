@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from types import NoneType
 from typing import SupportsIndex, final
 
 import msgspec
@@ -21,9 +22,9 @@ from pnne_nb.compiler.reusing import carry_over
 from pnne_nb.compiler.running import constructed, guard
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
 from pnne_nb.compiler.source import generate
-from pnne_nb.errors import Diagnostic, ShapeError
+from pnne_nb.errors import ArgumentError, Diagnostic, ShapeError, expect, shown
 from pnne_nb.graph import files
-from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.registry import registry
 
 Pass = Callable[[Unit], Unit]
@@ -57,7 +58,11 @@ class TorchCompiler:
     """
 
     def __init__(self, passes: Iterable[Pass] = ()) -> None:
+        expect(passes, Iterable, "passes", "functions of a lowered document")
         self._passes = tuple(passes)
+        for each in self._passes:
+            if not callable(each):
+                raise ArgumentError(f"A pass is a function of a lowered document, not {shown(each)}.")
 
     def compile(self, graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
         """Return a new instance of the class that `graph` describes.
@@ -70,8 +75,11 @@ class TorchCompiler:
 
         Raises:
             CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
+            ArgumentError: If `graph` is no graph, or `reuse` no module.
             ShapeError: If shapes do not fit (graphs above `CHECKED_NODES` nodes: only where a size is ``"auto"``).
         """
+        expect_graph(graph)
+        expect(reuse, (nn.Module, NoneType), "reuse", "a model")
         loaded = self._load(graph)
         model = constructed(loaded, self._opaque_modules(graph, loaded, reuse))
         if reuse is not None:

@@ -12,7 +12,7 @@ from pnne_nb.compiler.reading import Drawing, read
 from pnne_nb.compiler.scopes import Scope, Symbols
 from pnne_nb.compiler.trying import Outcome, trials
 from pnne_nb.errors import CompileError, Diagnostic, ShapeError
-from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.values import Value
 
 
@@ -66,7 +66,12 @@ def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
 
 
 def infer(graph: NodeGraph) -> Shapes:
-    """Return shapes as far as they can be known, and what does not fit."""
+    """Return shapes as far as they can be known, and what does not fit.
+
+    Raises:
+        ArgumentError: If `graph` is no graph.
+    """
+    expect_graph(graph)
     drawings = read(graph)
     root = Scope("", drawings, "")
     with trials():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import NoneType
 from typing import Any, Literal, TypeAlias, final
 
 import msgspec
@@ -14,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.running import describe
+from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph
 
 Mode: TypeAlias = Literal["train", "eval"]
@@ -87,12 +89,29 @@ def verify(
 
     Raises:
         CompileError: If the document cannot be compiled.
+        ArgumentError: If an argument is of the wrong kind.
     """
+    expect(net, nn.Module, "net", "the module to compare with")
+    args, given = call_arguments(args, kwargs)
     model = compile_graph(graph, reuse=net)
     opaque: dict[str, str] = {}
     _collect_opaque(graph, "", "", opaque)
-    args = (args,) if isinstance(args, torch.Tensor) else tuple(args)
-    return VerificationReport(tuple(compare(net, model, args, dict(kwargs or {}), whole_prefix(graph))), opaque)
+    return VerificationReport(tuple(compare(net, model, args, given, whole_prefix(graph))), opaque)
+
+
+def call_arguments(
+    args: Sequence[Any] | torch.Tensor, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call as they are passed on: one tensor alone is the only argument.
+
+    Raises:
+        ArgumentError: If they are no sequence and no mapping.
+    """
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    expect(args, (tuple, list), "args", "a tuple of the arguments of a call, or its only tensor")
+    expect(kwargs, (Mapping, NoneType), "kwargs", "the keyword arguments of a call by name")
+    return tuple(args), dict(kwargs or {})
 
 
 def whole_prefix(graph: NodeGraph) -> str:

@@ -8,6 +8,7 @@ changes nothing.
 from __future__ import annotations
 
 import math
+import sys
 from types import MappingProxyType
 from typing import assert_never
 
@@ -22,6 +23,7 @@ from pnne_nb.errors import (
     PortTakenError,
     UnknownPortError,
     near,
+    shown,
 )
 from pnne_nb.graph.names import check_identifier, check_name
 from pnne_nb.graph.node import Edge, Node, split_port
@@ -112,7 +114,7 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]:
         case RenameDocument():
             name: object = op.name
             if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
-                raise IllegalNameError(f"A graph cannot be named {name!r}: use 1 to 100 printable characters.")
+                raise IllegalNameError(f"A graph cannot be named {shown(name)}: use 1 to 100 printable characters.")
             old, content.name = content.name, name
             return [RenameDocument(old)]
         case _:
@@ -126,7 +128,7 @@ def make_node(content: Content, graph: GraphIndex, op: AddNode) -> Node:
         raise NameTakenError(f"There is a node {name!r}{graph.where} already.")
     type_name: object = op.type
     if not isinstance(type_name, str) or not type_name:
-        raise BadValueError(f"{name}: the type of a node must be the name of a node type, not {type_name!r}.")
+        raise BadValueError(f"{name}: the type of a node must be the name of a node type, not {shown(type_name)}.")
     properties: dict[str, Value] = dict(op.properties)  # type: ignore[arg-type]  # an op's values are constants
     node = Node(name, type_name, MappingProxyType(properties), _position(name, op.position), op.origin, name)
     _check_definition(content, graph, node)
@@ -139,12 +141,12 @@ def check_ends(content: Content, graph: GraphIndex, edge: Edge) -> None:
         name, port = split_port(end)
         node = graph.require(name)
         if not port or "." in port:
-            raise UnknownPortError(f'{end!r} is not a port; write "node.port".')
+            raise UnknownPortError(f'{shown(end)} is not a port; write "node.port".')
         if node.type == "Subgraph":
             ports = content.graphs[node.definition].interface[outgoing] if node.definition is not None else ()
             if port not in ports:
                 side = "output" if outgoing else "input"
-                raise UnknownPortError(f"{name}{graph.where} has no {side} {port!r}.{near(port, ports)}")
+                raise UnknownPortError(f"{name}{graph.where} has no {side} {shown(port)}.{near(port, ports)}")
 
 
 def check_free(graph: GraphIndex, edge: Edge) -> None:
@@ -251,7 +253,7 @@ def _check_definition(content: Content, graph: GraphIndex, node: Node) -> None:
     if not isinstance(definition, str) or definition not in content.graphs or not definition:
         names = [id for id in content.graphs if id]
         raise BadValueError(
-            f"{node.name}.definition cannot be {definition!r}: there is no such definition.{near(str(definition), names)}"
+            f"{node.name}.definition cannot be {shown(definition)}: there is no such definition.{near(definition, names)}"
         )
     if content.contains(definition, graph.id):
         raise CycleError(
@@ -287,6 +289,16 @@ def _position(name: str, position: object) -> tuple[float, float] | None:
     match position:
         case None:
             return None
-        case (int() | float() as x, int() | float() as y) if math.isfinite(x) and math.isfinite(y):
+        case (int() | float() as x, int() | float() as y) if _is_place(x) and _is_place(y):
             return float(x), float(y)
-    raise BadValueError(f"{name} cannot be placed at {position!r}: a position is a pair of finite numbers.")
+    raise BadValueError(f"{name} cannot be placed at {shown(position)}: a position is a pair of finite numbers.")
+
+
+def _truth(name: str, collapsed: object) -> bool:
+    if isinstance(collapsed, bool):
+        return collapsed
+    raise BadValueError(f"{name}.collapsed cannot be {collapsed!r}: it is True or False.")
+
+
+def _is_place(number: int | float) -> bool:
+    return math.isfinite(number) if isinstance(number, float) else abs(number) < sys.maxsize

@@ -13,11 +13,13 @@ import msgspec
 
 from pnne_nb.errors import (
     BadValueError,
+    GraphError,
     KindMismatchError,
     UnknownPortError,
     UnknownPropertyError,
-    UnknownTypeError,
     near,
+    shown,
+    together,
 )
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.ops import (
@@ -39,6 +41,7 @@ from pnne_nb.graph.spec import NodeSpec, Port, Property, kinds_fit
 from pnne_nb.graph.state import Content, GraphIndex
 from pnne_nb.graph.types import check
 from pnne_nb.graph.values import Value
+from pnne_nb.graph.registry import require_type
 
 Types = Mapping[str, NodeSpec]
 
@@ -53,7 +56,7 @@ def checked(content: Content, op: Op, types: Types) -> Op:
         case AddNode():
             graph = content.require(op.graph)
             spec = require_type(types, op.type)
-            values = {name: checked_value(graph, op.name, spec, name, value) for name, value in op.properties.items()}
+            values = _checked_values(graph, op, spec)
             return msgspec.structs.replace(op, properties=values)
         case SetProperty():
             graph = content.require(op.graph)
@@ -63,8 +66,9 @@ def checked(content: Content, op: Op, types: Types) -> Op:
             return msgspec.structs.replace(op, value=value)
         case ResetProperty():
             node = content.require(op.graph).require(op.node)
-            if op.property not in node.properties:
-                _require_property(require_type(types, node.type), node.name, op.property)
+            name: object = op.property
+            if not isinstance(name, str) or name not in node.properties:
+                _require_property(require_type(types, node.type), node.name, name)
             return op
         case Connect():
             return _checked_edge(content, op, types)
@@ -74,19 +78,17 @@ def checked(content: Content, op: Op, types: Types) -> Op:
             assert_never(op)
 
 
-def require_type(types: Types, name: str) -> NodeSpec:
-    """Return the spec of a type.
-
-    Raises:
-        UnknownTypeError: If it is not registered.
-    """
-    spec = types.get(name)
-    if spec is None:
-        raise UnknownTypeError(
-            f"There is no node type {name!r}.{near(str(name), types)} "
-            "pn.catalog lists all of them; pn.register_node adds your own."
-        )
-    return spec
+def _checked_values(graph: GraphIndex, op: AddNode, spec: NodeSpec) -> dict[str, object]:
+    values: dict[str, object] = {}
+    faults: list[GraphError] = []
+    for name, value in op.properties.items():
+        try:
+            values[name] = checked_value(graph, op.name, spec, name, value)
+        except GraphError as fault:
+            faults.append(fault)
+    if faults:
+        raise together(faults)
+    return values
 
 
 def checked_value(graph: GraphIndex, node: str, spec: NodeSpec, name: str, value: object) -> Value:
@@ -100,11 +102,11 @@ def checked_value(graph: GraphIndex, node: str, spec: NodeSpec, name: str, value
     try:
         result = check(prop.type, value)
     except ValueError as error:
-        raise BadValueError(f"{node}.{name}{graph.where} cannot be {_shown(value)}: it must be {error}.") from None
+        raise BadValueError(f"{node}.{name}{graph.where} cannot be {shown(value)}: it must be {error}.") from None
     if name == "shares" and isinstance(result, str):
         reason = sharing_fault(graph, node, spec.type, result)
         if reason:
-            raise BadValueError(f"{node}.shares{graph.where} cannot be {result!r}: {reason}")
+            raise BadValueError(f"{node}.shares{graph.where} cannot be {shown(result)}: {reason}")
     return result
 
 
@@ -124,12 +126,12 @@ def sharing_fault(graph: GraphIndex, name: str, type: str, target: str) -> str:
     return ""
 
 
-def _require_property(spec: NodeSpec, node: str, name: str) -> Property:
-    prop = spec.property_named(name)
+def _require_property(spec: NodeSpec, node: str, name: object) -> Property:
+    prop = spec.property_named(name) if isinstance(name, str) else None
     if prop is None:
         names = [prop.name for prop in spec.properties]
         raise UnknownPropertyError(
-            f"{node} ({spec.type}) has no property {name!r}.{near(name, names)} "
+            f"{node} ({spec.type}) has no property {shown(name)}.{near(name, names)} "
             f"{'It has ' + ', '.join(names) if names else 'It has none'}."
         )
     return prop
@@ -167,9 +169,4 @@ def _next_index(graph: GraphIndex, node: Node, port: str, types: Types) -> str:
 def _no_port(node: Node, side: str, port: str, ports: tuple[Port, ...] | None, graph: GraphIndex) -> str:
     names = [f"{known.name}_0" if known.variadic else known.name for known in ports or ()]
     listed = f"Its {side}s are {', '.join(names)}." if names else f"It has no {side}s."
-    return f"{node.name} ({node.type}){graph.where} has no {side} {port!r}.{near(port, names)} {listed}"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+    return f"{node.name} ({node.type}){graph.where} has no {side} {shown(port)}.{near(port, names)} {listed}"

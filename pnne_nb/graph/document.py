@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, final
+from typing import Self, final, get_args
 
-from pnne_nb.errors import Diagnostic, GraphError
+from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, choose, expect, shown
 from pnne_nb.graph import files, grouping
 from pnne_nb.graph.applying import apply_op
 from pnne_nb.graph.arranging import arrangement
@@ -40,10 +40,11 @@ from pnne_nb.graph.ops import (
 )
 from pnne_nb.graph.paths import NodeRef, enter, find_node, path_of
 from pnne_nb.graph.records import DocumentState
-from pnne_nb.graph.registry import registry
+from pnne_nb.graph.registry import registry, require_type
 from pnne_nb.graph.state import Content
 from pnne_nb.graph.views import Graphs, Nodes, at_path
 from pnne_nb.graph.wiring import connection, edges_between
+from pnne_nb.graph.storage import read_file, replace_file
 
 
 @final
@@ -154,6 +155,7 @@ class NodeGraph:
         with self._ledger.lock:
             found = {"": list(lint_graph(self._content, self._types))}
             for path in paths:
+        expect(paths, Iterable, "paths", "paths of nodes")
                 try:
                     graph, node, _ = find_node(self._content, path)
                 except GraphError:
@@ -184,10 +186,8 @@ class NodeGraph:
 
         Raises:
             UnknownNodeError: If nothing is at `within`.
-            ValueError: If `theme` is none of the three.
+            ArgumentError: If `theme` is none of the three.
         """
-        if theme not in {"auto", "light", "dark"}:
-            raise ValueError(f'There is no theme {theme!r}; there are "auto", "light" and "dark".')
         return svg(self._scene(within, shapes, resolved), theme)
 
     def to_html(
@@ -247,10 +247,11 @@ class NodeGraph:
             prefix, dot, last = ("", "", "") if name is None else split_path(name)
             graph = enter(self._content, prefix)
             if name is None:
-                stem = stem_of(str(type))
+            require_type(self._types, type)
+                stem = stem_of(type)
                 last = numbered(stem, graph.nodes, graph.next_number(stem))
                 graph.used_number(stem, int(last.rpartition(stem)[2]))
-            position = None if x is None and y is None else (x or 0.0, y or 0.0)
+            position = None if x is None and y is None else (0.0 if x is None else x, 0.0 if y is None else y)
             self._ledger.apply([AddNode(last, type, properties, position, graph.id)])
             return self[f"{prefix}{dot}{last}"]
 
@@ -377,6 +378,7 @@ class NodeGraph:
 
         Args:
             node: Which node.
+        expect(nodes, (str, Node, Iterable), "nodes", "nodes of the graph, or their names")
             graph: The definition from which the node is named, the root unless told otherwise.
             client: Who asks, handed on to observers.
             request: The number under which `client` asks, handed on to observers.
@@ -417,6 +419,7 @@ class NodeGraph:
         label: str = "",
         client: str | None = None,
         request: int | None = None,
+        choose(direction, get_args(Direction), "direction")
         base: int | None = None,
     ) -> Transaction:
         """Apply ops, all of them or none, as one undoable change (or as part of the open `transaction`).
@@ -448,6 +451,8 @@ class NodeGraph:
             yield self
 
     def undo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
+        expect(ops, Iterable, "ops", "ops of pnne_nb.graph.ops")
+        expect(label, str, "label", "a text")
         """Take back the last change.
 
         Raises:
@@ -457,6 +462,7 @@ class NodeGraph:
 
     def redo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
         """Bring back the change that was taken back last.
+        expect(label, str, "label", "a text")
 
         Raises:
             GraphError: If there is none, or a transaction is open.
@@ -491,6 +497,8 @@ class NodeGraph:
 
     # Files
 
+        if not callable(observer):
+            raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")
     def __reduce__(self) -> tuple[Callable[[str], NodeGraph], tuple[str]]:
         """Copy and pickle the content alone, as a file would."""
         return NodeGraph.from_json, (self.to_json(),)
@@ -520,9 +528,9 @@ class NodeGraph:
         """Write a graph file, by custom named ``….pnne.json``; an existing one is replaced at once, or not at all.
 
         Raises:
-            OSError: If the file cannot be written.
+            GraphFileAccessError: If the file cannot be written; it is an ``OSError`` too.
         """
-        files.replace_file(Path(path), self.to_json())
+        replace_file(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path, *, types: Types = registry) -> Self:
@@ -530,6 +538,16 @@ class NodeGraph:
 
         Raises:
             GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
-            OSError: If the file cannot be read.
+            GraphFileNotFoundError, GraphFileAccessError: If it cannot be opened; both are ``OSError`` too.
         """
-        return cls.from_json(files.read_file(Path(path)), types=types)
+        return cls.from_json(read_file(path), types=types)
+
+
+def expect_graph(graph: object) -> None:
+    """Refuse anything else where a graph is needed.
+
+    Raises:
+        ArgumentError: If `graph` is no `NodeGraph`.
+    """
+    hint = "pn.from_module(net, args) makes a graph of a module, pn.NodeGraph.load(path) of a file."
+    expect(graph, NodeGraph, "graph", "a NodeGraph", hint)

@@ -8,14 +8,11 @@ where its types are not registered (``lint`` reports them).
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from pnne_nb.errors import GraphError, GraphFileError
+from pnne_nb.errors import GraphError, GraphFileError, expect, shown
 from pnne_nb.graph.applying import apply_op, check_ends, check_free, make_node
 from pnne_nb.graph.lint import MAX_NODES, expanded_size
 from pnne_nb.graph.node import Edge, Node, split_port
@@ -23,12 +20,10 @@ from pnne_nb.graph.ops import AddGraph, AddNode, RenameDocument
 from pnne_nb.graph.records import DocumentState, EdgeState, GraphState, NodeState
 from pnne_nb.graph.state import Content, GraphIndex, topological_order
 from pnne_nb.graph.values import MAX_DEPTH, from_json, to_json
+from pnne_nb.graph.storage import MAX_BYTES
 
 FORMAT = "pnne-graph"
 FORMAT_VERSION = 1
-MAX_BYTES = 64 * 2**20
-"""Files beyond this size are refused."""
-
 _T = TypeVar("_T")
 
 
@@ -62,7 +57,9 @@ def read(text: str | bytes) -> Content:
     Raises:
         GraphFileError: If it is damaged, hostile, or from a newer version.
     """
+        ArgumentError: If `text` is no text.
     data = _parse(text)
+    expect(text, (str, bytes), "text", "the text of a graph file", "pn.NodeGraph.load(path) reads a file.")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         _fail("$.format", f"this is not a graph file: it does not say {FORMAT!r}.")
     version = data.get("formatVersion")
@@ -72,10 +69,10 @@ def read(text: str | bytes) -> Content:
             f"the file has format version {version}, and this pnne_nb reads up to {FORMAT_VERSION}. Install a newer pnne_nb.",
         )
     if isinstance(version, bool) or version != FORMAT_VERSION:
-        _fail("$.formatVersion", f"there is no format version {version!r}.")
+        _fail("$.formatVersion", f"there is no format version {shown(version)}.")
     for key in data:
         if key not in ("format", "formatVersion", "name", "graphs"):
-            _fail("$", f"there should be no field {key!r}.")
+            _fail("$", f"there should be no field {shown(key)}.")
     graphs = data.get("graphs")
     if not isinstance(graphs, dict) or "" not in graphs:
         _fail("$.graphs", 'the graphs must be an object with at least the outermost graph, "".')
@@ -95,42 +92,6 @@ def read(text: str | bytes) -> Content:
             f"with every use of its definitions counted, the file has {total} nodes; the limit is {MAX_NODES}.",
         )
     return content
-
-
-def read_file(path: Path) -> bytes:
-    """Return what a file holds.
-
-    Raises:
-        GraphFileError: If it is too large to be a graph file.
-        OSError: If it cannot be read.
-    """
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise GraphFileError(f"{path} has {size} bytes; a graph file has at most {MAX_BYTES}.")
-    return path.read_bytes()
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a text file so that a crash leaves either the old one or the new one.
-
-    Raises:
-        OSError: If it cannot be written; the old one is untouched.
-    """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes private files; a graph file should be as readable as any other new file, or as the old one.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink()
-        raise
 
 
 def _graph_state(graph: GraphIndex) -> GraphState:

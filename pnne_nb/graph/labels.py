@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from pnne_nb.errors import shown
 from pnne_nb.graph.node import split_port
 from pnne_nb.graph.ops import (
     AddGraph,
@@ -57,7 +58,7 @@ def _one(op: Op) -> str:
         case RenameNode():
             return f"Rename {op.name} to {op.new_name}"
         case SetProperty():
-            return f"Set {op.node}.{op.property} to {_short(op.value)}"
+            return f"Set {op.node}.{op.property} to {shown(op.value, 40)}"
         case ResetProperty():
             return f"Reset {op.node}.{op.property}"
         case MoveNode():
@@ -74,8 +75,3 @@ def _one(op: Op) -> str:
             return f"Name the graph {op.name}"
         case _:
             assert_never(op)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}…"

@@ -8,16 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import NoneType
 from typing import final
 
-from pnne_nb.errors import GraphError, StaleVersionError
+from pnne_nb.errors import GraphError, StaleVersionError, expect, shown, together
 from pnne_nb.graph.applying import apply_op
 from pnne_nb.graph.checking import Types, checked
 from pnne_nb.graph.delivery import Delivery
 from pnne_nb.graph.history import History, Step
 from pnne_nb.graph.labels import label_of
 from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import Op
+from pnne_nb.graph.ops import Op, SetProperty
 from pnne_nb.graph.state import Content
 
 
@@ -81,9 +82,10 @@ class Ledger:
         base: int | None = None,
     ) -> Transaction:
         """Apply ops, all of them or none; only while `editing`. See `NodeGraph.apply`."""
+        expect(base, (int, NoneType), "base", "a version of the document")
         if base is not None and base > self.version:
             raise StaleVersionError(
-                f"The change was made against version {base}, and the document is at version {self.version}: "
+                f"The change was made against version {shown(base)}, and the document is at version {self.version}: "
                 "it comes from another life of this document. Load the document again."
             )
         step = self._stage(ops, label)
@@ -143,11 +145,23 @@ class Ledger:
     def _stage(self, ops: Iterable[Op], label: str) -> Step:
         done: list[Op] = []
         inverses: list[list[Op]] = []
+        faults: list[GraphError] = []
         try:
             for op in ops:
-                fitting = checked(self.content, op, self._types)
-                inverses.append(apply_op(self.content, fitting))
-                done.append(fitting)
+                # After a refused value, the other values are looked at too; anything else may fail for want of it.
+                if faults and not isinstance(op, SetProperty):
+                    break
+                expect(op, Op, "An op", "one of pnne_nb.graph.ops")
+                try:
+                    fitting = checked(self.content, op, self._types)
+                    inverses.append(apply_op(self.content, fitting))
+                    done.append(fitting)
+                except GraphError as fault:
+                    faults.append(fault)
+                    if not isinstance(op, SetProperty):
+                        break
+            if faults:
+                raise together(faults)
         except BaseException:
             for inverse in reversed(inverses):
                 self._take_back(inverse)

@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Container
 
-from pnne_nb.errors import IllegalNameError
+from pnne_nb.errors import IllegalNameError, shown
 
 MAX_LENGTH = 100
 """Characters in a name."""
@@ -62,7 +62,7 @@ def check_identifier(name: object) -> str:
         IllegalNameError: If it does not.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise IllegalNameError(f"{name!r} is not a legal name: use letters A-Z a-z, digits and underscores.")
+        raise IllegalNameError(f"{shown(name)} is not a legal name: use letters A-Z a-z, digits and underscores.")
     if len(name) > MAX_LENGTH:
         raise IllegalNameError(f"The name {name[:20] + '…'!r} is longer than {MAX_LENGTH} characters.")
     return name

@@ -43,7 +43,7 @@ class Node(msgspec.Struct, frozen=True):
         Raises:
             UnknownTypeError: If the type is not registered.
         """
-        return registry.require(self.type)
+        return registry[self.type]
 
     @property
     def definition(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from pnne_nb.errors import GraphError, UnknownNodeError
+from pnne_nb.errors import UnknownNodeError, shown
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.state import Content, GraphIndex
 
@@ -16,13 +16,13 @@ def path_of(node: NodeRef) -> str:
     """Return the path that a person gave.
 
     Raises:
-        GraphError: If it is neither a node nor a text.
+        UnknownNodeError: If it is neither a node nor a text.
     """
     if isinstance(node, Node):
         return node.path
     if isinstance(node, str):
         return node
-    raise GraphError(f"{node!r} is not a node: give a node of the graph, or its name.")
+    raise UnknownNodeError(f"{shown(node)} is not a node: give a node of the graph, or its name.")
 
 
 def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
@@ -32,10 +32,12 @@ def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
         UnknownNodeError: If there is no such node, or it shows no graph.
     """
     graph = content.require(within)
+    if not isinstance(prefix, str):
+        raise UnknownNodeError(f"{shown(prefix)} is not the path of a node.")
     for part in prefix.split(".") if prefix else ():
         node = graph.require(part)
         if node.definition is None:
-            raise UnknownNodeError(f"There is nothing inside {part!r}{graph.where}: it is a {node.type}.")
+            raise UnknownNodeError(f"There is nothing inside {shown(part)}{graph.where}: it is a {node.type}.")
         graph = content.graphs[node.definition]
     return graph
 
@@ -79,4 +81,4 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
         if len(rest) == 1 and (rest[0] in inside.interface[output] or rest[0] not in inside.nodes):
             return graph, node, rest[0]
         graph = inside
-    raise UnknownNodeError(f"There is no node {path!r}.")
+    raise UnknownNodeError(f"There is no node {shown(path)}.")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import final
+from typing import TypeVar, final, overload
 
-from pnne_nb.errors import RegistrationError, UnknownTypeError, near
+from pnne_nb.errors import RegistrationError, UnknownTypeError, near, shown
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.structural import STRUCTURAL
 
+_Default = TypeVar("_Default")
 Provider = Callable[[], Iterable[NodeSpec]]
 
 
@@ -75,14 +76,6 @@ class Registry(Mapping[str, NodeSpec]):
 
         return unsubscribe
 
-    def require(self, type: str) -> NodeSpec:
-        """Return the spec of a type.
-
-        Raises:
-            UnknownTypeError: If there is none; near names are suggested.
-        """
-        return self[type]
-
     def _loaded(self) -> dict[str, NodeSpec]:
         with self._lock:
             while self._providers:
@@ -93,16 +86,11 @@ class Registry(Mapping[str, NodeSpec]):
                 self._revision += 1
             return self._specs
 
-    def get(self, type: str, default: NodeSpec | None = None) -> NodeSpec | None:  # type: ignore[override]  # one default only
-        """Return the spec of a type, or `default`; asked for every node, so without an exception for a miss."""
-        found = self._specs.get(type)
-        return found if found is not None else self._loaded().get(type, default)
-
     def _find(self, type: object) -> NodeSpec | None:
         if not isinstance(type, str):
             return None
-        with self._lock:
-            return self._specs.get(type) or self._loaded().get(type)
+        # Asked for every node: neither a lock nor an exception for a type that is there.
+        return self._specs.get(type) or self._loaded().get(type)
 
     def __getitem__(self, type: str) -> NodeSpec:
         """Return the spec of a type.
@@ -112,7 +100,13 @@ class Registry(Mapping[str, NodeSpec]):
         """
         return require_type(self, type)
 
-    def get(self, type: object, default: Any = None) -> Any:
+    @overload
+    def get(self, type: object, /) -> NodeSpec | None: ...
+
+    @overload
+    def get(self, type: object, /, default: _Default) -> NodeSpec | _Default: ...
+
+    def get(self, type: object, /, default: object = None) -> object:
         """Return the spec of a type, or `default`."""
         spec = self._find(type)
         return default if spec is None else spec
@@ -125,6 +119,21 @@ class Registry(Mapping[str, NodeSpec]):
 
     def __len__(self) -> int:
         return len(self._loaded())
+
+
+def require_type(types: Mapping[str, NodeSpec], name: object) -> NodeSpec:
+    """Return the spec of a type.
+
+    Raises:
+        UnknownTypeError: If it is not among `types`; near names are suggested.
+    """
+    spec = types.get(name) if isinstance(name, str) else None
+    if spec is None:
+        raise UnknownTypeError(
+            f"There is no node type {shown(name)}.{near(name, types)} "
+            "pn.catalog lists all of them; pn.register_node adds your own."
+        )
+    return spec
 
 
 registry = Registry(STRUCTURAL)

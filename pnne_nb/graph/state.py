@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pnne_nb.errors import GraphError, UnknownNodeError, near
+from pnne_nb.errors import UnknownGraphError, UnknownNodeError, near, shown
 from pnne_nb.graph.node import Edge, Node, split_port
 
 
@@ -54,7 +54,7 @@ class GraphIndex:
         """
         node = self.nodes.get(name)
         if node is None:
-            raise UnknownNodeError(f"There is no node {name!r}{self.where}.{near(name, self.nodes)}")
+            raise UnknownNodeError(f"There is no node {shown(name)}{self.where}.{near(name, self.nodes)}")
         return node
 
     def insert_node(self, node: Node, index: int | None = None) -> None:
@@ -195,15 +195,15 @@ class Content:
         self.graphs: dict[str, GraphIndex] = {"": GraphIndex("")}
         self.users: dict[str, dict[tuple[str, str], None]] = {}  # definition -> (graph, node)
 
-    def require(self, id: str) -> GraphIndex:
+    def require(self, id: object) -> GraphIndex:
         """Return the graph of that id.
 
         Raises:
-            GraphError: If there is none.
+            UnknownGraphError: If there is none.
         """
-        graph = self.graphs.get(id)
+        graph = self.graphs.get(id) if isinstance(id, str) else None
         if graph is None:
-            raise GraphError(f"There is no definition {id!r}.{near(id, self.graphs)}")
+            raise UnknownGraphError(f"There is no definition {shown(id)}.{near(id, self.graphs)}")
         return graph
 
     def users_of(self, definition: str) -> list[tuple[GraphIndex, str]]:

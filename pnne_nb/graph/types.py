@@ -24,7 +24,10 @@ class BoolType(_Type, frozen=True, tag="bool"):
 
 
 class IntType(_Type, frozen=True, tag="int"):
-    """A whole number in the closed range `minimum` to `maximum` (None: unbounded)."""
+    """A whole number of at most 64 bits in the closed range `minimum` to `maximum` (None: unbounded).
+
+    A float without a fraction is one too: in the browser, 1.0 and 1 are the same.
+    """
 
     minimum: int | None = None
     maximum: int | None = None
@@ -108,6 +111,7 @@ PropertyType: TypeAlias = (
 )  # fmt: skip
 
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|meta)(:\d{1,3})?")
+_LARGEST = 2**63
 _SIZE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -124,8 +128,11 @@ def check(kind: PropertyType, value: object) -> Value:
     # The types that most properties have come first.
     match kind:
         case IntType(minimum, maximum):
-            if _is_whole(value) and _within(int(value), minimum, maximum):
-                return int(value)
+            whole = _whole(value)
+            if whole is not None and not -_LARGEST <= whole < _LARGEST:
+                raise ValueError(f"{describe(kind)}, of at most 64 bits")
+            if whole is not None and _within(whole, minimum, maximum):
+                return whole
         case TupleType(item, length, scalar):
             if isinstance(value, (tuple, list)):
                 if length is None or len(value) == length:
@@ -259,7 +266,8 @@ def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
 def _is_size(size: object) -> bool:
     if isinstance(size, str):
         return bool(_SIZE_NAME.fullmatch(size))
-    return _is_whole(size) and size >= 0
+    whole = _whole(size)
+    return whole is not None and 0 <= whole < _LARGEST
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -271,6 +279,13 @@ def _is_number(value: object) -> TypeGuard[float]:
 def _is_whole(value: object) -> TypeGuard[int]:
     """Whether `value` is an integer, NumPy's included, but not a bool."""
     return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+
+
+def _whole(value: object) -> int | None:
+    """Return `value` if it is a whole number, as an int."""
+    if _is_whole(value) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return None
 
 
 def _range(minimum: float | None, maximum: float | None) -> str:

@@ -39,6 +39,9 @@ _TORCH_NAMES = frozenset((*DTYPES, *MEMORY_FORMATS, *LAYOUTS))
 MAX_DEPTH = 32
 """Constants nested deeper than this are refused: no model needs them, a hostile file might."""
 
+MAX_BITS = 3300
+"""Whole numbers longer than this are refused: Python reads no JSON number of more than 4,300 digits."""
+
 
 @final
 class TorchConstant(msgspec.Struct, frozen=True):
@@ -71,6 +74,8 @@ def to_json(value: object) -> object:
         case None | bool():
             return value
         case int():
+            if value.bit_length() > MAX_BITS:
+                raise TypeError("A whole number of more than 1,000 digits cannot be stored in a graph.")
             return int(value)
         case str():
             if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):

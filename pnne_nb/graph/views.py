@@ -10,6 +10,7 @@ import msgspec
 
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.node import Edge, Node, split_port
+from pnne_nb.graph.paths import path_of
 from pnne_nb.graph.ports import input_ports, output_ports
 from pnne_nb.graph.spec import Port
 from pnne_nb.graph.state import Content, GraphIndex, topological_order
@@ -25,7 +26,11 @@ class Nodes(Mapping[str, Node]):
 
     def __getitem__(self, name: str) -> Node:
         with self._lock:
-            return self._graph().nodes[name]
+            graph = self._graph()
+            try:
+                return graph.nodes[name]
+            except (KeyError, TypeError):
+                return graph.require(path_of(name))
 
     def __iter__(self) -> Iterator[str]:
         with self._lock:
@@ -132,8 +137,7 @@ class Graphs(Mapping[str, GraphView]):
 
     def __getitem__(self, id: str) -> GraphView:
         with self._lock:
-            if id not in self._content().graphs:
-                raise KeyError(id)
+            self._content().require(id)
             return GraphView(self._content, id, self._types, self._lock)
 
     def __iter__(self) -> Iterator[str]:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from pnne_nb.errors import expect
+
 
 def uncompiled(model: nn.Module) -> nn.Module:
-    """The module that ``torch.compile(module)`` wraps, or the module itself."""
+    """The module that ``torch.compile(module)`` wraps, or the module itself.
+
+    Raises:
+        ArgumentError: It is no module.
+    """
+    expect(model, nn.Module, "net", "an nn.Module", "pn.compile(graph) makes one of a graph.")
     return dict(model.named_children()).get("_orig_mod", model)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset
 
-from pnne_nb.errors import TrainingError, near
+from pnne_nb.errors import ArgumentError, TrainingError, expect, near, shown
 from pnne_nb.runtime.data import as_tensors, require_examples
 from pnne_nb.runtime.randomness import key_of
 
@@ -28,9 +28,15 @@ def register_dataset(name: str) -> Callable[[Factory], Factory]:
 
     What is decorated takes no arguments and returns arrays such as ``(X, y)`` or a ``Dataset`` (a ``Dataset`` class
     that can be made without arguments will do). Registering a name again replaces it.
+
+    Raises:
+        ArgumentError: `name` is no text, or what is decorated cannot be called.
     """
+    expect(name, str, "name", "the name that Dataset nodes find it by", 'Write @pn.register_dataset("mine").')
 
     def decorate(factory: Factory) -> Factory:
+        if not callable(factory):
+            raise ArgumentError(f"A dataset is registered as what returns it, and {shown(factory)} cannot be called.")
         _registered[name] = factory
         return factory
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pnne_nb.errors import near
+from pnne_nb.errors import UnknownSeriesError, near, shown
 from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
 from pnne_nb.runtime.event_files import write_scalars
 
@@ -172,12 +172,17 @@ class History(Mapping[str, NDArray[np.float64]]):
             values.append(frame.metrics.get(name, float("nan")))
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
+        """Return the values of `name`, one for each step or epoch that is kept.
+
+        Raises:
+            UnknownSeriesError: There is no such name.
+        """
         with self._lock:
             if name in self._series:
                 return self._series[name].points()[1]
             if name in self._epochs:
                 return np.array(self._epochs[name], dtype=np.float64)
-        raise KeyError(f"The history has no {name!r}; it has {', '.join(self)}.{near(name, self)}")
+        raise self._unknown(name)
 
     def __iter__(self) -> Iterator[str]:
         with self._lock:
@@ -191,14 +196,18 @@ class History(Mapping[str, NDArray[np.float64]]):
         """At which optimizer steps the values of `name` were measured.
 
         Raises:
-            KeyError: There is no such name.
+            UnknownSeriesError: There is no such name.
         """
         with self._lock:
             if name in self._series:
                 return self._series[name].points()[0]
             if name in self._epochs:
                 return np.array(self._epoch_steps, dtype=np.int64)
-        raise KeyError(f"The history has no {name!r}; it has {', '.join(self)}.{near(name, self)}")
+        raise self._unknown(name)
+
+    def _unknown(self, name: object) -> UnknownSeriesError:
+        has = f"it has {', '.join(self)}" if len(self) else "nothing has been measured yet"
+        return UnknownSeriesError(f"The history has no {shown(name)}; {has}.{near(name, self)}")
 
     @property
     def epochs(self) -> NDArray[np.int64]:

@@ -200,7 +200,7 @@ class _Reading:
         return terms
 
     def _first_output(self, name: str) -> str:
-        return registry.require(self._nodes[name].type).outputs[0].name
+        return registry[self._nodes[name].type].outputs[0].name
 
     def _optimizer(self, name: str) -> OptimizerChoice:
         node = self._nodes[name]
@@ -247,7 +247,7 @@ class _Reading:
     def _schedule(self, name: str) -> Callable[[torch.optim.Optimizer], Any]:
         """Return what makes a scheduler, those that it combines made first."""
         node = self._nodes[name]
-        made_by: Any = registry.require(node.type).torch
+        made_by: Any = registry[node.type].torch
         settings = dict(_settings(node))
         if "lr_lambda" in settings:
             settings["lr_lambda"] = _registered_function(name, str(settings["lr_lambda"]))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, assert_never, final
 
 import ipywidgets
 
-from pnne_nb.errors import InspectionError
+from pnne_nb.errors import InspectionError, expect
 from pnne_nb.frames import Frame, HistogramFrame, StateFrame, StepFrame
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.patterns import own_parameters
@@ -55,7 +55,12 @@ class TrainingDashboard(ipywidgets.VBox):
     _open: ClassVar[weakref.WeakValueDictionary[int, TrainingDashboard]] = weakref.WeakValueDictionary()
 
     def __new__(cls, engine: TrainingEngine, **_options: Any) -> TrainingDashboard:
-        """Return the open dashboard of `engine`, or a new one."""
+        """Return the open dashboard of `engine`, or a new one.
+
+        Raises:
+            ArgumentError: `engine` is no training.
+        """
+        expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
         existing = cls._open.get(id(engine))
         return existing if existing is not None else super().__new__(cls)
 

@@ -21,10 +21,10 @@ from torch import nn
 
 from pnne_nb import compiler
 from pnne_nb.compiler import to_source
-from pnne_nb.errors import CompileError, Diagnostic, GraphError, PnneError, ProtocolError
+from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import MoveNode
+from pnne_nb.graph.ops import LookOp
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.protocol.catalog import catalog_event, node_type_state
@@ -84,7 +84,7 @@ class GraphEditor(anywidget.AnyWidget):
         selection: Paths of the nodes selected in the browser, in step with it.
 
     Raises:
-        TypeError: If `graph` is not a `NodeGraph`.
+        ArgumentError: If `graph` is not a `NodeGraph`.
         FileNotFoundError: If the front end has not been built.
     """
 
@@ -99,7 +99,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     def __init__(self, graph: NodeGraph, *, height: int = 560, read_only: bool = False, theme: Theme = "auto") -> None:
         if not isinstance(graph, NodeGraph):
-            raise TypeError(
+            raise ArgumentError(
                 f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph())."
             )
         self._esm = bundled("editor.js")
@@ -252,7 +252,7 @@ class GraphEditor(anywidget.AnyWidget):
     def _committed(self, done: Transaction) -> None:
         history = HistoryState(done.undo, done.redo)
         self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
-        if not all(isinstance(op, MoveNode) for op in done.ops):
+        if not all(isinstance(op, LookOp) for op in done.ops):
             self._edits += 1
         if done.client is not None:
             self._kept.changed()

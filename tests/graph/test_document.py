@@ -24,7 +24,7 @@ from pnne_nb.errors import (
 )
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import AddGraph, AddNode, MoveNode, RenameNode, SetProperty
+from pnne_nb.graph.ops import AddGraph, AddNode, Connect, MoveNode, RenameNode, SetProperty
 from tests.graph.types import TYPES
 
 
@@ -533,3 +533,32 @@ def test_in_transaction_is_about_the_calling_thread(graph: NodeGraph) -> None:
         thread.start()
         thread.join()
     assert seen == [False]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda g: g.set("conv1", kernel_size="x", kernel_sise=3, bias=1), BadValueError),
+        (lambda g: g.set("conv1", kernel_sise=3, out_channels=8, kernel_size="x", bias=1), UnknownPropertyError),
+        (lambda g: g.add("Conv2d", kernel_size="x", kernel_sise=3, bias=1, stride=2), BadValueError),
+    ],
+)
+def test_every_refused_value_is_told_at_once(
+    graph: NodeGraph, change: Callable[[NodeGraph], object], kind: type[GraphError]
+) -> None:
+    before = graph.to_json(), graph.version
+    with pytest.raises(kind) as caught:
+        change(graph)
+    message = str(caught.value)
+    assert message.startswith("3 things are wrong:\n")
+    assert "kernel_size cannot be 'x': it must be a whole number" in message
+    assert "has no property 'kernel_sise'. Did you mean 'kernel_size'?" in message
+    assert "bias cannot be 1: it must be True or False" in message
+    assert (graph.to_json(), graph.version) == before
+
+
+def test_what_follows_from_a_refused_change_is_not_told(graph: NodeGraph) -> None:
+    with pytest.raises(NameTakenError, match=r"^There is a node 'conv1' already\.$"):
+        graph.apply([AddNode("conv1", "ReLU"), SetProperty("relu9", "shares", None)])
+    with pytest.raises(BadValueError, match=r"^conv1.bias cannot be 3: it must be True or False\.$"):
+        graph.apply([SetProperty("conv1", "bias", 3), Connect("conv1.output", "nowhere.input")])

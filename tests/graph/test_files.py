@@ -12,8 +12,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from pnne_nb.errors import GraphFileError
-from pnne_nb.graph import files
+from pnne_nb.errors import GraphFileAccessError, GraphFileError, GraphFileNotFoundError
+from pnne_nb.graph import files, storage
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.values import TorchConstant
 from tests.graph.types import TYPES
@@ -77,9 +77,22 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="missing"):
         graph.save(tmp_path / "missing" / "net.pnne.json")
     (tmp_path / "nets").mkdir()
-    with pytest.raises(IsADirectoryError, match=r"nets"):
+    with pytest.raises(OSError, match=r"nets' cannot be written: Is a directory"):
         graph.save(tmp_path / "nets")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["net.pnne.json", "nets"]
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="There is no graph file 'nofile'"):
+        NodeGraph.load("nofile")
+    with pytest.raises(GraphFileNotFoundError):
+        NodeGraph.load(tmp_path / "none.pnne.json")
+    with pytest.raises(GraphFileAccessError, match="cannot be read: Is a directory"):
+        NodeGraph.load(tmp_path)
+    with pytest.raises(GraphFileAccessError, match="cannot be read: it is no path of a file"):
+        NodeGraph.load("a\0b")
+    with pytest.raises(TypeError, match=r"path must be the path of a graph file, not 3"):
+        NodeGraph.load(3)  # type: ignore[arg-type]  # that is the point
 
 
 def test_constants_survive() -> None:
@@ -183,6 +196,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 def test_too_large_a_file_is_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_BYTES", 100)
+    monkeypatch.setattr(storage, "MAX_BYTES", 100)
     path = tmp_path / "large.pnne.json"
     path.write_text(TEXT)
     with pytest.raises(GraphFileError, match=r"large.pnne.json has \d+ bytes; a graph file has at most 100"):

@@ -22,7 +22,7 @@ def test_what_is_there_is_found_without_the_provider() -> None:
     registry.provide(provider)
     assert registry["Alpha"] is A
     assert calls == []
-    assert registry.require("Beta") is B
+    assert registry["Beta"] is B
     assert (list(registry), len(registry), calls) == (["Alpha", "Beta"], 2, [1])
 
 
@@ -60,4 +60,4 @@ def test_registering() -> None:
 
 def test_an_unknown_type_suggests_near_names() -> None:
     with pytest.raises(UnknownTypeError, match=r"There is no node type 'alpha'. Did you mean 'Alpha'\?"):
-        Registry([A]).require("alpha")
+        Registry([A])["alpha"]

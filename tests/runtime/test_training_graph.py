@@ -536,7 +536,7 @@ def test_nodes_that_do_not_fit_are_refused_with_the_reason() -> None:
 
 
 def test_every_metric_of_the_catalogue_is_known() -> None:
-    spec = registry.require("Metric").property_named("metric")
+    spec = registry["Metric"].property_named("metric")
     assert spec is not None
     assert set(METRICS) | {"perplexity"} == set(getattr(spec.type, "choices", ()))
 

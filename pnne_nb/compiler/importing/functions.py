@@ -64,7 +64,7 @@ def method_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, di
     """
     name = str(node.target)
     if name == "size" and len(node.args) == 1 and not node.kwargs:
-        return registry.require("getattr"), {"input": node.args[0], "name": "shape"}
+        return registry["getattr"], {"input": node.args[0], "name": "shape"}
     spec = registry.get(name)
     if spec is None or spec.kind not in ("method", "function") or not hasattr(Tensor, name):
         raise UntranslatableError(f"there is no node type for the method {name!r} of a tensor")
@@ -84,12 +84,12 @@ def function_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, 
     in_place = _IN_PLACE.get(target)
     if in_place is not None:
         if kind(args[0]) == "tensor":
-            spec = registry.require(in_place[0])
+            spec = registry[in_place[0]]
             return spec, _by_name(spec, in_place[0], args, node.kwargs, kind)
         target = in_place[1]
     name = _TENSOR_OPERATORS.get(target, "")
     if name and kind(args[0]) == "tensor":
-        spec = registry.require(name)
+        spec = registry[name]
         return spec, _by_name(spec, name, args, {}, kind)
     spec = _find(target)
     return spec, _by_name(spec, spec.type, args, node.kwargs, kind)

@@ -19,7 +19,7 @@ from pnne_nb.compiler.importing.nesting import nest
 from pnne_nb.compiler.importing.tracing import Arguments, Slot
 from pnne_nb.compiler.importing.translating import parameter_names, translate
 from pnne_nb.compiler.running import describe
-from pnne_nb.compiler.verifying import copied, private_random_state
+from pnne_nb.compiler.verifying import call_arguments, copied, private_random_state
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 
@@ -44,13 +44,12 @@ def from_module(
     """
     if not isinstance(net, nn.Module):
         raise CompileError(f"pn.from_module takes an nn.Module, not a {type(net).__name__}.")
-    args = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    args, given = call_arguments(args, kwargs)
     _refuse_cycles(net)
     try:
         work = copy.deepcopy(net)
     except Exception as error:
         raise CompileError(f"{type(net).__name__} cannot be copied, so it cannot be imported: {error}") from error
-    given = dict(kwargs or {})
     tensors = _observe(work, args, given)
     opaque: dict[str, str] = {}
     for _ in range(2 + sum(1 for _ in net.named_modules())):

@@ -147,7 +147,7 @@ class _Translation:
 
     def _place(self, node: fx.Node, called: nn.Module, item: Item) -> None:
         """Wire a submodule's item and tell its outputs."""
-        spec = registry.require(item.type)
+        spec = registry[item.type]
         if item.type == "Module":
             given = by_position(called, node.args, node.kwargs)
             item.properties["inputs"] = tuple(given)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 from xml.etree.ElementTree import Element, SubElement, tostring  # nothing is parsed
 
+from pnne_nb.errors import choose
 from pnne_nb.graph.drawing.colours import DARK, LIGHT, Theme
 from pnne_nb.graph.drawing.looks import Look, look_of
 from pnne_nb.graph.drawing.routes import curve, middle, number
@@ -35,7 +36,11 @@ def svg(scene: Scene, theme: ThemeName) -> str:
         scene: What to draw.
         theme: Whose colours; ``"auto"`` follows the reader's system, and is light where nothing is known.
     """
+
+    Raises:
+        ArgumentError: If `theme` is none of them.
     left, top, width, height = _frame(scene)
+    choose(theme, get_args(ThemeName), "theme")
     looks = {card.category: look_of(card.category) for card in scene.cards}
     names = {category: f"k{place}" for place, category in enumerate(sorted(looks))}
     root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img"})
