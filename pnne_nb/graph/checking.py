@@ -37,11 +37,11 @@ from pnne_nb.graph.ops import (
     SetProperty,
 )
 from pnne_nb.graph.ports import find_input, find_output, input_ports, output_ports
+from pnne_nb.graph.registry import require_type
 from pnne_nb.graph.spec import NodeSpec, Port, Property, kinds_fit
 from pnne_nb.graph.state import Content, GraphIndex
 from pnne_nb.graph.types import check
 from pnne_nb.graph.values import Value
-from pnne_nb.graph.registry import require_type
 
 Types = Mapping[str, NodeSpec]
 

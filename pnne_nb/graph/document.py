@@ -42,9 +42,9 @@ from pnne_nb.graph.paths import NodeRef, enter, find_node, path_of
 from pnne_nb.graph.records import DocumentState
 from pnne_nb.graph.registry import registry, require_type
 from pnne_nb.graph.state import Content
+from pnne_nb.graph.storage import read_file, replace_file
 from pnne_nb.graph.views import Graphs, Nodes, at_path
 from pnne_nb.graph.wiring import connection, edges_between
-from pnne_nb.graph.storage import read_file, replace_file
 
 
 @final
@@ -152,10 +152,10 @@ class NodeGraph:
         Args:
             paths: Of nodes, nested ones through the nodes that show them; those that do not exist are left out.
         """
+        expect(paths, Iterable, "paths", "paths of nodes")
         with self._ledger.lock:
             found = {"": list(lint_graph(self._content, self._types))}
             for path in paths:
-        expect(paths, Iterable, "paths", "paths of nodes")
                 try:
                     graph, node, _ = find_node(self._content, path)
                 except GraphError:
@@ -244,10 +244,10 @@ class NodeGraph:
             IllegalNameError: If the name is not legal.
         """
         with self._ledger.editing():
+            require_type(self._types, type)
             prefix, dot, last = ("", "", "") if name is None else split_path(name)
             graph = enter(self._content, prefix)
             if name is None:
-            require_type(self._types, type)
                 stem = stem_of(type)
                 last = numbered(stem, graph.nodes, graph.next_number(stem))
                 graph.used_number(stem, int(last.rpartition(stem)[2]))
@@ -365,6 +365,7 @@ class NodeGraph:
             CycleError: If a path leaves the group and comes back: the node on it must come along.
             GraphError: If the nodes are in different graphs, or are Input or Output nodes.
         """
+        expect(nodes, (str, Node, Iterable), "nodes", "nodes of the graph, or their names")
         refs = [nodes] if isinstance(nodes, (str, Node)) else list(nodes)
         with self._ledger.editing():
             plan = grouping.plan_group(self._content, refs, name, graph)
@@ -378,7 +379,6 @@ class NodeGraph:
 
         Args:
             node: Which node.
-        expect(nodes, (str, Node, Iterable), "nodes", "nodes of the graph, or their names")
             graph: The definition from which the node is named, the root unless told otherwise.
             client: Who asks, handed on to observers.
             request: The number under which `client` asks, handed on to observers.
@@ -406,6 +406,7 @@ class NodeGraph:
         Raises:
             GraphError: If there is no such graph.
         """
+        choose(direction, get_args(Direction), "direction")
         with self._ledger.editing():
             moves = arrangement(self._content, graph, self._types, direction)
             return self._ledger.apply(moves, "Arrange", client, request)
@@ -419,7 +420,6 @@ class NodeGraph:
         label: str = "",
         client: str | None = None,
         request: int | None = None,
-        choose(direction, get_args(Direction), "direction")
         base: int | None = None,
     ) -> Transaction:
         """Apply ops, all of them or none, as one undoable change (or as part of the open `transaction`).
@@ -438,6 +438,8 @@ class NodeGraph:
             GraphError: If an op does not fit; the document and its version are as before.
             StaleVersionError: If `base` is a version that this document has not reached.
         """
+        expect(ops, Iterable, "ops", "ops of pnne_nb.graph.ops")
+        expect(label, str, "label", "a text")
         with self._ledger.editing():
             return self._ledger.apply(ops, label, client, request, base)
 
@@ -447,12 +449,11 @@ class NodeGraph:
 
         Other threads wait meanwhile. A transaction inside another is part of it, but takes back its own changes.
         """
+        expect(label, str, "label", "a text")
         with self._ledger.transaction(label):
             yield self
 
     def undo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
-        expect(ops, Iterable, "ops", "ops of pnne_nb.graph.ops")
-        expect(label, str, "label", "a text")
         """Take back the last change.
 
         Raises:
@@ -462,7 +463,6 @@ class NodeGraph:
 
     def redo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
         """Bring back the change that was taken back last.
-        expect(label, str, "label", "a text")
 
         Raises:
             GraphError: If there is none, or a transaction is open.
@@ -484,6 +484,8 @@ class NodeGraph:
         It is called in the thread that made the change, without the document's lock, and may itself change the
         document: what it changes is told after what it was told. What it raises is logged, and undoes nothing.
         """
+        if not callable(observer):
+            raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")
         return self._ledger.delivery.observe(observer)
 
     def _at(self, path: str, within: str = "") -> Node:
@@ -497,8 +499,6 @@ class NodeGraph:
 
     # Files
 
-        if not callable(observer):
-            raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")
     def __reduce__(self) -> tuple[Callable[[str], NodeGraph], tuple[str]]:
         """Copy and pickle the content alone, as a file would."""
         return NodeGraph.from_json, (self.to_json(),)

@@ -19,8 +19,8 @@ from pnne_nb.graph.node import Edge, Node, split_port
 from pnne_nb.graph.ops import AddGraph, AddNode, RenameDocument
 from pnne_nb.graph.records import DocumentState, EdgeState, GraphState, NodeState
 from pnne_nb.graph.state import Content, GraphIndex, topological_order
-from pnne_nb.graph.values import MAX_DEPTH, from_json, to_json
 from pnne_nb.graph.storage import MAX_BYTES
+from pnne_nb.graph.values import MAX_DEPTH, from_json, to_json
 
 FORMAT = "pnne-graph"
 FORMAT_VERSION = 1
@@ -56,10 +56,10 @@ def read(text: str | bytes) -> Content:
 
     Raises:
         GraphFileError: If it is damaged, hostile, or from a newer version.
-    """
         ArgumentError: If `text` is no text.
-    data = _parse(text)
+    """
     expect(text, (str, bytes), "text", "the text of a graph file", "pn.NodeGraph.load(path) reads a file.")
+    data = _parse(text)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         _fail("$.format", f"this is not a graph file: it does not say {FORMAT!r}.")
     version = data.get("formatVersion")

@@ -35,12 +35,12 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     Args:
         scene: What to draw.
         theme: Whose colours; ``"auto"`` follows the reader's system, and is light where nothing is known.
-    """
 
     Raises:
         ArgumentError: If `theme` is none of them.
-    left, top, width, height = _frame(scene)
+    """
     choose(theme, get_args(ThemeName), "theme")
+    left, top, width, height = _frame(scene)
     looks = {card.category: look_of(card.category) for card in scene.cards}
     names = {category: f"k{place}" for place, category in enumerate(sorted(looks))}
     root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img"})
