@@ -24,7 +24,7 @@ from pnne_nb.compiler import to_source
 from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import LookOp
+from pnne_nb.graph.ops import MoveNode
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.protocol.catalog import catalog_event, node_type_state
@@ -252,7 +252,7 @@ class GraphEditor(anywidget.AnyWidget):
     def _committed(self, done: Transaction) -> None:
         history = HistoryState(done.undo, done.redo)
         self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
-        if not all(isinstance(op, LookOp) for op in done.ops):
+        if not all(isinstance(op, MoveNode) for op in done.ops):
             self._edits += 1
         if done.client is not None:
             self._kept.changed()
