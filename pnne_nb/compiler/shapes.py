@@ -117,11 +117,6 @@ def symbols_of(drawing: Drawing) -> Symbols:
     return found if len(found) > 1 else {name: values[:2] for name, values in found.items()}
 
 
-def failure(name: str, diagnostics: list[Diagnostic], error: type[CompileError] = CompileError) -> CompileError:
-    """Return the exception that lists `diagnostics`."""
-    if len(diagnostics) == 1:
-        return error(str(diagnostics[0]), diagnostics)
-    listed = "\n".join(f"  - {diagnostic}" for diagnostic in diagnostics)
 def batch_of(drawing: Drawing) -> str | None:
     """Return the name of the batch's size: the first one that an outermost Input has at its first axis, if any."""
     shapes = (drawing.nodes[name].properties.get("shape") for name in drawing.inputs)
@@ -130,4 +125,9 @@ def batch_of(drawing: Drawing) -> str | None:
     )
 
 
+def failure(name: str, diagnostics: list[Diagnostic], error: type[CompileError] = CompileError) -> CompileError:
+    """Return the exception that lists `diagnostics`."""
+    if len(diagnostics) == 1:
+        return error(str(diagnostics[0]), diagnostics)
+    listed = "\n".join(f"  - {diagnostic}" for diagnostic in diagnostics)
     return error(f"{name!r} has {len(diagnostics)} problems:\n{listed}", diagnostics)
