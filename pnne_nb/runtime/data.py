@@ -243,7 +243,8 @@ class DatasetSource:
 
     def __init__(self, template: DataLoader[Any], *, shuffle: bool, seed: int) -> None:
         assert template.batch_size is not None
-        self._template = template
+        self.template = template
+        self.shuffle = shuffle
         count = _length(template.dataset, "the data")
         self._order = _KeyedOrder(
             count,
@@ -271,7 +272,7 @@ class DatasetSource:
         self._loader = None
 
     def _build(self) -> DataLoader[Any]:
-        given = self._template
+        given = self.template
         return DataLoader(
             _KeyedDataset(given.dataset),
             batch_sampler=self._order,

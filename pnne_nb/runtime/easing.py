@@ -20,20 +20,21 @@ def pieces(raw: Any, count: int, examples: int) -> list[Any]:
     count = min(count, examples)
     edges = [examples * index // count for index in range(count + 1)] if count > 1 else []
     spans = [slice(start, stop) for start, stop in pairwise(edges)]
-    return [_cut(raw, span, examples) for span in spans] if spans else [raw]
+    return [cut(raw, span, examples) for span in spans] if spans else [raw]
 
 
-def _cut(value: Any, span: slice, examples: int) -> Any:
+def cut(value: Any, span: slice, examples: int) -> Any:
+    """The examples `span` of a raw batch that has `examples`; what has another length is left whole."""
     match value:
         case Tensor():
             return value[span] if value.dim() > 0 and len(value) == examples else value
         case Mapping():
-            return {name: _cut(item, span, examples) for name, item in value.items()}
+            return {name: cut(item, span, examples) for name, item in value.items()}
         case tuple() if hasattr(value, "_fields"):
-            return type(value)(*(_cut(item, span, examples) for item in value))
+            return type(value)(*(cut(item, span, examples) for item in value))
         case tuple():
-            return tuple(_cut(item, span, examples) for item in value)
+            return tuple(cut(item, span, examples) for item in value)
         case list():
-            return [_cut(item, span, examples) for item in value]
+            return [cut(item, span, examples) for item in value]
         case _:
             return value

@@ -82,8 +82,8 @@ class ForwardPass:
         with recipe.precision.autocast():
             if recipe.step is not None:
                 return None, _scalar(recipe.step(recipe.model, to_device(raw, recipe.device)), "The step function")
-            training = recipe.trained is not None and torch.is_grad_enabled()
-            output = (recipe.trained if training else recipe.model)(*batch.inputs, **batch.named)
+            runs = recipe.trained if recipe.trained is not None and torch.is_grad_enabled() else recipe.model
+            output = runs(*batch.inputs, **batch.named)
             if recipe.loss is None:
                 return None, _scalar(output, "Without a loss, the model must return its own: it")
             return output, _scalar(recipe.loss(output, batch.target), "The loss function")

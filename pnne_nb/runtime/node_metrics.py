@@ -32,13 +32,16 @@ class MetricNode:
         choice: The node's ``metric``.
         label: The node's name, for messages.
         pick: From the model's output and the batch's targets to (prediction, target).
+
+    Attributes:
+        counting: What counts; the first batch decides.
     """
 
     def __init__(self, choice: str, label: str, pick: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self._choice = choice
         self._label = label
         self._pick = pick
-        self._counting: Metric | None = None
+        self.counting: Metric | None = None
         self._saved: Mapping[str, Any] | None = None
 
     def update(self, output: Any, target: Any) -> None:
@@ -48,12 +51,12 @@ class MetricNode:
             TrainingError: The metric refuses it; the message names the node.
         """
         predicted, expected = self._pick(output, target)
-        if self._counting is None:
-            self._counting = _counting(self._choice, predicted, expected)
+        if self.counting is None:
+            self.counting = _counting(self._choice, predicted, expected)
             if self._saved is not None:
-                load_metric(self._counting, dict(self._saved))
+                load_metric(self.counting, dict(self._saved))
         try:
-            self._counting.update(predicted, expected)
+            self.counting.update(predicted, expected)
         except (ValueError, RuntimeError) as error:
             shapes = " and ".join(str(tuple(value.shape)) for value in (predicted, expected))
             raise TrainingError(
@@ -62,22 +65,22 @@ class MetricNode:
 
     def compute(self) -> float:
         """The value over all batches since the last reset; NaN without any."""
-        return math.nan if self._counting is None else float(self._counting.compute())
+        return math.nan if self.counting is None else float(self.counting.compute())
 
     def reset(self) -> None:
         """Forget every batch."""
         self._saved = None
-        if self._counting is not None:
-            self._counting.reset()
+        if self.counting is not None:
+            self.counting.reset()
 
     def state_dict(self) -> dict[str, Any]:
         """What it has counted."""
-        return {} if self._counting is None else saved_metric(self._counting) or {}
+        return dict(self._saved or {}) if self.counting is None else saved_metric(self.counting) or {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict`."""
-        if self._counting is not None:
-            load_metric(self._counting, dict(state))
+        if self.counting is not None:
+            load_metric(self.counting, dict(state))
         else:
             self._saved = state or None
 
