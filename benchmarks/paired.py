@@ -1,0 +1,116 @@
+"""Two ways of doing the same work, compared on a machine that others use too.
+
+A machine becomes faster and slower within seconds, by far more than what is to be found. So the two take turns in
+short blocks, A B B A, whose ratio no steady drift can move; so does a third, which is A once more: what it shows
+against A is what this comparison shows where there is nothing to find, and stands beside every figure. A round is
+one mirrored sequence of all three, the figure the median of the rounds' ratios, with the interval that 95 % of
+resamplings of the rounds give. A budget is kept if the whole interval is within it, and broken if none of it is;
+in between, the run was too noisy to tell, and says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Cost = Mapping[str, float]
+"""What a unit of work took, by clock: ``{"cpu": 0.012, "wall": 0.013}`` seconds a step."""
+
+Block = Callable[[], Cost]
+
+Blocks = tuple[Block, Block, Block]
+"""Does a block of work the one way, the one way once more, the other way; returns what a unit of it took."""
+
+FEWEST = 9
+"""Rounds that an interval needs; a multiple of the three orders."""
+
+REMADE = 6
+"""Rounds until everything is made anew: where its tensors happen to lie makes one model slower than its equal."""
+
+_RESAMPLINGS = 4000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The median of the rounds' ratios, and where 95 % of resamplings put it."""
+
+    middle: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.middle:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    def verdict(self, budget: float) -> Literal["kept", "broken", "not settled"]:
+        """Whether a budget is kept, as far as this run can tell."""
+        return "kept" if self.high <= budget else "broken" if self.low > budget else "not settled"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one comparison found, by one clock.
+
+    Attributes:
+        ratio: The other way against the bare one.
+        null: The bare one against itself: the noise of this run.
+        bare: Seconds that a unit of the bare work took, median.
+        rounds: How many there were.
+    """
+
+    ratio: Interval
+    null: Interval
+    bare: float
+    rounds: int
+
+    def __str__(self) -> str:
+        return f"{self.ratio} (null {self.null})"
+
+
+def compare(make: Callable[[], Blocks], *, seconds: float, precision: float = 0.004) -> dict[str, Comparison]:
+    """Let the two ways take turns until the first clock's interval is narrow enough, or the time is up.
+
+    Args:
+        make: Makes what is compared: the bare way twice, and the other.
+        seconds: To spend at most, once there are `FEWEST` rounds.
+        precision: Half the width of the interval that suffices. It says nothing about where the interval lies, so
+            stopping by it favours no verdict.
+    """
+    orders = (("bare", "again", "other"), ("again", "other", "bare"), ("other", "bare", "again"))
+    blocks: dict[str, Block] = {}
+    rounds: list[dict[str, Cost]] = []
+    until = time.monotonic() + seconds
+    while True:
+        if len(rounds) % REMADE == 0:
+            blocks = dict(zip(orders[0], make(), strict=True))
+            for block in blocks.values():
+                block()
+        order = orders[len(rounds) % len(orders)]
+        taken: dict[str, list[Cost]] = {name: [] for name in blocks}
+        for name in (*order, *reversed(order)):
+            taken[name].append(blocks[name]())
+        rounds.append({name: _sum(*costs) for name, costs in taken.items()})
+        if len(rounds) < FEWEST:
+            continue
+        found = {clock: _summarise(rounds, clock) for clock in rounds[0]["bare"]}
+        first = next(iter(found.values())).ratio
+        if first.high - first.low <= 2 * precision or time.monotonic() >= until:
+            return found
+
+
+def _sum(one: Cost, two: Cost) -> Cost:
+    return {clock: one[clock] + two[clock] for clock in one}
+
+
+def _summarise(rounds: list[dict[str, Cost]], clock: str) -> Comparison:
+    bare, again, other = (np.array([round_[name][clock] for round_ in rounds]) for name in ("bare", "again", "other"))
+    return Comparison(_interval(other / bare), _interval(again / bare), float(np.median(bare)) / 2, len(rounds))
+
+
+def _interval(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval:
+    chosen = np.random.default_rng(0).integers(0, len(ratios), (_RESAMPLINGS, len(ratios)))
+    low, high = np.percentile(np.median(ratios[chosen], axis=1), (2.5, 97.5))
+    return Interval(float(np.median(ratios)), float(low), float(high))
