@@ -34,10 +34,14 @@ export type Op =
   | SetProperty
   | ResetProperty
   | MoveNode
+  | CollapseNode
   | Connect
   | Disconnect
   | AddGraph
   | RemoveGraph
+  | AddFrame
+  | ChangeFrame
+  | RemoveFrame
   | RenameDocument;
 
 export type PropertyType =
@@ -66,7 +70,9 @@ export type Request =
   | Ungroup
   | Sync
   | GetCatalog
-  | GetSource;
+  | GetSource
+  | Painted
+  | HideTraining;
 
 export type Event =
   | Committed
@@ -75,7 +81,8 @@ export type Event =
   | Snapshot
   | Catalog
   | NodeTypeAdded
-  | Source;
+  | Source
+  | Training;
 
 /** Add a node. */
 export interface AddNode {
@@ -90,6 +97,8 @@ export interface AddNode {
   readonly index?: number | null;
   /** Where an imported node came from and its proof, as JSON (`compiler.importing`). */
   readonly origin?: Json;
+  /** Whether only its name is shown. */
+  readonly collapsed?: boolean;
 }
 
 /** Remove a node and every edge at it. */
@@ -132,6 +141,14 @@ export interface MoveNode {
   readonly graph?: string;
 }
 
+/** Show of a node only its name, or all of it again. */
+export interface CollapseNode {
+  readonly op: "collapseNode";
+  readonly name: string;
+  readonly collapsed: boolean;
+  readonly graph?: string;
+}
+
 /** Add an edge from output `"node.port"` to input `"node.port"`. */
 export interface Connect {
   readonly op: "connect";
@@ -160,6 +177,37 @@ export interface RemoveGraph {
   readonly graph: string;
 }
 
+/** Add a titled rectangle behind the nodes; without nodes in it, it is a note. */
+export interface AddFrame {
+  readonly op: "addFrame";
+  readonly name: string;
+  /** Left, top, width and height in the editor's pixels. */
+  readonly box: readonly [number, number, number, number];
+  readonly title?: string;
+  readonly text?: string;
+  /** One of `graph.frame.COLOURS`. */
+  readonly colour?: string;
+  readonly graph?: string;
+}
+
+/** Change some of a frame; None leaves as it is, so that two changes at the same time both count. */
+export interface ChangeFrame {
+  readonly op: "changeFrame";
+  readonly name: string;
+  readonly box?: readonly [number, number, number, number] | null;
+  readonly title?: string | null;
+  readonly text?: string | null;
+  readonly colour?: string | null;
+  readonly graph?: string;
+}
+
+/** Remove a frame; what stands in it stays. */
+export interface RemoveFrame {
+  readonly op: "removeFrame";
+  readonly name: string;
+  readonly graph?: string;
+}
+
 /** Give the document, and so the generated class, another name. */
 export interface RenameDocument {
   readonly op: "renameDocument";
@@ -171,7 +219,11 @@ export interface BoolType {
   readonly type: "bool";
 }
 
-/** A whole number in the closed range `minimum` to `maximum` (None: unbounded). */
+/**
+ * A whole number of at most 64 bits in the closed range `minimum` to `maximum` (None: unbounded).
+ *
+ * A float without a fraction is one too: in the browser, 1.0 and 1 are the same.
+ */
 export interface IntType {
   readonly type: "int";
   readonly minimum?: number | null;
@@ -343,6 +395,25 @@ export interface GetSource {
   readonly client: string;
 }
 
+/** Picture number `tick` of a training has been painted: the next one may come. Not answered. */
+export interface Painted {
+  readonly message: "painted";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly tick: number;
+}
+
+/** Measure and show nothing of a training any more; answered by an empty `Training` to every view. */
+export interface HideTraining {
+  readonly message: "hideTraining";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+}
+
 /** A transaction was committed; `id` and `client` are those of the request, if one asked for it. */
 export interface Committed {
   readonly message: "committed";
@@ -427,6 +498,18 @@ export interface TensorShape {
   readonly dtype: string;
 }
 
+/** What one node costs, those inside included. */
+export interface NodeCost {
+  /** Elements of its parameters; shared ones count at the node that has them. */
+  readonly parameters: number;
+  /** Multiply-adds of a forward pass: matrix products, convolutions and attention. */
+  readonly multAdds: number;
+  /** Bytes of its parameters and buffers. */
+  readonly memory: number;
+  /** Bytes of what it returns; of a node that contains others, of what those return. */
+  readonly activation: number;
+}
+
 /** Everything, for a view that opens or has lost the thread. */
 export interface Snapshot {
   readonly message: "snapshot";
@@ -447,25 +530,41 @@ export interface DocumentState {
   readonly graphs: Readonly<Record<string, GraphState>>;
 }
 
-/** One graph: nodes in their order, edges in theirs. */
+/** One graph: nodes in their order, edges in theirs, frames by name. */
 export interface GraphState {
-  readonly nodes: readonly NodeState[];
-  readonly edges: readonly EdgeState[];
+  readonly nodes?: readonly NodeState[];
+  readonly edges?: readonly EdgeState[];
+  readonly frames?: readonly Frame[];
 }
 
 /** A node as the file has it; property values in their JSON form. */
 export interface NodeState {
   readonly name: string;
   readonly type: string;
-  readonly properties: Readonly<Record<string, Json>>;
-  readonly position: readonly [number, number] | null;
-  readonly origin: Json;
+  readonly properties?: Readonly<Record<string, Json>>;
+  readonly position?: readonly [number, number] | null;
+  readonly origin?: Json;
+  readonly collapsed?: boolean;
 }
 
 /** An edge, from output `"node.port"` to input `"node.port"`. */
 export interface EdgeState {
   readonly source: string;
   readonly target: string;
+}
+
+/** A frame as it was when it was read; without nodes in it, it is a note. */
+export interface Frame {
+  /** Its name among the frames of its graph. */
+  readonly name: string;
+  /** Left, top, width and height in the editor's pixels. */
+  readonly box: readonly [number, number, number, number];
+  /** A line at its top. */
+  readonly title?: string;
+  /** What is written under the title. */
+  readonly text?: string;
+  /** One of `"grey"`, `"blue"`, `"green"`, `"yellow"`, `"red"`, `"purple"`. */
+  readonly colour?: string;
 }
 
 /** Every node type; `key` changes when the content does, so that a page loads it once. */
@@ -476,18 +575,6 @@ export interface Catalog {
   readonly id: number | null;
   readonly client: string | null;
 }
-/** What one node costs, those inside included. */
-export interface NodeCost {
-  /** Elements of its parameters; shared ones count at the node that has them. */
-  readonly parameters: number;
-  /** Multiply-adds of a forward pass: matrix products, convolutions and attention. */
-  readonly multAdds: number;
-  /** Bytes of its parameters and buffers. */
-  readonly memory: number;
-  /** Bytes of what it returns; of a node that contains others, of what those return. */
-  readonly activation: number;
-}
-
 
 /** A node type as the browser needs it. */
 export interface NodeTypeState {
@@ -541,4 +628,36 @@ export interface Source {
   readonly id: number;
   readonly client: string;
   readonly text: string;
+}
+
+/** How the training of this graph stands, as picture number `tick`; without layers, nothing is shown. */
+export interface Training {
+  readonly message: "training";
+  readonly tick: number;
+  /** The latest observed step. */
+  readonly step: number;
+  /** By node path. */
+  readonly layers: Readonly<Record<string, LayerState>>;
+}
+
+/** What a layer does in the latest observed step of a training; None where it is not known or not finite. */
+export interface LayerState {
+  /** Of its output. */
+  readonly mean?: number | null;
+  /** Of its output. */
+  readonly std?: number | null;
+  /** Share of its output's elements that are 0. */
+  readonly zeros?: number | null;
+  /** Norm of the gradient of its own parameters. */
+  readonly weights?: number | null;
+  /** Norm of the gradient that comes back through its first output. */
+  readonly flow?: number | null;
+  /** What is wrong with it over the last observations. */
+  readonly ailment?: Ailment | null;
+}
+
+/** What is wrong with a layer in training: a stable name, and what was seen, with numbers. */
+export interface Ailment {
+  readonly kind: "dead" | "exploding" | "notFinite" | "saturated" | "vanishing";
+  readonly reason: string;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { matchPorts, portsIn, type Scene, whyNotConnect } from "../src/editor/document/connection";
-import { fromState } from "../src/editor/document/document";
+import { EMPTY_GRAPH, fromState } from "../src/editor/document/document";
 import type { NodeState, NodeTypeState, PortKind } from "../src/protocol";
 
 const port = (name: string, kind: PortKind = "tensor") => ({ name, kind });
@@ -59,7 +59,7 @@ const document = fromState({
     inner: { nodes: [node("image", "Input"), node("label", "Output")], edges: [] },
   },
 });
-const graph = document.graphs.get("") ?? { nodes: new Map(), edges: new Map() };
+const graph = document.graphs.get("") ?? EMPTY_GRAPH;
 const scene: Scene = { document, graph, types: new Map(TYPES.map((type) => [type.type, type])) };
 const named = (name: string) => graph.nodes.get(name) as NodeState;
 const names = (name: string) => portsIn(scene, named(name));

@@ -34,5 +34,7 @@ test.each([
   ["taken", "already a node taken"],
 ])("%s is refused as a name", (name, reason) => {
   const taken = { name: "taken", type: "ReLU", properties: {}, position: null, origin: null };
-  expect(whyNotName({ nodes: new Map([["taken", taken]]), edges: new Map() }, "here", name)).toContain(reason);
+  expect(
+    whyNotName({ nodes: new Map([["taken", taken]]), edges: new Map(), frames: new Map() }, "here", name),
+  ).toContain(reason);
 });

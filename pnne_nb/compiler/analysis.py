@@ -22,7 +22,7 @@ from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.lint import MAX_NODES
 from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import MoveNode, Op, RenameDocument, ResetProperty, SetProperty
+from pnne_nb.graph.ops import LookOp, Op, RenameDocument, ResetProperty, SetProperty
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.values import Value, to_json
 from pnne_nb.protocol.messages import Derived, NodeCost, TensorShape
@@ -179,7 +179,7 @@ class Analysis:
 
     def _redraw(self, ops: list[Op] | None) -> set[str]:
         """Read what has changed; return the nodes of the root to look at again."""
-        if ops and self._root is not None and all(isinstance(op, (MoveNode, RenameDocument)) for op in ops):
+        if ops and self._root is not None and all(isinstance(op, (LookOp, RenameDocument)) for op in ops):
             self._reread = False
             return set()
         patched = self._patched(ops)
@@ -203,7 +203,9 @@ class Analysis:
         drawings = dict(self._drawings)
         for op in ops:
             match op:
-                case MoveNode() | RenameDocument():
+                case RenameDocument():
+                    continue
+                case _ if isinstance(op, LookOp):
                     continue
                 case SetProperty(node=name, property=prop) | ResetProperty(node=name, property=prop):
                     old = drawings.get(op.graph)
@@ -235,8 +237,6 @@ class Analysis:
             facts.lint.set(path, tuple(lint[path]) or None)
         facts.combine(path)
 
-    def _drop(self, path: str) -> None:
-        """Forget a node that is gone."""
     def _cost(self, outcome: Outcome) -> NodeCost | None:
         cost, batch = outcome.cost, self._symbols.get(self._batch or "")
         if cost == FREE:
@@ -250,6 +250,8 @@ class Analysis:
         self._example = example
         return example
 
+    def _drop(self, path: str) -> None:
+        """Forget a node that is gone."""
         for port in self._ports.pop(path):
             self._facts.shapes.set(port, None)
         self._facts.drop(path)

@@ -25,15 +25,20 @@ from pnne_nb.errors import (
     near,
     shown,
 )
+from pnne_nb.graph.frame import Frame, checked_frame
 from pnne_nb.graph.names import check_identifier, check_name
 from pnne_nb.graph.node import Edge, Node, split_port
 from pnne_nb.graph.ops import (
+    AddFrame,
     AddGraph,
     AddNode,
+    ChangeFrame,
+    CollapseNode,
     Connect,
     Disconnect,
     MoveNode,
     Op,
+    RemoveFrame,
     RemoveGraph,
     RemoveNode,
     RenameDocument,
@@ -74,6 +79,11 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]:
             node = graph.require(op.name)
             graph.replace_node(msgspec.structs.replace(node, position=_position(op.name, op.position)))
             return [MoveNode(op.name, node.position, op.graph)]
+        case CollapseNode():
+            graph = content.require(op.graph)
+            node = graph.require(op.name)
+            graph.replace_node(msgspec.structs.replace(node, collapsed=_truth(op.name, op.collapsed)))
+            return [CollapseNode(op.name, node.collapsed, op.graph)]
         case Connect():
             graph = content.require(op.graph)
             edge = Edge(op.source, op.target)
@@ -107,10 +117,12 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]:
                 raise GraphError(
                     f"Definition {id!r} is used by node {users[0][1]!r}{users[0][0].where}; remove that first."
                 )
-            if graph.nodes:
-                raise GraphError(f"Definition {id!r} is not empty; remove its nodes first.")
+            if graph.nodes or graph.frames:
+                raise GraphError(f"Definition {id!r} is not empty; remove its nodes and frames first.")
             del content.graphs[id]
             return [AddGraph(id)]
+        case AddFrame() | ChangeFrame() | RemoveFrame():
+            return _change_frames(content.require(op.graph), op)
         case RenameDocument():
             name: object = op.name
             if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
@@ -131,6 +143,7 @@ def make_node(content: Content, graph: GraphIndex, op: AddNode) -> Node:
         raise BadValueError(f"{name}: the type of a node must be the name of a node type, not {shown(type_name)}.")
     properties: dict[str, Value] = dict(op.properties)  # type: ignore[arg-type]  # an op's values are constants
     node = Node(name, type_name, MappingProxyType(properties), _position(name, op.position), op.origin, name)
+    node = msgspec.structs.replace(node, collapsed=_truth(name, op.collapsed))
     _check_definition(content, graph, node)
     return node
 
@@ -276,8 +289,33 @@ def _outer_edges(content: Content, graph: GraphIndex, node: Node) -> list[tuple[
     return []
 
 
+def _change_frames(graph: GraphIndex, op: AddFrame | ChangeFrame | RemoveFrame) -> list[Op]:
+    match op:
+        case AddFrame():
+            frame = checked_frame(Frame(op.name, op.box, op.title, op.text, op.colour))
+            if frame.name in graph.frames:
+                raise NameTakenError(f"There is a frame {frame.name!r}{graph.where} already.")
+            graph.frames[frame.name] = frame
+            return [RemoveFrame(frame.name, graph.id)]
+        case ChangeFrame():
+            old = graph.require_frame(op.name)
+            asked = {"box": op.box, "title": op.title, "text": op.text, "colour": op.colour}
+            changes = {field: value for field, value in asked.items() if value is not None}
+            graph.frames[old.name] = checked_frame(msgspec.structs.replace(old, **changes))
+            before = {field: getattr(old, field) for field in changes}
+            return [ChangeFrame(old.name, **before, graph=graph.id)]
+        case RemoveFrame():
+            old = graph.require_frame(op.name)
+            del graph.frames[old.name]
+            return [AddFrame(old.name, old.box, old.title, old.text, old.colour, graph.id)]
+        case _:
+            assert_never(op)
+
+
 def _restoring(node: Node, graph: str, index: int) -> AddNode:
-    return AddNode(node.name, node.type, dict(node.properties), node.position, graph, index, node.origin)
+    return AddNode(
+        node.name, node.type, dict(node.properties), node.position, graph, index, node.origin, node.collapsed
+    )
 
 
 def _with_property(node: Node, name: str, value: object) -> Node:

@@ -23,12 +23,16 @@ from pnne_nb.errors import (
 )
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.ops import (
+    AddFrame,
     AddGraph,
     AddNode,
+    ChangeFrame,
+    CollapseNode,
     Connect,
     Disconnect,
     MoveNode,
     Op,
+    RemoveFrame,
     RemoveGraph,
     RemoveNode,
     RenameDocument,
@@ -72,7 +76,9 @@ def checked(content: Content, op: Op, types: Types) -> Op:
             return op
         case Connect():
             return _checked_edge(content, op, types)
-        case RemoveNode() | RenameNode() | MoveNode() | Disconnect() | AddGraph() | RemoveGraph() | RenameDocument():
+        case RemoveNode() | RenameNode() | MoveNode() | CollapseNode() | Disconnect():
+            return op
+        case AddGraph() | RemoveGraph() | AddFrame() | ChangeFrame() | RemoveFrame() | RenameDocument():
             return op
         case _:
             assert_never(op)

@@ -22,6 +22,7 @@ from pnne_nb.graph.drawing.figure import figure
 from pnne_nb.graph.drawing.scene import Scene, Shape
 from pnne_nb.graph.drawing.scene import scene as read_scene
 from pnne_nb.graph.drawing.svg import ThemeName, svg
+from pnne_nb.graph.framing import Frames
 from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.ledger import Ledger
 from pnne_nb.graph.lint import lint, lint_graph, lint_place
@@ -29,6 +30,7 @@ from pnne_nb.graph.names import numbered, split_path, stem_of
 from pnne_nb.graph.node import Edge, Node, Transaction
 from pnne_nb.graph.ops import (
     AddNode,
+    CollapseNode,
     Disconnect,
     MoveNode,
     Op,
@@ -67,6 +69,7 @@ class NodeGraph:
         self._types = types
         self._ledger = ledger = Ledger(content, types, self.__repr__)
         self.graphs = Graphs(lambda: ledger.content, types, ledger.lock)
+        self.frames = Frames(ledger, types)
         self.nodes = Nodes(lambda: ledger.content.graphs[""], ledger.lock)
 
     # Reading
@@ -297,6 +300,16 @@ class NodeGraph:
             old = found.position or (0.0, 0.0)
             position = None if x is None and y is None else (old[0] if x is None else x, old[1] if y is None else y)
             self._ledger.apply([MoveNode(found.name, position, graph.id)])
+
+    def collapse(self, *nodes: NodeRef, collapsed: bool = True) -> None:
+        """Have the editor show only the names of nodes, or with ``collapsed=False`` all of them again.
+
+        Raises:
+            UnknownNodeError: If one of them does not exist; none is collapsed.
+        """
+        with self._ledger.editing():
+            found = [find_node(self._content, node) for node in nodes]
+            self._ledger.apply([CollapseNode(node.name, collapsed, graph.id) for graph, node, _ in found])
 
     def connect(self, source: NodeRef, target: NodeRef) -> Edge:
         """Add an edge, from a node or ``"node.port"`` to another.

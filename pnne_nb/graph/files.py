@@ -14,9 +14,10 @@ import msgspec
 
 from pnne_nb.errors import GraphError, GraphFileError, expect, shown
 from pnne_nb.graph.applying import apply_op, check_ends, check_free, make_node
+from pnne_nb.graph.frame import Frame
 from pnne_nb.graph.lint import MAX_NODES, expanded_size
 from pnne_nb.graph.node import Edge, Node, split_port
-from pnne_nb.graph.ops import AddGraph, AddNode, RenameDocument
+from pnne_nb.graph.ops import AddFrame, AddGraph, AddNode, RenameDocument
 from pnne_nb.graph.records import DocumentState, EdgeState, GraphState, NodeState
 from pnne_nb.graph.state import Content, GraphIndex, topological_order
 from pnne_nb.graph.storage import MAX_BYTES
@@ -40,7 +41,7 @@ def state_of(content: Content) -> DocumentState:
 def node_state(node: Node) -> NodeState:
     """Return a node as plain data, values in their JSON form."""
     properties = {name: to_json(node.properties[name]) for name in sorted(node.properties)}
-    return NodeState(node.name, node.type, properties, node.position, node.origin)
+    return NodeState(node.name, node.type, properties, node.position, node.origin, node.collapsed)
 
 
 def write(document: DocumentState) -> str:
@@ -86,6 +87,7 @@ def read(text: str | bytes) -> Content:
         _read_nodes(content, content.graphs[id], state.nodes)
     for id, state in states.items():
         _read_edges(content, content.graphs[id], state.edges)
+        _read_frames(content, id, state.frames)
     if (total := expanded_size(content)) > MAX_NODES:
         _fail(
             "$.graphs",
@@ -96,7 +98,8 @@ def read(text: str | bytes) -> Content:
 
 def _graph_state(graph: GraphIndex) -> GraphState:
     nodes = tuple(node_state(graph.nodes[name]) for name in graph.order)
-    return GraphState(nodes, tuple(EdgeState(*edge) for edge in graph.edges.values()))
+    frames = tuple(graph.frames[name] for name in sorted(graph.frames))
+    return GraphState(nodes, tuple(EdgeState(*edge) for edge in graph.edges.values()), frames)
 
 
 def _graph_text(id: str, graph: GraphState) -> str:
@@ -104,7 +107,10 @@ def _graph_text(id: str, graph: GraphState) -> str:
     edges = [_line({"source": edge.source, "target": edge.target}) for edge in graph.edges]
     # An input takes one edge, so its target identifies an edge.
     edges.sort(key=lambda line: line.partition('"target": ')[2])
-    return f'    {_line(id)}: {{\n      "nodes": {_lines(nodes)},\n      "edges": {_lines(edges)}\n    }}'
+    lists = f'"nodes": {_lines(nodes)},\n      "edges": {_lines(edges)}'
+    if graph.frames:
+        lists += f',\n      "frames": {_lines([_line(_lean_frame(frame)) for frame in graph.frames])}'
+    return f"    {_line(id)}: {{\n      {lists}\n    }}"
 
 
 def _lean(node: NodeState) -> dict[str, object]:
@@ -115,7 +121,15 @@ def _lean(node: NodeState) -> dict[str, object]:
         fields["position"] = node.position
     if node.origin is not None:
         fields["origin"] = node.origin
+    if node.collapsed:
+        fields["collapsed"] = True
     return fields
+
+
+def _lean_frame(frame: Frame) -> dict[str, object]:
+    fields: dict[str, object] = {"name": frame.name, "box": frame.box}
+    words = {"title": frame.title, "text": frame.text, "colour": frame.colour}
+    return fields | {name: text for name, text in words.items() if text}
 
 
 def _lines(items: list[str]) -> str:
@@ -167,7 +181,7 @@ def _read_nodes(content: Content, graph: GraphIndex, nodes: tuple[NodeState, ...
         properties = {name: _constant(value, f"{at}.properties.{name}") for name, value in state.properties.items()}
         if not _shallow(state.origin):
             _fail(f"{at}.origin", "the value is nested too deeply.")
-        op = AddNode(state.name, state.type, properties, state.position, graph.id, None, state.origin)
+        op = AddNode(state.name, state.type, properties, state.position, graph.id, None, state.origin, state.collapsed)
         node = _placed(at, lambda op=op: make_node(content, graph, op))
         graph.insert_node(node)
         content.use(graph.id, node)
@@ -187,6 +201,12 @@ def _read_edges(content: Content, graph: GraphIndex, edges: tuple[EdgeState, ...
             i for i, edge in enumerate(edges) if {split_port(end)[0] for end in (edge.source, edge.target)} <= names
         )
         _fail(f"{_at(graph.id)}.edges[{place}]", f"the edges form a loop through {', '.join(map(repr, looped[:5]))}.")
+
+
+def _read_frames(content: Content, graph: str, frames: tuple[Frame, ...]) -> None:
+    for place, frame in enumerate(frames):
+        op = AddFrame(frame.name, frame.box, frame.title, frame.text, frame.colour, graph)
+        _placed(f"{_at(graph)}.frames[{place}]", lambda op=op: apply_op(content, op))
 
 
 def _constant(value: object, at: str) -> object:

@@ -17,6 +17,9 @@ HEADER_HEIGHT = 46.0
 SUMMARY_HEIGHT = 24.0
 LABELS_HEIGHT = 18.0
 PORT_WIDTH = 58.0
+COLLAPSED_WIDTH = 148.0
+COLLAPSED_HEIGHT = 30.0
+COLLAPSED_PORT_WIDTH = 18.0
 
 SIZES_IN = ("in_channels", "in_features", "input_size")
 SIZES_OUT = ("out_channels", "out_features", "hidden_size")
@@ -34,17 +37,22 @@ class Geometry(NamedTuple):
     outputs: Mapping[str, float]
 
 
-def geometry(inputs: Sequence[str], outputs: Sequence[str], *, summary: bool) -> Geometry:
+def geometry(inputs: Sequence[str], outputs: Sequence[str], *, summary: bool, collapsed: bool = False) -> Geometry:
     """Return the geometry of a node with these ports, in the order in which they are shown.
 
     Args:
         inputs: Names of the input ports.
         outputs: Names of the output ports.
         summary: Whether the node shows a line with its main properties.
+        collapsed: Whether it shows only its name; its ports then stand close together, without theirs.
     """
     labelled = [len(names) for names, plain in ((inputs, "input"), (outputs, "output")) if _needs_labels(names, plain)]
-    width = max(WIDTH, max(labelled, default=0) * PORT_WIDTH)
-    height = HEADER_HEIGHT + (SUMMARY_HEIGHT if summary else 0.0) + len(labelled) * LABELS_HEIGHT
+    if collapsed:
+        width = max(COLLAPSED_WIDTH, max(len(inputs), len(outputs)) * COLLAPSED_PORT_WIDTH)
+        height = COLLAPSED_HEIGHT
+    else:
+        width = max(WIDTH, max(labelled, default=0) * PORT_WIDTH)
+        height = HEADER_HEIGHT + (SUMMARY_HEIGHT if summary else 0.0) + len(labelled) * LABELS_HEIGHT
 
     def places(names: Sequence[str]) -> dict[str, float]:
         return {name: (index + 0.5) * width / len(names) for index, name in enumerate(names)}

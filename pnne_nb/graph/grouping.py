@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pnne_nb.errors import CycleError, GraphError
+from pnne_nb.graph.frame import Frame, held
 from pnne_nb.graph.names import check_name, free_name, numbered
 from pnne_nb.graph.node import Edge, Node, split_port
-from pnne_nb.graph.ops import AddGraph, AddNode, Connect, Op, RemoveGraph, RemoveNode
+from pnne_nb.graph.ops import AddFrame, AddGraph, AddNode, Connect, Op, RemoveFrame, RemoveGraph, RemoveNode
 from pnne_nb.graph.paths import NodeRef, find_node
 from pnne_nb.graph.state import Content, GraphIndex
 
@@ -52,6 +53,8 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     border = _Border(graph, nodes, inside)
     ops: list[Op] = [AddGraph(definition)]
     ops += border.interior(definition, nodes)
+    for frame in _frames_of(graph, inside):
+        ops += [_frame(frame, frame.name, definition), RemoveFrame(frame.name, graph.id)]
     ops += [RemoveNode(node.name, graph.id) for node in nodes]
     index = graph.index_of(nodes[0].name)
     ops.append(AddNode(block, "Subgraph", {"definition": definition}, _mean(nodes), graph.id, index))
@@ -92,7 +95,13 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> Plan:
         if node.shares in names:
             properties["shares"] = names[node.shares]
         position = None if node.position is None else (node.position[0] + shift[0], node.position[1] + shift[1])
-        ops.append(AddNode(names[node.name], node.type, properties, position, graph.id, index + place, node.origin))
+        ops.append(
+            AddNode(
+                names[node.name], node.type, properties, position, graph.id, index + place, node.origin, node.collapsed
+            )
+        )
+    taken = set(graph.frames)
+    ops += [_frame(inner.frames[name], _claim(name, taken), graph.id, shift) for name in sorted(inner.frames)]
     ops += [Connect(edge.source, edge.target, graph.id) for edge in _rejoined(graph, block.name, inner, names)]
     if len(content.users_of(inner.id)) == 1:
         # `discarding` looks at the document as it is before these ops, so the one user is this block.
@@ -117,6 +126,7 @@ def discarding(content: Content, definition: str, users: int = 0, *, emptied: bo
     while pending:
         graph = content.graphs[pending.pop()]
         ops += [RemoveNode(name, graph.id) for name in reversed(graph.order)]
+        ops += [RemoveFrame(name, graph.id) for name in graph.frames]
         ops.append(RemoveGraph(graph.id))
         for shown, count in ({} if emptied else graph.shown).items():
             gone[shown] = gone.get(shown, 0) + count
@@ -161,7 +171,16 @@ class _Border:
             position = None if middle is None else (left, middle[1] + 80.0 * row)
             ops.append(AddNode(name, "Input", {}, position, definition))
         ops += [
-            AddNode(node.name, node.type, dict(node.properties), node.position, definition, None, node.origin)
+            AddNode(
+                node.name,
+                node.type,
+                dict(node.properties),
+                node.position,
+                definition,
+                None,
+                node.origin,
+                node.collapsed,
+            )
             for node in nodes
         ]
         for row, name in enumerate(self.outputs.values()):
@@ -171,6 +190,19 @@ class _Border:
         ops += [Connect(edge.source, edge.target, definition) for edge in self.internal]
         ops += [Connect(source, f"{name}.input", definition) for source, name in self.outputs.items()]
         return ops
+
+
+def _frames_of(graph: GraphIndex, nodes: set[str]) -> list[Frame]:
+    """The frames in which some of the nodes stand and no others."""
+    centres = {name: node.position for name, node in graph.nodes.items() if node.position is not None}
+    found = [(graph.frames[name], held(graph.frames[name], centres, ()).nodes) for name in sorted(graph.frames)]
+    return [frame for frame, inside in found if inside and nodes.issuperset(inside)]
+
+
+def _frame(frame: Frame, name: str, graph: str, shift: Position = (0.0, 0.0)) -> AddFrame:
+    left, top, width, height = frame.box
+    box = (left + shift[0], top + shift[1], width, height)
+    return AddFrame(name, box, frame.title, frame.text, frame.colour, graph)
 
 
 def _refuse_border_crossers(graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:

@@ -8,12 +8,16 @@ from typing import assert_never
 from pnne_nb.errors import shown
 from pnne_nb.graph.node import split_port
 from pnne_nb.graph.ops import (
+    AddFrame,
     AddGraph,
     AddNode,
+    ChangeFrame,
+    CollapseNode,
     Connect,
     Disconnect,
     MoveNode,
     Op,
+    RemoveFrame,
     RemoveGraph,
     RemoveNode,
     RenameDocument,
@@ -29,6 +33,7 @@ _MANY = {
     SetProperty: "Set {} properties",
     ResetProperty: "Reset {} properties",
     MoveNode: "Move {} nodes",
+    CollapseNode: "Collapse {} nodes",
     Connect: "Connect {} ports",
     Disconnect: "Remove {} edges",
 }
@@ -63,6 +68,8 @@ def _one(op: Op) -> str:
             return f"Reset {op.node}.{op.property}"
         case MoveNode():
             return f"Move {op.name}"
+        case CollapseNode():
+            return f"{'Collapse' if op.collapsed else 'Expand'} {op.name}"
         case Connect():
             return f"Connect {split_port(op.source)[0]} → {split_port(op.target)[0]}"
         case Disconnect():
@@ -71,6 +78,12 @@ def _one(op: Op) -> str:
             return f"Add definition {op.graph}"
         case RemoveGraph():
             return f"Remove definition {op.graph}"
+        case AddFrame():
+            return f"Frame {op.title or op.name}"
+        case ChangeFrame():
+            return f"Change frame {op.name}"
+        case RemoveFrame():
+            return f"Remove frame {op.name}"
         case RenameDocument():
             return f"Name the graph {op.name}"
         case _:

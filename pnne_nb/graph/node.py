@@ -26,6 +26,7 @@ class Node(msgspec.Struct, frozen=True):
         properties: The values that were set explicitly; defaults are in `spec`.
         position: Centre in the editor's pixels, or None: arranged automatically.
         origin: Where an imported node came from, and its proof, as JSON.
+        collapsed: Whether the editor shows only its name.
         path: Its name with those of the Subgraph nodes around it: ``"block.conv1"``.
     """
 
@@ -35,6 +36,7 @@ class Node(msgspec.Struct, frozen=True):
     position: tuple[float, float] | None = None
     origin: object = None
     path: str = ""
+    collapsed: bool = False
 
     @property
     def spec(self) -> NodeSpec:
@@ -48,8 +50,10 @@ class Node(msgspec.Struct, frozen=True):
     @property
     def definition(self) -> str | None:
         """The graph that a Subgraph node shows, or None."""
+        if self.type != "Subgraph":
+            return None
         value = self.properties.get("definition")
-        return value if self.type == "Subgraph" and isinstance(value, str) else None
+        return value if isinstance(value, str) else None
 
     @property
     def shares(self) -> str | None:

@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from pnne_nb.graph.frame import Box
+
 
 class _Op(msgspec.Struct, frozen=True, tag_field="op", rename="camel", omit_defaults=True):
     pass
@@ -25,6 +27,7 @@ class AddNode(_Op, frozen=True, tag="addNode"):
         index: Its place in the order of nodes; None appends.
         position: Centre of the node in the editor's pixels, or None: the editor arranges it.
         origin: Where an imported node came from and its proof, as JSON (``compiler.importing``).
+        collapsed: Whether only its name is shown.
     """
 
     name: str
@@ -34,6 +37,7 @@ class AddNode(_Op, frozen=True, tag="addNode"):
     graph: str = ""
     index: int | None = None
     origin: object = None
+    collapsed: bool = False
 
 
 class RemoveNode(_Op, frozen=True, tag="removeNode"):
@@ -76,6 +80,14 @@ class MoveNode(_Op, frozen=True, tag="moveNode"):
     graph: str = ""
 
 
+class CollapseNode(_Op, frozen=True, tag="collapseNode"):
+    """Show of a node only its name, or all of it again."""
+
+    name: str
+    collapsed: bool
+    graph: str = ""
+
+
 class Connect(_Op, frozen=True, tag="connect"):
     """Add an edge from output ``"node.port"`` to input ``"node.port"``."""
 
@@ -104,6 +116,40 @@ class RemoveGraph(_Op, frozen=True, tag="removeGraph"):
     graph: str
 
 
+class AddFrame(_Op, frozen=True, tag="addFrame"):
+    """Add a titled rectangle behind the nodes; without nodes in it, it is a note.
+
+    Attributes:
+        box: Left, top, width and height in the editor's pixels.
+        colour: One of ``graph.frame.COLOURS``.
+    """
+
+    name: str
+    box: Box
+    title: str = ""
+    text: str = ""
+    colour: str = "grey"
+    graph: str = ""
+
+
+class ChangeFrame(_Op, frozen=True, tag="changeFrame"):
+    """Change some of a frame; None leaves as it is, so that two changes at the same time both count."""
+
+    name: str
+    box: Box | None = None
+    title: str | None = None
+    text: str | None = None
+    colour: str | None = None
+    graph: str = ""
+
+
+class RemoveFrame(_Op, frozen=True, tag="removeFrame"):
+    """Remove a frame; what stands in it stays."""
+
+    name: str
+    graph: str = ""
+
+
 class RenameDocument(_Op, frozen=True, tag="renameDocument"):
     """Give the document, and so the generated class, another name."""
 
@@ -111,6 +157,9 @@ class RenameDocument(_Op, frozen=True, tag="renameDocument"):
 
 
 Op: TypeAlias = (
-    AddNode | RemoveNode | RenameNode | SetProperty | ResetProperty | MoveNode | Connect | Disconnect
-    | AddGraph | RemoveGraph | RenameDocument
+    AddNode | RemoveNode | RenameNode | SetProperty | ResetProperty | MoveNode | CollapseNode | Connect | Disconnect
+    | AddGraph | RemoveGraph | AddFrame | ChangeFrame | RemoveFrame | RenameDocument
 )  # fmt: skip
+
+LookOp: TypeAlias = MoveNode | CollapseNode | AddFrame | ChangeFrame | RemoveFrame
+"""Changes of how a graph looks, from which nothing that it computes follows."""

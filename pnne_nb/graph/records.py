@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
+from pnne_nb.graph.frame import Frame
 
-class NodeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+
+class NodeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """A node as the file has it; property values in their JSON form."""
 
     name: str
@@ -16,6 +18,7 @@ class NodeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     properties: dict[str, object] = {}
     position: tuple[float, float] | None = None
     origin: object = None
+    collapsed: bool = False
 
 
 class EdgeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -25,11 +28,12 @@ class EdgeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     target: str
 
 
-class GraphState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """One graph: nodes in their order, edges in theirs."""
+class GraphState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """One graph: nodes in their order, edges in theirs, frames by name."""
 
     nodes: tuple[NodeState, ...] = ()
     edges: tuple[EdgeState, ...] = ()
+    frames: tuple[Frame, ...] = ()
 
 
 class DocumentState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

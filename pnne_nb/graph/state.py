@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pnne_nb.errors import UnknownGraphError, UnknownNodeError, near, shown
+from pnne_nb.errors import GraphError, UnknownGraphError, UnknownNodeError, near, shown
+from pnne_nb.graph.frame import Frame
 from pnne_nb.graph.node import Edge, Node, split_port
 
 
@@ -22,6 +23,7 @@ class GraphIndex:
         self.nodes: dict[str, Node] = {}
         self.order: list[str] = []
         self.edges: dict[int, Edge] = {}
+        self.frames: dict[str, Frame] = {}
         self.incoming: dict[str, dict[str, int]] = {}  # node -> input port -> edge
         self.outgoing: dict[str, dict[int, None]] = {}  # node -> edges, in their order
         self.sharers: dict[str, dict[str, None]] = {}  # node -> nodes whose `shares` names it
@@ -56,6 +58,17 @@ class GraphIndex:
         if node is None:
             raise UnknownNodeError(f"There is no node {shown(name)}{self.where}.{near(name, self.nodes)}")
         return node
+
+    def require_frame(self, name: str) -> Frame:
+        """Return the frame of that name.
+
+        Raises:
+            GraphError: If there is none.
+        """
+        frame = self.frames.get(name)
+        if frame is None:
+            raise GraphError(f"There is no frame {shown(name)}{self.where}.{near(name, self.frames)}")
+        return frame
 
     def insert_node(self, node: Node, index: int | None = None) -> None:
         self.nodes[node.name] = node

@@ -72,6 +72,12 @@ class GraphView:
             return tuple(self._index().edges.values())
 
     @property
+    def frames(self) -> tuple[str, ...]:
+        """Names of the frames."""
+        with self._lock:
+            return tuple(sorted(self._index().frames))
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the Input nodes: the arguments of the forward pass, in their order."""
         with self._lock:

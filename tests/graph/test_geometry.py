@@ -16,9 +16,14 @@ from pnne_nb.graph.types import IntType
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "cases" / "geometry.json").read_text())["cases"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join((*case["inputs"], "to", *case["outputs"])))
+def name_of(case: dict[str, Any]) -> str:
+    collapsed = ["collapsed"] if case["collapsed"] else []
+    return "-".join((*case["inputs"], "to", *case["outputs"], *collapsed))
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_geometry_is_the_browsers(case: dict[str, Any]) -> None:
-    shape = geometry(case["inputs"], case["outputs"], summary=case["summary"])
+    shape = geometry(case["inputs"], case["outputs"], summary=case["summary"], collapsed=case["collapsed"])
     assert (shape.width, shape.height) == (case["width"], case["height"])
     assert list(shape.inputs.items()) == list(zip(case["inputs"], case["inputPlaces"], strict=True))
     assert list(shape.outputs.items()) == list(zip(case["outputs"], case["outputPlaces"], strict=True))

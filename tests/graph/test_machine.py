@@ -15,12 +15,16 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.files import state_of, write
 from pnne_nb.graph.node import Transaction, split_port
 from pnne_nb.graph.ops import (
+    AddFrame,
     AddGraph,
     AddNode,
+    ChangeFrame,
+    CollapseNode,
     Connect,
     Disconnect,
     MoveNode,
     Op,
+    RemoveFrame,
     RemoveGraph,
     RemoveNode,
     RenameNode,
@@ -50,6 +54,10 @@ properties = st.fixed_dictionaries(
 )
 positions = st.none() | st.tuples(st.integers(-9, 9), st.floats(-9, 9))
 places = st.none() | st.integers(-1, 5)
+frame_names = st.sampled_from(("frame1", "frame2", "a", "x y"))
+boxes = st.tuples(*[st.floats(-20, 20)] * 2, *[st.sampled_from((0.0, 5.0, 40.0, float("nan")))] * 2)
+titles = st.sampled_from(("", "Encoder", "bell\a"))
+colours = st.sampled_from(("grey", "blue", "plaid"))
 
 wild: st.SearchStrategy[Op] = st.one_of(
     st.builds(AddNode, names, st.sampled_from(TYPE_NAMES), properties, positions, graphs, places),
@@ -64,6 +72,10 @@ wild: st.SearchStrategy[Op] = st.one_of(
     st.builds(Disconnect, ends, ends, graphs),
     st.builds(AddGraph, graphs),
     st.builds(RemoveGraph, graphs),
+    st.builds(CollapseNode, names, st.booleans(), graphs),
+    st.builds(AddFrame, frame_names, boxes, titles, st.just("a\nnote"), colours, graphs),
+    st.builds(ChangeFrame, frame_names, st.none() | boxes, st.none() | titles, st.none(), st.none() | colours, graphs),
+    st.builds(RemoveFrame, frame_names, graphs),
 )
 """Ops without a look at the document: most are refused."""
 
@@ -81,7 +93,12 @@ def _likely_in(graph: NodeGraph, id: str) -> list[st.SearchStrategy[Op]]:
         st.builds(AddNode, names, st.sampled_from(TYPE_NAMES[:6]), st.just({}), positions, inside, places),
         st.builds(AddGraph, st.sampled_from(GRAPHS[1:])),
         st.builds(RemoveGraph, st.sampled_from(GRAPHS[1:])),
+        st.builds(AddFrame, frame_names, st.just((-10.0, -10.0, 30.0, 30.0)), graph=inside),
     ]
+    if view.frames:
+        own_frames = st.sampled_from(view.frames)
+        found.append(st.builds(ChangeFrame, own_frames, st.none() | boxes, titles, graph=inside))
+        found.append(st.builds(RemoveFrame, own_frames, graph=inside))
     if definitions:
         shown: st.SearchStrategy[dict[str, object]] = st.builds(dict, definition=st.sampled_from(definitions))
         found.append(st.builds(AddNode, names, st.just("Subgraph"), shown, st.none(), inside, places))
@@ -92,6 +109,7 @@ def _likely_in(graph: NodeGraph, id: str) -> list[st.SearchStrategy[Op]]:
         st.builds(RemoveNode, own, inside),
         st.builds(RenameNode, own, names, inside),
         st.builds(MoveNode, own, positions, inside),
+        st.builds(CollapseNode, own, st.booleans(), inside),
     ]
     if linear := [name for name, node in view.nodes.items() if node.type == "Linear"]:
         found.append(st.builds(SetProperty, st.sampled_from(linear), st.just("shares"), own, inside))
@@ -218,6 +236,21 @@ class Editing(RuleBasedStateMachine):
     @rule(start=names | ends, end=names | ends)
     def connect(self, start: str, end: str) -> None:
         self._try(lambda: self.graph.connect(start, end))
+
+    @precondition(lambda self: len(self.graph.nodes) > 0)
+    @rule(data=st.data())
+    def frame(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.sets(st.sampled_from(tuple(self.graph.nodes)), min_size=1, max_size=3))
+        self._try(lambda: self.graph.frames.add("Around", around=sorted(chosen)))
+
+    @precondition(lambda self: len(self.graph.frames) > 0)
+    @rule(data=st.data())
+    def move_a_frame_with_what_stands_in_it(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(tuple(self.graph.frames)))
+        inside = self.graph.frames.held(name)
+        self.graph.frames.move(name, 7.0, -3.0)
+        assert self.graph.frames.held(name).nodes == inside.nodes
+        self._committed()
 
     @rule()
     def arrange(self) -> None:

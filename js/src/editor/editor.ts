@@ -2,14 +2,15 @@ import type { EdgeState, Fix, Op } from "../protocol";
 import { freePlace, type Point, STEP_Y } from "./canvas/placement";
 import { centreOf, SceneMaker, type ShownScene } from "./canvas/scene";
 import { matchPorts, refusalsFrom, type Scene, whyNotConnect } from "./document/connection";
+import { discardOps } from "./document/definitions";
 import { edgeId, graphAt, nodeOf, toState } from "./document/document";
-import { type Fragment, fragmentOf, parseFragment, pasteOps } from "./document/fragment";
+import { type FrameBox, held, shifted } from "./document/frame";
 import { freeName } from "./document/names";
 import { portsOf } from "./document/ports";
 import { bridges, edgeFrom, insertOps } from "./document/splice";
 import type { Session } from "./session/session";
 import { Store } from "./session/store";
-import { type Connecting, FIRST_VIEW, NOTHING, STILL, type ViewState } from "./view";
+import { type Connecting, FIRST_VIEW, NOTHING, SETTLED, STILL, type ViewState } from "./view";
 
 /** What the canvas can do for the commands: it alone knows the viewport. */
 export interface Viewport {
@@ -17,6 +18,8 @@ export interface Viewport {
   /** Shows all nodes, or those of the names. */
   fit(names?: ReadonlySet<string>): void;
   reveal(name: string): void;
+  /** Brings a place into view. */
+  show(box: FrameBox): void;
   /** The place on the canvas under a point of the page; null outside of it. */
   at(clientX: number, clientY: number): Point | null;
   /** Where a place on the canvas is shown, in pixels from the view's corner. */
@@ -24,15 +27,13 @@ export interface Viewport {
 }
 
 const NUDGE_ENDS_AFTER = 350;
-const PASTE_OFFSET = [32, 48] as const;
-
-/** What was copied last, for hosts whose page may not read the clipboard. */
-let pageClipboard = "";
 
 /** One view's commands: each reads the scene, builds ops, and sends them as one undoable edit. */
 export class Editor {
   readonly view = new Store<ViewState>(FIRST_VIEW);
   viewport: Viewport | null = null;
+  /** The element that the view is drawn in. */
+  root: HTMLElement | null = null;
   /** Where the pointer was last over the canvas, in the page. */
   pointer: Point | null = null;
   /** Whether the canvas got the focus by a click. */
@@ -75,7 +76,7 @@ export class Editor {
     if (!scene || !card) return;
     const place = [...scene.cards.keys()].indexOf(name) + 1;
     const said = `${card.label}, ${place} of ${scene.cards.size}`;
-    this.patch({ nodes: new Set([name]), edges: NOTHING, current: name, said });
+    this.patch({ nodes: new Set([name]), edges: NOTHING, frames: NOTHING, current: name, said });
     this.viewport?.reveal(name);
   }
 
@@ -83,12 +84,13 @@ export class Editor {
     this.view.update((state) => ({ ...state, ...change }));
   }
 
-  select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING): void {
-    this.patch({ nodes: new Set(nodes), edges: new Set(edges), current: null });
+  select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING, frames: Iterable<string> = NOTHING): void {
+    this.patch({ nodes: new Set(nodes), edges: new Set(edges), frames: new Set(frames), current: null });
   }
 
   selectAll(): void {
-    this.select(this.scene()?.graph.nodes.keys() ?? []);
+    const graph = this.scene()?.graph;
+    this.select(graph?.nodes.keys() ?? [], NOTHING, graph?.frames.keys());
   }
 
   /**
@@ -109,7 +111,7 @@ export class Editor {
     const scene = this.scene();
     if (!scene) return null;
     const name = freeName(type, scene.graph.nodes);
-    const node = { name, type, properties: {}, position: null, origin: null };
+    const node = { name, type };
     const { nodes } = this.view.get();
     const [only] = nodes.size === 1 && !at ? nodes : [];
     const feeder = only === undefined ? undefined : scene.graph.nodes.get(only);
@@ -161,7 +163,7 @@ export class Editor {
   deleteSelection(bridge = false): void {
     const scene = this.scene();
     if (!scene) return;
-    const { nodes, edges } = this.view.get();
+    const { nodes, edges, frames } = this.view.get();
     const graph = scene.graphId;
     const removed = [...nodes].filter((name) => scene.graph.nodes.has(name));
     const ops: Op[] = [];
@@ -170,12 +172,21 @@ export class Editor {
       if (!gone && edges.has(edgeId(edge))) ops.push({ op: "disconnect", ...edge, graph });
     }
     for (const name of removed) ops.push({ op: "removeNode", name, graph });
+    ops.push(
+      ...discardOps(
+        scene.document,
+        [...removed].flatMap((name) => scene.graph.nodes.get(name) ?? []),
+      ),
+    );
+    for (const name of frames) if (scene.graph.frames.has(name)) ops.push({ op: "removeFrame", name, graph });
     const label =
       removed.length === 1
         ? `Delete ${removed[0]}`
         : removed.length > 1
           ? `Delete ${removed.length} nodes`
-          : "Disconnect";
+          : frames.size > 0
+            ? "Remove frame"
+            : "Disconnect";
     const gaps: Op[] = bridges(scene, new Set(removed)).map((edge) => ({ op: "connect", ...edge, graph }));
     if (bridge) ops.push(...gaps);
     if (!this.edit(ops, label)) return;
@@ -187,7 +198,7 @@ export class Editor {
     this.session.notify(`${label.replace("Delete", "Deleted")}.`, [], { label: bridged, run });
   }
 
-  /** Moves nodes to new centres, with `more` in the same edit. */
+  /** Moves nodes to new centres, and frames that are on the move with them; with `more` in the same edit. */
   move(places: ReadonlyMap<string, Point>, more: readonly Op[] = [], called?: string): void {
     const scene = this.scene();
     if (!scene) return;
@@ -199,25 +210,58 @@ export class Editor {
         ops.push({ op: "moveNode", name, position, graph: scene.graphId });
       }
     }
+    const { boxes } = this.view.get();
+    for (const [name, box] of boxes) {
+      const before = scene.graph.frames.get(name)?.box;
+      if (before?.some((part, place) => part !== box[place]))
+        ops.push({ op: "changeFrame", name, box, graph: scene.graphId });
+    }
     const [first] = places.keys();
+    const [frame] = boxes.keys();
     ops.push(...more);
-    this.edit(ops, called ?? (places.size === 1 ? `Move ${first}` : `Move ${places.size} nodes`));
-    this.patch({ moving: STILL });
+    const what = frame !== undefined ? `frame ${frame}` : places.size === 1 ? first : `${places.size} nodes`;
+    this.edit(ops, called ?? `Move ${what}`);
+    this.patch({ moving: STILL, boxes: SETTLED });
   }
 
   /** Moves the selection by a step; steps in quick succession become one edit. */
   nudge(dx: number, dy: number): void {
     const scene = this.scene();
-    const { nodes, moving } = this.view.get();
-    if (!scene || nodes.size === 0) return;
+    const { nodes, frames, moving, boxes } = this.view.get();
+    if (!scene || nodes.size + frames.size === 0) return;
+    const carried = this.carriedBy(scene, frames);
     const places = new Map<string, Point>();
-    for (const name of nodes) {
+    for (const name of new Set([...nodes, ...carried.nodes])) {
       const [x, y] = centreOf(scene, name, moving);
       places.set(name, [x + dx, y + dy]);
     }
-    this.patch({ moving: places });
+    const moved = new Map<string, FrameBox>();
+    for (const name of carried.frames) {
+      const box = boxes.get(name) ?? scene.graph.frames.get(name)?.box;
+      if (box) moved.set(name, shifted(box, dx, dy));
+    }
+    this.patch({ moving: places, boxes: moved });
     if (this.nudging) clearTimeout(this.nudging);
     this.nudging = setTimeout(() => this.move(this.view.get().moving), NUDGE_ENDS_AFTER);
+  }
+
+  /** What moves with frames: they themselves, and whatever stands in them. */
+  carriedBy(
+    scene: ShownScene,
+    names: ReadonlySet<string>,
+  ): { nodes: ReadonlySet<string>; frames: ReadonlySet<string> } {
+    const nodes = new Set<string>();
+    const frames = new Set<string>();
+    const all = [...scene.graph.frames.values()];
+    const centres = [...scene.cards.keys()].map((name) => [name, centreOf(scene, name, STILL)] as const);
+    for (const frame of all) {
+      if (!names.has(frame.name)) continue;
+      const inside = held(frame, centres, all);
+      frames.add(frame.name);
+      for (const name of inside.nodes) nodes.add(name);
+      for (const name of inside.frames) frames.add(name);
+    }
+    return { nodes, frames };
   }
 
   setProperty(nodes: readonly string[], property: string, value: unknown): void {
@@ -257,7 +301,8 @@ export class Editor {
   }
 
   enter(path: readonly string[]): void {
-    this.patch({ path, nodes: NOTHING, edges: NOTHING, moving: STILL, current: null, quick: null });
+    const away = { nodes: NOTHING, edges: NOTHING, frames: NOTHING, moving: STILL, boxes: SETTLED };
+    this.patch({ path, ...away, current: null, quick: null, peek: null });
   }
 
   /** Shows and selects the node of a full path, whichever graph it is in. */
@@ -265,7 +310,8 @@ export class Editor {
     const names = path.split(".");
     const name = names.pop();
     if (name === undefined) return;
-    this.patch({ path: names, nodes: new Set([name]), edges: NOTHING, moving: STILL });
+    this.enter(names);
+    this.select([name]);
     this.viewport?.reveal(name);
   }
 
@@ -295,32 +341,6 @@ export class Editor {
     }
   }
 
-  async copy(): Promise<boolean> {
-    const scene = this.scene();
-    const { nodes } = this.view.get();
-    if (!scene || nodes.size === 0) return false;
-    const text = JSON.stringify(fragmentOf(scene.graph, nodes));
-    pageClipboard = text;
-    await navigator.clipboard?.writeText(text).catch(() => undefined);
-    return true;
-  }
-
-  async cut(): Promise<void> {
-    if (await this.copy()) this.deleteSelection();
-  }
-
-  async paste(): Promise<void> {
-    const text = (await navigator.clipboard?.readText().catch(() => null)) ?? pageClipboard;
-    const fragment = parseFragment(text) ?? parseFragment(pageClipboard);
-    if (fragment) this.insert(fragment, "Paste");
-  }
-
-  duplicate(): void {
-    const scene = this.scene();
-    const { nodes } = this.view.get();
-    if (scene && nodes.size > 0) this.insert(fragmentOf(scene.graph, nodes), "Duplicate");
-  }
-
   async copyDocument(): Promise<void> {
     const document = this.session.document;
     if (document && (await this.copyText(JSON.stringify(toState(document), null, 2)))) {
@@ -340,14 +360,6 @@ export class Editor {
 
   dispose(): void {
     if (this.nudging) clearTimeout(this.nudging);
-  }
-
-  private insert(fragment: Fragment, verb: string): void {
-    const scene = this.scene();
-    if (!scene || fragment.nodes.length === 0) return;
-    const { ops, names } = pasteOps(fragment, scene.graph, scene.graphId, PASTE_OFFSET);
-    const count = names.length === 1 ? String(names[0]) : `${names.length} nodes`;
-    if (this.edit(ops, `${verb} ${count}`)) this.select(names);
   }
 
   private placeFor(scene: ShownScene, feeder: string | null): Point {

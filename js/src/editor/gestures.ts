@@ -1,11 +1,12 @@
 import type { EdgeState, Op } from "../protocol";
 import { boxesOf, type NodeBox } from "./canvas/boxes";
 import type { Point } from "./canvas/placement";
-import { edgeAt } from "./canvas/wires";
+import { curveOf, edgeAt } from "./canvas/wires";
 import { type Alignment, aligned, distributed, type Placed } from "./document/align";
 import { whyNotConnect } from "./document/connection";
-import { edgeId } from "./document/document";
+import { edgeId, nodeOf } from "./document/document";
 import { insertOps } from "./document/splice";
+import { wiringOf } from "./document/wiring";
 import type { Editor } from "./editor";
 import { type Connecting, STILL } from "./view";
 
@@ -35,17 +36,79 @@ export function openConnect(editor: Editor): void {
   if (!editor.viewport || !scene || node === undefined || editor.session.isLocked()) return;
   if (more !== undefined) editor.session.notify("Select one node to connect from.");
   else {
-    const box = boxesOf(scene, STILL).find((candidate) => candidate.name === node);
-    const below: Point = box ? [box.left, box.top + box.height] : editor.viewport.centre();
-    editor.patch({ quick: { kind: "connect", node, ...editor.viewport.over(below) } });
+    editor.patch({ quick: { kind: "connect", node, ...editor.viewport.over(belowNode(editor, node)) } });
   }
+}
+
+/** Opens the list of the edges at the selected node: how the keyboard gets to an edge. */
+export function openEdges(editor: Editor): void {
+  const [node, more] = editor.view.get().nodes;
+  const scene = editor.scene();
+  if (!scene || !editor.viewport || node === undefined) return;
+  const { into, outOf } = wiringOf(scene.graph);
+  if (more !== undefined) editor.session.notify("Select one node to see its edges.");
+  else if (!into.get(node)?.size && !outOf.get(node)?.length) editor.session.notify(`${node} has no edges.`);
+  else editor.patch({ quick: { kind: "edges", node, ...editor.viewport.over(belowNode(editor, node)) } });
+}
+
+/** Opens the search for where else an end of the selected edge can go. */
+export function openReconnect(editor: Editor): void {
+  const edge = selectedEdge(editor);
+  if (!edge || !editor.viewport || editor.session.isLocked()) return;
+  editor.patch({
+    reconnecting: edge,
+    quick: { kind: "reconnect", edge, ...editor.viewport.over(belowNode(editor, nodeOf(edge.source))) },
+  });
+}
+
+/** Opens the search for a type that goes into the selected edge. */
+export function addIntoEdge(editor: Editor): void {
+  const edge = selectedEdge(editor);
+  const scene = editor.scene();
+  if (!edge || !scene || !editor.viewport || editor.session.isLocked()) return;
+  const boxes = new Map(boxesOf(scene, STILL).map((box) => [box.name, box]));
+  const curve = curveOf(edge, boxes);
+  if (!curve) return;
+  const at: Point = [(curve[0][0] + curve[3][0]) / 2, (curve[0][1] + curve[3][1]) / 2];
+  editor.patch({ quick: { kind: "add", at, from: null, edge, ...editor.viewport.over(at) } });
+}
+
+/** Selects an edge and says which it is; the keys for it follow. */
+export function goToEdge(editor: Editor, edge: EdgeState): void {
+  editor.select([], [edgeId(edge)]);
+  editor.patch({
+    said: `Edge ${edge.source} → ${edge.target}. Delete removes it, R reconnects it, Space adds into it.`,
+  });
+}
+
+/** Shows what is inside the selected block beside it, or hides it. */
+export function togglePeek(editor: Editor, name: string | undefined = [...editor.view.get().nodes][0]): void {
+  const scene = editor.scene();
+  if (name === undefined || !scene) return;
+  const isOpen = editor.view.get().peek === name;
+  if (scene.graph.nodes.get(name)?.type !== "Subgraph") editor.session.notify("Only a block has an inside to show.");
+  else editor.patch({ peek: isOpen ? null : name, said: isOpen ? "" : `Inside of ${name}` });
+}
+
+function selectedEdge(editor: Editor): EdgeState | null {
+  const [id, more] = editor.view.get().edges;
+  const edges = editor.scene()?.graph.edges.values() ?? [];
+  const found = more === undefined ? [...edges].find((edge) => edgeId(edge) === id) : undefined;
+  if (!found) editor.session.notify("Select one edge first: E lists those of the selected node.");
+  return found ?? null;
+}
+
+function belowNode(editor: Editor, name: string): Point {
+  const scene = editor.scene();
+  const box = scene && boxesOf(scene, STILL).find((candidate) => candidate.name === name);
+  return box ? [box.left, box.top + box.height] : (editor.viewport?.centre() ?? [0, 0]);
 }
 
 /** The edge that a dragged node would go into: it has none yet, and stands over one. */
 export function edgeUnder(editor: Editor, name: string): EdgeState | null {
   const scene = editor.scene();
   const card = scene?.cards.get(name);
-  if (!scene || !card || editor.view.get().moving.size > 1) return null;
+  if (!scene || !card || editor.view.get().moving.size > 1 || editor.view.get().boxes.size > 0) return null;
   for (const edge of scene.graph.edges.values()) {
     if (edge.source.startsWith(`${name}.`) || edge.target.startsWith(`${name}.`)) return null;
   }
@@ -74,7 +137,9 @@ export function overEdge(editor: Editor, name: string): void {
 
 /** Takes an edge to other ports, as one edit; refused as any connection would be. */
 export function reconnect(editor: Editor, before: EdgeState, source: string, target: string): void {
+  editor.patch({ reconnecting: before });
   const scene = editor.connectable();
+  editor.patch({ reconnecting: null });
   if (!scene || (before.source === source && before.target === target)) return;
   const reason = whyNotConnect(scene, source, target);
   if (reason) {
@@ -114,8 +179,8 @@ function middleOf(box: NodeBox): Point {
   return [box.left + box.width / 2, box.top + box.height / 2];
 }
 
-/** Selects the next node in a direction, measured from the current one: how arrow keys walk the graph. */
-export function walk(editor: Editor, dx: number, dy: number): void {
+/** Selects the next node in a direction, measured from the current one, or adds it to the selection: how keys walk. */
+export function walk(editor: Editor, dx: number, dy: number, adding = false): void {
   const scene = editor.scene();
   if (!scene || scene.cards.size === 0) return;
   const boxes = boxesOf(scene, STILL);
@@ -135,5 +200,8 @@ export function walk(editor: Editor, dx: number, dy: number): void {
     if (box === from || along <= 0 || aside > 2 * along) continue;
     if (along + 2 * aside < nearest) [best, nearest] = [box, along + 2 * aside];
   }
-  if (best) editor.goTo(best.name);
+  if (!best) return;
+  editor.goTo(best.name);
+  if (adding)
+    editor.patch({ nodes: new Set([...nodes, best.name]), said: `${best.name} added, ${nodes.size + 1} selected` });
 }

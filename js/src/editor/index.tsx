@@ -26,6 +26,7 @@ export default function editorWidget() {
       const editor = new Editor(shared);
       const ends = new AbortController();
       const root = makeRoot(model, el);
+      editor.root = root;
       keepKeysHere(root, ends.signal);
       activateOnClick(root, editor, ends.signal);
       shareSelection(model, editor, ends.signal);

@@ -1,5 +1,16 @@
+import { copy, cut, duplicate, paste } from "./clipboard";
 import type { Editor } from "./editor";
-import { openConnect, openFind, openPalette, walk } from "./gestures";
+import { addFrame, editFrame, resizeFrames, toggleCollapsed } from "./framing";
+import {
+  addIntoEdge,
+  openConnect,
+  openEdges,
+  openFind,
+  openPalette,
+  openReconnect,
+  togglePeek,
+  walk,
+} from "./gestures";
 
 /** The command table: each entry lists its keys as `Mod+Shift+z`; Mod is Ctrl, or Cmd on a Mac. */
 const COMMANDS: readonly {
@@ -11,21 +22,34 @@ const COMMANDS: readonly {
   { keys: ["Mod+a"], run: (editor) => editor.selectAll() },
   { keys: ["Mod+g"], run: (editor) => editor.group() },
   { keys: ["Mod+Shift+g"], run: (editor) => editor.ungroup() },
-  { keys: ["Mod+c"], run: (editor) => void editor.copy() },
-  { keys: ["Mod+x"], run: (editor) => void editor.cut() },
-  { keys: ["Mod+v"], run: (editor) => void editor.paste() },
-  { keys: ["Mod+d"], run: (editor) => editor.duplicate() },
+  { keys: ["Mod+c"], run: (editor) => void copy(editor) },
+  { keys: ["Mod+x"], run: (editor) => void cut(editor) },
+  { keys: ["Mod+v"], run: (editor) => void paste(editor) },
+  { keys: ["Mod+d"], run: duplicate },
   { keys: ["Delete", "Backspace"], run: (editor) => editor.deleteSelection() },
   { keys: ["Shift+Delete", "Shift+Backspace"], run: (editor) => editor.deleteSelection(true) },
   { keys: ["Mod+f"], run: openFind },
   { keys: ["c"], run: openConnect },
-  { keys: [" "], run: (editor) => openPalette(editor, editor.pointer) },
+  { keys: ["e"], run: openEdges },
+  { keys: ["r"], run: openReconnect },
+  { keys: ["h"], run: (editor) => toggleCollapsed(editor) },
+  { keys: ["p"], run: (editor) => togglePeek(editor) },
+  { keys: ["Shift+g"], run: addFrame },
+  { keys: [" "], run: addHere },
   { keys: ["Enter"], run: open },
   { keys: ["Shift+f"], run: (editor) => editor.viewport?.fit(editor.view.get().nodes) },
   { keys: ["Alt+ArrowLeft"], run: (editor) => walk(editor, -1, 0) },
   { keys: ["Alt+ArrowRight"], run: (editor) => walk(editor, 1, 0) },
   { keys: ["Alt+ArrowUp"], run: (editor) => walk(editor, 0, -1) },
   { keys: ["Alt+ArrowDown"], run: (editor) => walk(editor, 0, 1) },
+  { keys: ["Alt+Shift+ArrowLeft"], run: (editor) => walk(editor, -1, 0, true) },
+  { keys: ["Alt+Shift+ArrowRight"], run: (editor) => walk(editor, 1, 0, true) },
+  { keys: ["Alt+Shift+ArrowUp"], run: (editor) => walk(editor, 0, -1, true) },
+  { keys: ["Alt+Shift+ArrowDown"], run: (editor) => walk(editor, 0, 1, true) },
+  { keys: ["Mod+ArrowLeft"], run: (editor) => resizeFrames(editor, -STEP, 0) },
+  { keys: ["Mod+ArrowRight"], run: (editor) => resizeFrames(editor, STEP, 0) },
+  { keys: ["Mod+ArrowUp"], run: (editor) => resizeFrames(editor, 0, -STEP) },
+  { keys: ["Mod+ArrowDown"], run: (editor) => resizeFrames(editor, 0, STEP) },
   { keys: ["f"], run: (editor) => editor.viewport?.fit() },
   { keys: ["Shift+a"], run: (editor) => editor.arrange() },
   { keys: ["/"], run: (_, focusSearch) => focusSearch() },
@@ -83,13 +107,22 @@ function isCanvas(target: EventTarget | undefined): boolean {
 
 /** Moves what is selected; with nothing selected, goes to the first node. */
 function step(editor: Editor, dx: number, dy: number): void {
-  if (editor.view.get().nodes.size > 0) editor.nudge(dx, dy);
+  const { nodes, frames } = editor.view.get();
+  if (nodes.size + frames.size > 0) editor.nudge(dx, dy);
   else walk(editor, Math.sign(dx), Math.sign(dy));
+}
+
+/** Opens the search for a type to add: into the selected edge, else where the pointer is. */
+function addHere(editor: Editor): void {
+  const { nodes, edges } = editor.view.get();
+  if (nodes.size === 0 && edges.size === 1) addIntoEdge(editor);
+  else openPalette(editor, editor.pointer);
 }
 
 /** Enters the selected block, or goes to the selected node's properties. */
 function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void {
   const [name, more] = editor.view.get().nodes;
+  if (name === undefined && editor.view.get().frames.size === 1) editFrame(editor);
   if (name === undefined || more !== undefined) return;
   if (editor.scene()?.graph.nodes.get(name)?.type === "Subgraph") editor.enter([...editor.view.get().path, name]);
   else {
@@ -101,7 +134,8 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
 /** Steps back: out of the selection, then out of the nested graph, then back to the notebook. */
 function stepBack(editor: Editor, root: HTMLElement): void {
   const view = editor.view.get();
-  if (view.nodes.size > 0 || view.edges.size > 0) editor.select([]);
+  if (view.peek !== null) editor.patch({ peek: null });
+  else if (view.nodes.size + view.edges.size + view.frames.size > 0) editor.select([]);
   else if (view.path.length > 0) editor.enter(view.path.slice(0, -1));
   else {
     editor.patch({ active: false });

@@ -1,5 +1,6 @@
 import type { EdgeState } from "../protocol";
 import type { Point } from "./canvas/placement";
+import type { FrameBox } from "./document/frame";
 
 /** What belongs to one view in one browser and never to the document. */
 export interface ViewState {
@@ -7,6 +8,7 @@ export interface ViewState {
   readonly path: readonly string[];
   readonly nodes: ReadonlySet<string>;
   readonly edges: ReadonlySet<string>;
+  readonly frames: ReadonlySet<string>;
   /** Whether the wheel zooms: from the first click inside until a click outside or Escape. */
   readonly active: boolean;
   readonly palette: boolean;
@@ -15,6 +17,8 @@ export interface ViewState {
   readonly source: boolean;
   /** Centres of nodes that are being dragged or nudged, before the gesture ends. */
   readonly moving: ReadonlyMap<string, Point>;
+  /** Boxes of frames that are being dragged or resized, likewise. */
+  readonly boxes: ReadonlyMap<string, FrameBox>;
   readonly connecting: Connecting | null;
   /** The edge whose end is being dragged elsewhere. */
   readonly reconnecting: EdgeState | null;
@@ -27,6 +31,8 @@ export interface ViewState {
   readonly exposed: ReadonlySet<string>;
   /** The node that the keyboard is at. */
   readonly current: string | null;
+  /** The block whose inside is shown beside it. */
+  readonly peek: string | null;
   /** What a screen reader is told. */
   readonly said: string;
 }
@@ -37,7 +43,7 @@ interface OverCanvas {
   readonly top: number;
 }
 
-/** A search over the canvas: for a type to add, a node to go to, or a port to connect. */
+/** A search over the canvas: for a type to add, a node to go to, a port to connect, an edge to select or take elsewhere. */
 export type Quick =
   | (OverCanvas & {
       readonly kind: "add";
@@ -47,7 +53,9 @@ export type Quick =
       readonly edge: EdgeState | null;
     })
   | (OverCanvas & { readonly kind: "find" })
-  | (OverCanvas & { readonly kind: "connect"; readonly node: string });
+  | (OverCanvas & { readonly kind: "connect"; readonly node: string })
+  | (OverCanvas & { readonly kind: "edges"; readonly node: string })
+  | (OverCanvas & { readonly kind: "reconnect"; readonly edge: EdgeState });
 
 /** A connection being drawn. */
 export interface Connecting {
@@ -57,17 +65,20 @@ export interface Connecting {
 
 export const NOTHING: ReadonlySet<string> = new Set();
 export const STILL: ReadonlyMap<string, Point> = new Map();
+export const SETTLED: ReadonlyMap<string, FrameBox> = new Map();
 
 export const FIRST_VIEW: ViewState = {
   path: [],
   nodes: NOTHING,
   edges: NOTHING,
+  frames: NOTHING,
   active: false,
   palette: true,
   properties: true,
   problems: false,
   source: false,
   moving: STILL,
+  boxes: SETTLED,
   connecting: null,
   reconnecting: null,
   dropEdge: null,
@@ -75,5 +86,6 @@ export const FIRST_VIEW: ViewState = {
   snap: false,
   exposed: NOTHING,
   current: null,
+  peek: null,
   said: "",
 };

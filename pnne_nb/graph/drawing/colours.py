@@ -28,6 +28,16 @@ _FROM_LMS = (
     (-0.0041960863, -0.7034186147, 1.7076147010),
 )
 
+FRAME_HUES = {
+    "grey": (255.0, 0.015),
+    "blue": (255.0, 0.13),
+    "green": (150.0, 0.11),
+    "yellow": (85.0, 0.11),
+    "red": (22.0, 0.14),
+    "purple": (310.0, 0.13),
+}
+"""Hue and chroma of each colour that a frame can have; the browser's are in ``canvas/frames.ts``."""
+
 _Triple = tuple[float, float, float]
 
 
@@ -49,6 +59,11 @@ class Theme(NamedTuple):
     def ink(self, look: Look) -> str:
         """The colour of a category's pictogram."""
         return oklch(self.ink_lightness, look.chroma, look.hue)
+
+    def frame(self, colour: str) -> str:
+        """The colour of a frame's edge and title; its inside is a breath of it."""
+        hue, chroma = FRAME_HUES[colour]
+        return oklch(self.ink_lightness + (0.1 if self.ink_lightness < 0.5 else -0.1), chroma, hue)
 
     def tint(self, look: Look) -> str:
         """The colour behind a category's pictogram."""

@@ -6,8 +6,9 @@ import base64
 from collections.abc import Iterable
 from html import escape
 
-from pnne_nb.graph.drawing.scene import Scene
+from pnne_nb.graph.drawing.scene import Card, Scene
 from pnne_nb.graph.drawing.svg import card_text, describe
+from pnne_nb.graph.frame import Frame, held
 
 
 def figure(scene: Scene, svg: str) -> str:
@@ -33,3 +34,12 @@ def lines(scene: Scene) -> Iterable[str]:
     for card in scene.cards:
         sources = feeding.get(card.name)
         yield f"{card_text(card)}{', from ' + ', '.join(sources) if sources else ''}"
+    for frame in scene.frames:
+        inside = [card.name for card in scene.cards if _holds(frame, card)]
+        words = " ".join(filter(None, (frame.title, frame.text)))
+        yield f"Frame: {words or frame.name}{', around ' + ', '.join(inside) if inside else ''}"
+
+
+def _holds(frame: Frame, card: Card) -> bool:
+    centre = (card.x + card.geometry.width / 2, card.y + card.geometry.height / 2)
+    return bool(held(frame, {card.name: centre}, ()).nodes)

@@ -8,8 +8,10 @@ from typing import NamedTuple, Protocol
 from pnne_nb.graph.arranging import arrangement, shown_geometry
 from pnne_nb.graph.drawing.routes import Box, Point, routed
 from pnne_nb.graph.drawing.texts import shape_label, summary
+from pnne_nb.graph.frame import Frame
 from pnne_nb.graph.geometry import Geometry
 from pnne_nb.graph.node import Node, split_port
+from pnne_nb.graph.ops import MoveNode
 from pnne_nb.graph.ports import input_ports
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.state import Content, GraphIndex, topological_order
@@ -43,6 +45,7 @@ class Card(NamedTuple):
     x: float
     y: float
     uses: int
+    collapsed: bool = False
 
     @property
     def box(self) -> Box:
@@ -69,6 +72,7 @@ class Scene(NamedTuple):
     title: str
     cards: tuple[Card, ...]
     wires: tuple[Wire, ...]
+    frames: tuple[Frame, ...] = ()
 
     @property
     def detailed(self) -> bool:
@@ -109,7 +113,9 @@ def scene(
     }
     wires = _wires(index, cards, lambda port: shapes.get(f"{prefix}{port}"))
     where = f"{content.name}, {prefix[:-1]}" if prefix else content.name
-    return Scene(where, tuple(cards.values()), wires)
+    # The largest first: smaller ones stand on it.
+    frames = sorted(index.frames.values(), key=lambda frame: (-frame.box[2] * frame.box[3], frame.name))
+    return Scene(where, tuple(cards.values()), wires, tuple(frames))
 
 
 def _wires(index: GraphIndex, cards: Mapping[str, Card], shape_of: Callable[[str], Shape | None]) -> tuple[Wire, ...]:
@@ -156,7 +162,7 @@ def _card(
     )
     uses = 0 if node.definition is None else sum(1 for _ in content.users.get(node.definition, ()))
     x, y = centre[0] - shape.width / 2, centre[1] - shape.height / 2
-    return Card(node.name, node.type, category, spec is not None, line, shape, optional, x, y, uses)
+    return Card(node.name, node.type, category, spec is not None, line, shape, optional, x, y, uses, node.collapsed)
 
 
 def _centres(
@@ -166,7 +172,8 @@ def _centres(
     placed = {name: node.position for name, node in index.nodes.items() if node.position is not None}
     if not placed:
         # A node that stands at the origin already is not moved.
-        arranged = {move.name: move.position for move in arrangement(content, index.id, types)}
+        ops = arrangement(content, index.id, types)
+        arranged = {op.name: op.position for op in ops if isinstance(op, MoveNode)}
         return {name: arranged.get(name) or (0.0, 0.0) for name in index.nodes}
     for name in topological_order(index)[0]:
         if name not in placed:

@@ -18,7 +18,8 @@ from pnne_nb.graph.drawing.looks import Look, look_of
 from pnne_nb.graph.drawing.routes import curve, middle, number
 from pnne_nb.graph.drawing.scene import Card, Scene, Wire
 from pnne_nb.graph.drawing.texts import fitted
-from pnne_nb.graph.geometry import HEADER_HEIGHT, LABELS_HEIGHT
+from pnne_nb.graph.frame import TITLE_HEIGHT, Frame
+from pnne_nb.graph.geometry import COLLAPSED_HEIGHT, HEADER_HEIGHT, LABELS_HEIGHT
 
 ThemeName = Literal["auto", "light", "dark"]
 
@@ -48,6 +49,8 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     title.text, description.text = _legal(scene.title), _legal(describe(scene))
     style = SubElement(root, "style")
     SubElement(root, "rect", {"class": "canvas", **_box(left, top, width, height), "rx": "10"})
+    for frame in scene.frames:
+        _frame_of(root, frame)
     if not scene.detailed:
         _overview(root, scene, names)
     else:
@@ -70,7 +73,8 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     )
     title.set("id", f"{me}-title")
     description.set("id", f"{me}-desc")
-    style.text = _style(f"#{me}", theme, looks, names)
+    framed = tuple(sorted({frame.colour for frame in scene.frames}))
+    style.text = _style(f"#{me}", theme, looks, names, framed)
     return tostring(root, encoding="unicode")
 
 
@@ -95,15 +99,18 @@ def _named(scene: Scene, type: str) -> str:
 
 def _frame(scene: Scene) -> tuple[float, float, float, float]:
     """The rectangle around everything, edge labels included: left, top, width, height."""
-    if not scene.cards:
+    if not scene.cards and not scene.frames:
         return 0.0, 0.0, 240.0, 80.0
-    left = min(card.x for card in scene.cards)
-    top = min(card.y for card in scene.cards)
-    right = max(card.x + card.geometry.width for card in scene.cards)
+    corners = [(card.x, card.y) for card in scene.cards] or [scene.frames[0].box[:2]]
+    left, top = min(x for x, _ in corners), min(y for _, y in corners)
+    right = max((card.x + card.geometry.width for card in scene.cards), default=left)
     for wire in scene.wires:
         left = min(left, *(x for x, _ in wire.points))
         right = max(right, *(x for x, _ in wire.points), middle(wire.points)[0] + 7 + 6.4 * len(wire.label))
-    bottom = max(card.y + card.geometry.height for card in scene.cards)
+    bottom = max((card.y + card.geometry.height for card in scene.cards), default=top)
+    for x, y, width, height in (frame.box for frame in scene.frames):
+        left, top = min(left, x), min(top, y)
+        right, bottom = max(right, x + width), max(bottom, y + height)
     return left - MARGIN, top - MARGIN, right - left + 2 * MARGIN, bottom - top + 2 * MARGIN
 
 
@@ -124,6 +131,19 @@ def _labels(root: Element, wires: Sequence[Wire]) -> None:
             SubElement(group, "text", {"x": number(x + 7), "y": number(y + 3.5)}).text = _legal(wire.label)
 
 
+def _frame_of(root: Element, frame: Frame) -> None:
+    left, top, width, height = frame.box
+    group = SubElement(root, "g", {"class": f"frame f-{frame.colour}", "data-frame": _legal(frame.name)})
+    SubElement(group, "title").text = _legal(frame.title or frame.name)
+    SubElement(group, "rect", {**_box(left, top, width, height), "rx": "12"})
+    _text(group, "frame-title", left + 14, top + 22, fitted(frame.title, width - 28, 13))
+    for row, line in enumerate(frame.text.splitlines()):
+        y = top + TITLE_HEIGHT + 8 + 16 * row
+        if y > top + height - 6:
+            break
+        _text(group, "frame-text", left + 14, y, fitted(line, width - 28, 12))
+
+
 def _card(root: Element, card: Card, look: str) -> None:
     width, height = card.geometry.width, card.geometry.height
     inputs, outputs = _labelled(card.geometry.inputs, "input"), _labelled(card.geometry.outputs, "output")
@@ -142,6 +162,9 @@ def _card(root: Element, card: Card, look: str) -> None:
         SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
     SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})
     SubElement(group, "rect", {"class": "card" if card.known else "card odd", **_box(0, 0, width, height), "rx": "9"})
+    if card.collapsed:
+        _collapsed(group, card)
+        return
     head = LABELS_HEIGHT if inputs else 0.0
     SubElement(group, "rect", {"class": "tint", **_box(10, head + 9, 28, 28), "rx": "7"})
     icon = {"class": "ink", "transform": f"translate(16,{number(head + 15)})", "d": look_of(card.category).icon}
@@ -169,6 +192,24 @@ def _card(root: Element, card: Card, look: str) -> None:
             )
             if labels:
                 _text(group, "port-name", x, baseline, fitted(name, width / len(places) - 4, 10.5))
+
+
+def _collapsed(group: Element, card: Card) -> None:
+    """Only the pictogram and the name, in one line."""
+    middle = COLLAPSED_HEIGHT / 2
+    icon = {
+        "class": "ink",
+        "transform": f"translate(9,{number(middle - 7)}) scale(0.875)",
+        "d": look_of(card.category).icon,
+    }
+    SubElement(group, "path", icon)
+    times = f"×{card.uses}" if card.uses > 1 else ""
+    _text(group, "name", 29, middle + 4.5, fitted(card.name, card.geometry.width - 39 - 8 * len(times), 13))
+    if times:
+        _text(group, "times", card.geometry.width - 10, middle + 4.5, times)
+    for places, y in ((card.geometry.inputs, 0.0), (card.geometry.outputs, card.geometry.height)):
+        for x in places.values():
+            SubElement(group, "circle", {"class": "port", "cx": number(x), "cy": number(y), "r": "4"})
 
 
 def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
@@ -200,7 +241,7 @@ def _legal(text: str) -> str:
     return _FORBIDDEN.sub("\ufffd", text)
 
 
-def _style(me: str, theme: ThemeName, looks: dict[str, Look], names: dict[str, str]) -> str:
+def _style(me: str, theme: ThemeName, looks: dict[str, Look], names: dict[str, str], framed: Sequence[str]) -> str:
     rules = [
         f"{me} text{{font-family:{_SANS};font-size:11px}}",
         f"{me} .name{{font-size:13px;font-weight:600}}",
@@ -213,14 +254,19 @@ def _style(me: str, theme: ThemeName, looks: dict[str, Look], names: dict[str, s
         f"{me} .ink{{fill:none;stroke-width:1.4;stroke-linecap:round;stroke-linejoin:round}}",
         f"{me} .card{{stroke-width:1}}{me} .port{{stroke-width:1.6}}",
         f"{me} .odd{{stroke-dasharray:5 4}}{me} .spare{{stroke-dasharray:2.2 2}}",
-        *_colours(me, LIGHT if theme != "dark" else DARK, looks, names),
+        *_colours(me, LIGHT if theme != "dark" else DARK, looks, names, framed),
     ]
+    if framed:
+        rules += [
+            f"{me} .frame rect{{stroke-width:1.2;fill-opacity:.07;stroke-opacity:.55}}",
+            f"{me} .frame-title{{font-size:13px;font-weight:600}}{me} .frame-text{{font-size:12px}}",
+        ]
     if theme == "auto":
-        rules += ["@media (prefers-color-scheme:dark){", *_colours(me, DARK, looks, names), "}"]
+        rules += ["@media (prefers-color-scheme:dark){", *_colours(me, DARK, looks, names, framed), "}"]
     return "".join(rules)
 
 
-def _colours(me: str, theme: Theme, looks: dict[str, Look], names: dict[str, str]) -> list[str]:
+def _colours(me: str, theme: Theme, looks: dict[str, Look], names: dict[str, str], framed: Sequence[str]) -> list[str]:
     shade = "0.07" if theme is LIGHT else "0.4"
     return [
         f"{me} .canvas{{fill:{theme.canvas}}}",
@@ -230,6 +276,12 @@ def _colours(me: str, theme: Theme, looks: dict[str, Look], names: dict[str, str
         f"{me} .type,{me} .code,{me} .times,{me} .port-name,{me} .shapes text{{fill:{theme.muted}}}",
         f"{me} .shapes text{{stroke:{theme.canvas}}}{me} .wires path,{me} .wire{{stroke:{theme.wire}}}",
         f"{me} .big{{fill:{theme.text}}}",
+        *(
+            f"{me} .f-{colour} rect{{fill:{theme.frame(colour)};stroke:{theme.frame(colour)}}}"
+            f"{me} .frame-text{{fill:{theme.muted}}}"
+            f"{me} .f-{colour} .frame-title{{fill:{theme.frame(colour)}}}"
+            for colour in framed
+        ),
         *(
             f"{me} .{names[category]} .ink{{stroke:{theme.ink(look)}}}"
             f"{me} .{names[category]} .tint,{me} .{names[category]} .block{{fill:{theme.tint(look)}}}"

@@ -12,12 +12,15 @@ import { type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotConnect } from "../document/connection";
 import { nodeOf } from "../document/document";
+import { dragFrame, editFrame } from "../framing";
 import { dropNode, openPalette, overEdge, reconnect } from "../gestures";
 import { NOTHING } from "../view";
 import { FarView } from "./FarView";
-import { type CardNode, centre, FlowMaker, type WireEdge } from "./flow";
+import { FrameBox } from "./FrameBox";
+import { type CardNode, centre, FlowMaker, type FrameNode, frameName, type WireEdge } from "./flow";
 import { MiniMap } from "./MiniMap";
 import { NodeCard } from "./NodeCard";
+import { Peek } from "./Peek";
 import type { Point } from "./placement";
 import { usePointing } from "./pointing";
 import { Refusal } from "./Refusal";
@@ -25,7 +28,9 @@ import { type Region, regionOf, useWindow } from "./region";
 import { useViewport } from "./viewport";
 import { Wire } from "./Wire";
 
-const NODE_TYPES = { card: NodeCard };
+const NODE_TYPES = { card: NodeCard, frame: FrameBox };
+
+type CanvasNode = CardNode | FrameNode;
 const EDGE_TYPES = { wire: Wire };
 const LABELS_FROM_ZOOM = 0.45;
 /** Further away than this, a graph with many nodes is one picture. */
@@ -45,7 +50,9 @@ export function Canvas() {
   const shapes = useSession((state) => state.derived.shapes);
   const selectedNodes = useView((view) => view.nodes);
   const selectedEdges = useView((view) => view.edges);
+  const selectedFrames = useView((view) => view.frames);
   const moving = useView((view) => view.moving);
+  const boxes = useView((view) => view.boxes);
   const active = useView((view) => view.active);
   const readOnly = useSession((state) => state.readOnly);
   const maker = useRef<FlowMaker>(null);
@@ -64,10 +71,15 @@ export function Canvas() {
     if (!far) return regionOf(scene, window, selectedNodes);
     return { names: hovered === null ? selectedNodes : new Set([...selectedNodes, hovered]), edges: [] };
   }, [scene, whole, window, selectedNodes, far, hovered]);
-  const nodes = useMemo(
+  const cards = useMemo(
     () => (scene ? flow.makeNodes(scene, region.names, selectedNodes, moving) : []),
     [flow, scene, region, selectedNodes, moving],
   );
+  const frames = useMemo(() => {
+    const all = [...(scene?.graph.frames.values() ?? [])];
+    return flow.makeFrames(far ? all.filter(({ name }) => selectedFrames.has(name)) : all, selectedFrames, boxes);
+  }, [flow, scene, far, selectedFrames, boxes]);
+  const nodes = useMemo<CanvasNode[]>(() => [...frames, ...cards], [frames, cards]);
   const edges = useMemo(
     () => (scene ? flow.makeEdges(scene, region.edges, selectedEdges, shapes) : []),
     [flow, scene, region, selectedEdges, shapes],
@@ -75,25 +87,37 @@ export function Canvas() {
   useViewport();
 
   const onNodesChange = useCallback(
-    (changes: NodeChange<CardNode>[]) => {
+    (changes: NodeChange<CanvasNode>[]) => {
       const view = editor.view.get();
       const cards = editor.scene()?.cards;
       let selected: Set<string> | null = null;
+      let chosenFrames: Set<string> | null = null;
       let places: Map<string, Point> | null = null;
       for (const change of changes) {
-        if (change.type === "select") {
+        const frame = "id" in change ? frameName(change.id) : null;
+        if (frame !== null) {
+          if (change.type === "select") {
+            chosenFrames ??= new Set(view.frames);
+            if (change.selected) chosenFrames.add(frame);
+            else chosenFrames.delete(frame);
+          } else if (change.type === "position" && change.position && change.dragging) {
+            const corner = [change.position.x, change.position.y] as const;
+            dragFrame(editor, frame, view.snap ? [onGrid(corner[0]), onGrid(corner[1])] : corner);
+          }
+        } else if (change.type === "select") {
           selected ??= new Set(view.nodes);
           if (change.selected) selected.add(change.id);
           else selected.delete(change.id);
         } else if (change.type === "position" && change.position && change.dragging) {
           const card = cards?.get(change.id);
-          places ??= new Map(view.moving);
+          places ??= new Map(editor.view.get().moving);
           if (!card) continue;
           const [x, y] = centre(card, [change.position.x, change.position.y]);
           places.set(change.id, view.snap ? [onGrid(x), onGrid(y)] : [x, y]);
         }
       }
       if (selected) editor.patch({ nodes: selected });
+      if (chosenFrames) editor.patch({ frames: chosenFrames });
       if (places) editor.patch({ moving: places });
     },
     [editor],
@@ -111,13 +135,16 @@ export function Canvas() {
     [editor],
   );
   const onDragStart = useCallback(
-    (_: unknown, node: CardNode) => {
-      if (!editor.view.get().nodes.has(node.id)) editor.select([node.id]);
+    (_: unknown, node: CanvasNode) => {
+      const frame = frameName(node.id);
+      const { nodes, frames } = editor.view.get();
+      if (frame !== null && !frames.has(frame)) editor.select([], NOTHING, [frame]);
+      else if (frame === null && !nodes.has(node.id)) editor.select([node.id]);
     },
     [editor],
   );
-  const onDrag = useCallback((_: unknown, node: CardNode) => overEdge(editor, node.id), [editor]);
-  const onDragStop = useCallback((_: unknown, node: CardNode) => dropNode(editor, node.id), [editor]);
+  const onDrag = useCallback((_: unknown, node: CanvasNode) => overEdge(editor, node.id), [editor]);
+  const onDragStop = useCallback((_: unknown, node: CanvasNode) => dropNode(editor, node.id), [editor]);
   const onSelectionDragStop = useCallback(() => editor.move(editor.view.get().moving), [editor]);
   const onReconnectStart = useCallback(
     (_: unknown, edge: WireEdge) => {
@@ -165,7 +192,7 @@ export function Canvas() {
       const point = "changedTouches" in event ? event.changedTouches[0] : event;
       const root = (event.target as Element | null)?.getRootNode() as Document | ShadowRoot | undefined;
       const under = point && root?.elementFromPoint(point.clientX, point.clientY);
-      const id = under?.closest(".react-flow__node")?.getAttribute("data-id");
+      const id = under?.closest(".react-flow__node-card")?.getAttribute("data-id");
       if (id && id !== nodeOf(connecting.port)) editor.connectToNode(connecting.port, connecting.side, id);
       else if (!id && point && under?.closest(".pnne-canvas"))
         openPalette(editor, [point.clientX, point.clientY], connecting);
@@ -187,8 +214,9 @@ export function Canvas() {
     [editor],
   );
   const onDoubleClick = useCallback(
-    (_: unknown, node: CardNode) => {
-      if (node.data.card.type === "Subgraph") editor.enter([...editor.view.get().path, node.id]);
+    (_: unknown, node: CanvasNode) => {
+      if (node.type === "frame") editFrame(editor);
+      else if (node.data.card.type === "Subgraph") editor.enter([...editor.view.get().path, node.id]);
     },
     [editor],
   );
@@ -203,7 +231,7 @@ export function Canvas() {
   );
 
   return (
-    <ReactFlow<CardNode, WireEdge>
+    <ReactFlow<CanvasNode, WireEdge>
       className={distant ? "pnne-distant" : ""}
       nodes={nodes}
       edges={edges}
@@ -252,6 +280,7 @@ export function Canvas() {
       <Background gap={24} size={1.3} />
       {far && <FarView scene={scene} moving={moving} selected={selectedNodes} />}
       <MiniMap />
+      {scene && <Peek scene={scene} />}
       <Refusal />
     </ReactFlow>
   );

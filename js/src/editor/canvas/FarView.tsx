@@ -93,6 +93,12 @@ function paint(
 ): void {
   const byName = new Map(boxes.map((box) => [box.name, box]));
   const token = (name: string) => style.getPropertyValue(name);
+  for (const { box, colour = "grey" } of scene.graph.frames.values()) {
+    context.fillStyle = token(`--pn-frame-${colour}`);
+    context.globalAlpha = 0.18;
+    context.fillRect(...box);
+  }
+  context.globalAlpha = 1;
   context.lineWidth = 1.2 / zoom;
   context.strokeStyle = token("--pn-wire");
   context.beginPath();

@@ -2,10 +2,12 @@ import { Handle, type NodeProps, Position } from "@xyflow/react";
 import { type CSSProperties, memo, useEffect, useMemo, useRef } from "react";
 import { useEditor, useView } from "../context";
 import { refusalsFrom } from "../document/connection";
+import { toggleCollapsed } from "../framing";
+import { togglePeek } from "../gestures";
 import type { Card } from "./card";
 import { lookOf } from "./categories";
 import type { CardNode } from "./flow";
-import { type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
+import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
@@ -26,7 +28,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.type === "Subgraph" ? " pnne-stack" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.type === "Subgraph" ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}
@@ -37,7 +39,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
       aria-label={card.label}
     >
       {hasLabels(card, "input") && <div style={{ height: LABELS_HEIGHT }} />}
-      <div className="pnne-card-header" style={{ height: HEADER_HEIGHT }}>
+      <div className="pnne-card-header" style={{ height: card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT }}>
         <span className="pnne-card-icon">
           <svg viewBox="0 0 16 16" aria-hidden="true">
             <path d={look.icon} />
@@ -47,11 +49,17 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
           <span className="pnne-card-name" title={card.name}>
             {card.name}
           </span>
-          <span className="pnne-card-type">{card.type}</span>
+          {!card.collapsed && <span className="pnne-card-type">{card.type}</span>}
         </span>
+        {card.uses > 1 && (
+          <span className="pnne-times" title={`Shown by ${card.uses} nodes: a change inside changes all of them`}>
+            ×{card.uses}
+          </span>
+        )}
+        <CardButtons card={card} />
         {worst && <Badge card={card} severity={worst} />}
       </div>
-      {card.summary && (
+      {card.summary && !card.collapsed && (
         <div className="pnne-card-summary" style={{ height: SUMMARY_HEIGHT }} title={card.summary}>
           {card.summary}
         </div>
@@ -68,6 +76,57 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     </div>
   );
 });
+
+/** What the pointer finds on a card under it; the keyboard has H and P. */
+function CardButtons({ card }: { card: Card }) {
+  const editor = useEditor();
+  const peeked = useView((view) => view.peek === card.name);
+  return (
+    <span className="pnne-card-buttons nodrag nopan">
+      {card.type === "Subgraph" && (
+        <CardButton
+          name={`Look inside ${card.name}`}
+          hint="Look inside (P)"
+          icon="M1.5 8C4 3.8 12 3.8 14.5 8C12 12.2 4 12.2 1.5 8M8 6.2a1.8 1.8 0 1 0 0 3.6a1.8 1.8 0 1 0 0-3.6"
+          pressed={peeked}
+          onClick={() => togglePeek(editor, card.name)}
+        />
+      )}
+      <CardButton
+        name={`${card.collapsed ? "Expand" : "Collapse"} ${card.name}`}
+        hint={card.collapsed ? "Expand (H)" : "Collapse (H)"}
+        icon={card.collapsed ? "M4.5 6l3.5 3.5L11.5 6" : "M4.5 10L8 6.5l3.5 3.5"}
+        onClick={() => toggleCollapsed(editor, [card.name])}
+      />
+    </span>
+  );
+}
+
+interface CardButtonProps {
+  name: string;
+  hint: string;
+  icon: string;
+  pressed?: boolean;
+  onClick: () => void;
+}
+
+function CardButton({ name, hint, icon, pressed, onClick }: CardButtonProps) {
+  return (
+    <button
+      type="button"
+      tabIndex={-1}
+      aria-label={name}
+      title={hint}
+      aria-pressed={pressed}
+      onClick={onClick}
+      onDoubleClick={(event) => event.stopPropagation()}
+    >
+      <svg viewBox="0 0 16 16" aria-hidden="true">
+        <path d={icon} />
+      </svg>
+    </button>
+  );
+}
 
 function hasLabels(card: Card, side: HandlePlace["side"]): boolean {
   return card.geometry.handles.some((handle) => handle.side === side && handle.labelled);

@@ -15,6 +15,9 @@ export interface Card {
   readonly geometry: Geometry;
   readonly diagnostics: readonly Diagnostic[];
   readonly label: string;
+  readonly collapsed: boolean;
+  /** How many nodes of the document show the same definition; 0 for what shows none. */
+  readonly uses: number;
 }
 
 /** Arguments that say how many numbers go in, and those that say how many come out. */
@@ -29,9 +32,12 @@ export function cardOf(
   ports: Ports,
   resolved: Readonly<Record<string, unknown>> | undefined,
   diagnostics: readonly Diagnostic[],
+  uses: number,
 ): Card {
   const summary = summaryOf(node, type, resolved);
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
+  const collapsed = node.collapsed ?? false;
+  const shown = uses > 1 ? `, shown ${uses} times` : "";
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
   return {
     path,
@@ -41,9 +47,11 @@ export function cardOf(
     known: type !== undefined || node.type === "Subgraph",
     summary,
     ports,
-    geometry: geometryOf(ports, summary !== ""),
+    geometry: geometryOf(ports, summary !== "", collapsed),
     diagnostics,
-    label: `${node.name}, ${node.type}${summary ? `, ${summary}` : ""}${problems}`,
+    label: `${node.name}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${collapsed ? ", collapsed" : ""}${problems}`,
+    collapsed,
+    uses,
   };
 }
 

@@ -1,6 +1,7 @@
 import { type Edge, type Node, type NodeHandle, Position } from "@xyflow/react";
-import type { EdgeState, TensorShape } from "../../protocol";
+import type { EdgeState, Frame, TensorShape } from "../../protocol";
 import { edgeId, splitPort } from "../document/document";
+import type { FrameBox } from "../document/frame";
 import type { Card } from "./card";
 import { HANDLE_SIZE } from "./geometry";
 import type { Point } from "./placement";
@@ -8,12 +9,14 @@ import { centreOf, type ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
 
 export type CardNode = Node<{ card: Card }, "card">;
+export type FrameNode = Node<{ frame: Frame; box: FrameBox }, "frame">;
 export type WireEdge = Edge<{ address: string; label: string }, "wire">;
 
 /** Turns a scene into React Flow's nodes and edges; objects that would be equal are the same ones as before. */
 export class FlowMaker {
   private nodes = new Map<string, CardNode>();
   private edges = new Map<string, WireEdge>();
+  private frames = new Map<string, FrameNode>();
 
   makeNodes(
     scene: ShownScene,
@@ -36,6 +39,25 @@ export class FlowMaker {
       made.set(name, unchanged ? earlier : cardNode(name, card, x, y, selected.has(name), earlier));
     }
     this.nodes = made;
+    return [...made.values()];
+  }
+
+  /** Frames stand behind everything, the smaller on the larger. */
+  makeFrames(
+    frames: Iterable<Frame>,
+    selected: ReadonlySet<string>,
+    boxes: ReadonlyMap<string, FrameBox>,
+  ): FrameNode[] {
+    const made = new Map<string, FrameNode>();
+    const sorted = [...frames].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
+    for (const frame of sorted) {
+      const box = boxes.get(frame.name) ?? frame.box;
+      const earlier = this.frames.get(frame.name);
+      const same =
+        earlier?.data.frame === frame && earlier.data.box === box && earlier.selected === selected.has(frame.name);
+      made.set(frame.name, same ? earlier : frameNode(frame, box, selected.has(frame.name)));
+    }
+    this.frames = made;
     return [...made.values()];
   }
 
@@ -106,6 +128,32 @@ function cardNode(
     handles: sameCard && earlier.handles ? earlier.handles : handlesOf(card),
     selected,
     data: sameCard ? earlier.data : { card },
+  };
+}
+
+const FRAME = "frame:";
+
+/** What React Flow calls a frame: no node can have such a name. */
+export function frameName(id: string): string | null {
+  return id.startsWith(FRAME) ? id.slice(FRAME.length) : null;
+}
+
+function frameNode(frame: Frame, box: FrameBox, selected: boolean): FrameNode {
+  const [x, y, width, height] = box;
+  return {
+    id: FRAME + frame.name,
+    type: "frame",
+    position: { x, y },
+    width,
+    height,
+    measured: { width, height },
+    handles: [],
+    selected,
+    // React Flow lifts what is selected by 1000.
+    zIndex: selected ? -1001 : -1,
+    dragHandle: ".pnne-frame-title",
+    connectable: false,
+    data: { frame, box },
   };
 }
 

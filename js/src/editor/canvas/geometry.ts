@@ -11,6 +11,10 @@ export const HEADER_HEIGHT = 46;
 export const SUMMARY_HEIGHT = 24;
 export const LABELS_HEIGHT = 18;
 export const PORT_WIDTH = 58;
+/** A collapsed node shows its name alone; its ports stand close together, without theirs. */
+export const COLLAPSED_WIDTH = 148;
+export const COLLAPSED_HEIGHT = 30;
+export const COLLAPSED_PORT_WIDTH = 18;
 export const HANDLE_SIZE = 10;
 
 export interface HandlePlace {
@@ -35,13 +39,15 @@ function needsLabels(ports: readonly PortView[], plain: string): boolean {
 }
 
 /** Inputs stand on the upper edge and outputs on the lower one: edges run down. */
-export function geometryOf(ports: Ports, hasSummary: boolean): Geometry {
-  const inputLabels = needsLabels(ports.inputs, "input");
-  const outputLabels = needsLabels(ports.outputs, "output");
+export function geometryOf(ports: Ports, hasSummary: boolean, collapsed = false): Geometry {
+  const inputLabels = !collapsed && needsLabels(ports.inputs, "input");
+  const outputLabels = !collapsed && needsLabels(ports.outputs, "output");
   const most = Math.max(inputLabels ? ports.inputs.length : 0, outputLabels ? ports.outputs.length : 0);
-  const width = Math.max(NODE_WIDTH, most * PORT_WIDTH);
+  const width = collapsed
+    ? Math.max(COLLAPSED_WIDTH, Math.max(ports.inputs.length, ports.outputs.length) * COLLAPSED_PORT_WIDTH)
+    : Math.max(NODE_WIDTH, most * PORT_WIDTH);
   const labels = (inputLabels ? LABELS_HEIGHT : 0) + (outputLabels ? LABELS_HEIGHT : 0);
-  const height = HEADER_HEIGHT + (hasSummary ? SUMMARY_HEIGHT : 0) + labels;
+  const height = collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT + (hasSummary ? SUMMARY_HEIGHT : 0) + labels;
   const place = (side: "input" | "output", list: readonly PortView[], labelled: boolean): HandlePlace[] =>
     list.map((port, index) => ({
       port: port.name,

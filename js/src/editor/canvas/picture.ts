@@ -1,9 +1,10 @@
-import type { TensorShape } from "../../protocol";
+import type { Frame, TensorShape } from "../../protocol";
 import { edgeId } from "../document/document";
+import { COLOURS, type FrameBox, TITLE_HEIGHT } from "../document/frame";
 import { STILL } from "../view";
-import { boxesOf, type NodeBox, union } from "./boxes";
+import { type Box, boxesOf, type NodeBox, union } from "./boxes";
 import { lookOf } from "./categories";
-import { HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
+import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
 import type { ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
 import { curveOf } from "./wires";
@@ -21,9 +22,11 @@ const LETTER = 0.58;
 export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape>, root: HTMLElement): string {
   const boxes = boxesOf(scene, STILL);
   const byName = new Map(boxes.map((box) => [box.name, box]));
-  const { left, top, width, height } = boxes.length > 0 ? union(boxes) : { left: 0, top: 0, width: 0, height: 0 };
+  const frames = [...scene.graph.frames.values()].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
+  const all = [...boxes, ...frames.map((frame) => asBox(frame.box))];
+  const { left, top, width, height } = all.length > 0 ? union(all) : { left: 0, top: 0, width: 0, height: 0 };
   const color = coloursOf(root);
-  const parts: string[] = [];
+  const parts: string[] = frames.map((frame) => framePicture(frame, color));
   for (const edge of scene.graph.edges.values()) {
     const curve = curveOf(edge, byName);
     if (!curve) continue;
@@ -46,17 +49,66 @@ export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorS
   );
 }
 
-function cardPicture({ card, left, top, width, height }: NodeBox, color: (token: string) => string): string {
+function framePicture({ box, title = "", text: words = "", colour = "grey" }: Frame, color: Colours): string {
+  const [left, top, width, height] = box;
+  const ink = color(`frame-${colour}`);
+  const lines = words.split("\n").slice(0, Math.max(0, Math.floor((height - TITLE_HEIGHT) / 17)));
+  return [
+    `<rect x="${left}" y="${top}" width="${width}" height="${height}" rx="12" fill="${ink}" fill-opacity="0.07" `,
+    `stroke="${ink}" stroke-opacity="0.55"/>`,
+    text(
+      left + 14,
+      top + 22,
+      cut(title, Math.floor((width - 28) / (NAME_SIZE * LETTER))),
+      NAME_SIZE,
+      ink,
+      "inherit",
+      600,
+    ),
+    ...lines.map((line, row) =>
+      text(left + 14, top + TITLE_HEIGHT + 8 + 17 * row, line, 12, color("muted"), "inherit"),
+    ),
+  ].join("");
+}
+
+function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours): string {
   const look = lookOf(card.category);
   const swatch = `oklch(${color("swatch-lightness")} ${look.chroma} ${look.hue})`;
   const labels = card.geometry.handles.filter((handle) => handle.labelled);
   const shift = labels.some((handle) => handle.side === "input") ? LABELS_HEIGHT : 0;
-  const room = Math.floor((width - 54) / (NAME_SIZE * LETTER));
+  const times = card.uses > 1 ? `×${card.uses}` : "";
+  const room = Math.floor((width - 54 - 8 * times.length) / (NAME_SIZE * LETTER));
+  const count = (y: number) =>
+    times ? text(left + width - 10 - 7 * times.length, y, times, 12, color("muted"), "inherit", 600) : "";
+  const ports = card.geometry.handles.map(
+    (handle) =>
+      `<circle cx="${left + handle.x}" cy="${top + handle.y}" r="4" fill="${color("card")}" ` +
+      `stroke="${color("faint")}" stroke-width="1.6"/>`,
+  );
+  const outline = (by: number) =>
+    `<rect x="${left + by}" y="${top + by}" width="${width}" height="${height}" rx="9" fill="${color("card")}" ` +
+    `stroke="${color("line-strong")}"/>`;
+  const paper = `${card.type === "Subgraph" ? outline(4) : ""}${outline(0)}`;
+  const icon = (x: number, y: number) =>
+    `<path transform="translate(${x},${y}) scale(0.9)" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
+    `stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round"/>`;
+  if (card.collapsed) {
+    const middle = top + COLLAPSED_HEIGHT / 2;
+    return [
+      `<g aria-label="${escaped(card.label)}">${paper}`,
+      `<rect x="${left + 7}" y="${middle - 9}" width="18" height="18" rx="5" fill="${swatch}"/>`,
+      text(left + 32, middle + 4.5, cut(card.name, room), NAME_SIZE, color("fg"), "inherit", 600),
+      count(middle + 4.5),
+      ...ports,
+      "</g>",
+    ].join("");
+  }
   return [
     `<g aria-label="${escaped(card.label)}">`,
-    `<rect x="${left}" y="${top}" width="${width}" height="${height}" rx="9" fill="${color("card")}" `,
-    `stroke="${color("line-strong")}"/>`,
+    paper,
     `<rect x="${left + 10}" y="${top + shift + 9}" width="28" height="28" rx="7" fill="${swatch}"/>`,
+    icon(left + 17, top + shift + 16),
+    count(top + shift + 27),
     text(left + 47, top + shift + 20, cut(card.name, room), NAME_SIZE, color("fg"), "inherit", 600),
     text(left + 47, top + shift + 35, cut(card.type, room), SMALL_SIZE, color("muted"), "inherit"),
     card.summary
@@ -74,11 +126,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: (token:
       const words = text(left + handle.x, y, cut(handle.port, 9), 10.5, color("muted"), "inherit");
       return words.replace("<text ", '<text text-anchor="middle" ');
     }),
-    ...card.geometry.handles.map(
-      (handle) =>
-        `<circle cx="${left + handle.x}" cy="${top + handle.y}" r="4" fill="${color("card")}" ` +
-        `stroke="${color("faint")}" stroke-width="1.6"/>`,
-    ),
+    ...ports,
     "</g>",
   ].join("");
 }
@@ -114,12 +162,27 @@ async function rasterized(vector: Blob): Promise<Blob> {
   }
 }
 
+type Colours = (token: string) => string;
+
+function asBox([left, top, width, height]: FrameBox): Box {
+  return { left, top, width, height };
+}
+
 /** The theme's colours as plain ones: a picture has no custom properties. */
-function coloursOf(root: HTMLElement): (token: string) => string {
+function coloursOf(root: HTMLElement): Colours {
   const probe = document.createElement("i");
   root.append(probe);
   const known = new Map<string, string>();
-  for (const token of ["fg", "muted", "faint", "wire", "line-strong", "canvas", "card"]) {
+  for (const token of [
+    "fg",
+    "muted",
+    "faint",
+    "wire",
+    "line-strong",
+    "canvas",
+    "card",
+    ...COLOURS.map((colour) => `frame-${colour}`),
+  ]) {
     probe.style.color = `var(--pn-${token})`;
     known.set(token, getComputedStyle(probe).color);
   }

@@ -1,6 +1,6 @@
 import type { NodeState, NodeTypeState } from "../../protocol";
 import type { Scene } from "../document/connection";
-import { definitionOf } from "../document/definitions";
+import { definitionOf, usesOf } from "../document/definitions";
 import type { Graph } from "../document/document";
 import { graphAt, nodeOf } from "../document/document";
 import { portsOf } from "../document/ports";
@@ -44,6 +44,7 @@ export class SceneMaker {
       [...shownPorts].filter((port) => port.startsWith(prefix)).map((port) => port.slice(prefix.length)),
     );
     const wiring = wiringOf(graph);
+    const counts = usesOf(document);
     const cards = new Map<string, Card>();
     const made = new Map<string, Made>();
     for (const node of graph.nodes.values()) {
@@ -55,7 +56,8 @@ export class SceneMaker {
       const type = types.get(node.type);
       const wired = `${[...(into?.keys() ?? [])].join()}|${outOf?.map((edge) => edge.source).join() ?? ""}`;
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === node.name).join();
-      const key = [node, type, wired, resolved, diagnostics, full, shownBy(node, document.graphs), asPorts];
+      const uses = counts.get(definitionOf(node) ?? "") ?? 0;
+      const key = [node, type, wired, resolved, diagnostics, full, shownBy(node, document.graphs), asPorts, uses];
       const earlier = this.made.get(node.name);
       const entry =
         earlier && same(earlier.made, key)
@@ -68,6 +70,7 @@ export class SceneMaker {
                 portsOf(document, node, type, into, outOf, exposed),
                 resolved,
                 diagnostics,
+                uses,
               ),
               made: key,
             };

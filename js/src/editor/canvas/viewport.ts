@@ -10,6 +10,11 @@ const SMALLEST_ZOOM = 0.02;
 const OPENING_ZOOM = 0.75;
 const GLIDE = 200;
 
+/** How long the view takes to go elsewhere, in milliseconds: no time for who asked the system for less motion. */
+function glide(): number {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : GLIDE;
+}
+
 /** Gives the commands their viewport, arranges what has no place, and shows the graph when there is room for it. */
 export function useViewport(): void {
   const editor = useEditor();
@@ -45,7 +50,11 @@ export function useViewport(): void {
         if (boxes.length === 0) return;
         const box = union(boxes);
         const { width, height } = frame();
-        void setViewport(centred(box, width, height, fittingZoom(box, width, height)), { duration: GLIDE });
+        void setViewport(centred(box, width, height, fittingZoom(box, width, height)), { duration: glide() });
+      },
+      show: ([left, top, width, height]) => {
+        const zoom = Math.min(getZoom(), fittingZoom({ left, top, width, height }, frame().width, frame().height));
+        void setCenter(left + width / 2, top + height / 2, { zoom, duration: glide() });
       },
       // The node may have come with the change that is being drawn just now.
       reveal: (name) =>
@@ -59,7 +68,7 @@ export function useViewport(): void {
             box.left >= left && box.top >= top && box.left + box.width <= right && box.top + box.height <= bottom;
           if (inside) return;
           const zoom = Math.max(getZoom(), OPENING_ZOOM);
-          void setCenter(box.left + box.width / 2, box.top + box.height / 2, { zoom, duration: GLIDE });
+          void setCenter(box.left + box.width / 2, box.top + box.height / 2, { zoom, duration: glide() });
         }),
     };
     return () => {

@@ -1,5 +1,5 @@
-import type { NodeState } from "../../protocol";
-import type { Graph } from "./document";
+import type { NodeState, Op } from "../../protocol";
+import type { Graph, GraphDocument } from "./document";
 
 type Graphs = ReadonlyMap<string, Graph>;
 
@@ -39,4 +39,94 @@ export function contains(graphs: Graphs, outer: string, inner: string): boolean 
     }
   }
   return false;
+}
+
+/** How many Subgraph nodes show each definition, worked out once per document. */
+export function usesOf({ graphs }: GraphDocument): ReadonlyMap<string, number> {
+  let uses = counted.get(graphs);
+  if (!uses) {
+    const made = new Map<string, number>();
+    for (const { nodes } of graphs.values()) {
+      for (const node of nodes.values()) {
+        const id = definitionOf(node);
+        if (id !== null) made.set(id, (made.get(id) ?? 0) + 1);
+      }
+    }
+    uses = made;
+    counted.set(graphs, uses);
+  }
+  return uses;
+}
+
+const counted = new WeakMap<Graphs, ReadonlyMap<string, number>>();
+
+/** Every definition that nodes show, however deep, each after those that it shows itself. */
+export function usedBy(graphs: Graphs, nodes: Iterable<NodeState>): string[] {
+  const found: string[] = [];
+  const visit = (list: Iterable<NodeState>, around: readonly string[]) => {
+    for (const node of list) {
+      const id = definitionOf(node);
+      const graph = id === null ? undefined : graphs.get(id);
+      if (id === null || !graph || found.includes(id) || around.includes(id)) continue;
+      visit(graph.nodes.values(), [...around, id]);
+      found.push(id);
+    }
+  };
+  visit(nodes, []);
+  return found;
+}
+
+/** Whether two definitions show the same, once the second's own definitions are called as in `ids`. */
+export function sameGraph(own: Graph, other: Graph, ids: ReadonlyMap<string, string>): boolean {
+  const text = (graph: Graph, rename: ReadonlyMap<string, string>) =>
+    JSON.stringify([
+      [...graph.nodes.values()].map(({ name, type, properties = {}, origin = null }) => [
+        name,
+        type,
+        Object.entries(renamedIn(type, properties, rename)).sort(([a], [b]) => (a < b ? -1 : 1)),
+        origin,
+      ]),
+      [...graph.edges.values()].map(({ source, target }) => `${target} ${source}`).sort(),
+    ]);
+  return text(own, new Map()) === text(other, ids);
+}
+
+/** The ops that add a definition with all that it holds; it may show others, under the names of `ids`. */
+export function addGraphOps(id: string, { nodes, edges, frames }: Graph, ids: ReadonlyMap<string, string>): Op[] {
+  const ops: Op[] = [{ op: "addGraph", graph: id }];
+  for (const node of nodes.values()) {
+    ops.push({ op: "addNode", ...node, properties: renamedIn(node.type, node.properties ?? {}, ids), graph: id });
+  }
+  for (const { source, target } of edges.values()) ops.push({ op: "connect", source, target, graph: id });
+  for (const frame of frames.values()) ops.push({ op: "addFrame", ...frame, graph: id });
+  return ops;
+}
+
+/** The ops that remove what nothing shows any more once `removed` nodes are gone. */
+export function discardOps({ graphs }: GraphDocument, removed: readonly NodeState[]): Op[] {
+  const left = new Map(usesOf({ name: "", graphs }));
+  const ops: Op[] = [];
+  const drop = (nodes: Iterable<NodeState>) => {
+    for (const node of nodes) {
+      const id = definitionOf(node);
+      const graph = id === null ? undefined : graphs.get(id);
+      if (id === null || !graph) continue;
+      left.set(id, (left.get(id) ?? 0) - 1);
+      if (left.get(id) !== 0) continue;
+      for (const name of graph.nodes.keys()) ops.push({ op: "removeNode", name, graph: id });
+      for (const name of graph.frames.keys()) ops.push({ op: "removeFrame", name, graph: id });
+      ops.push({ op: "removeGraph", graph: id });
+      drop(graph.nodes.values());
+    }
+  };
+  drop(removed);
+  return ops;
+}
+
+type Properties = NonNullable<NodeState["properties"]>;
+
+function renamedIn(type: string, properties: Properties, ids: ReadonlyMap<string, string>): Properties {
+  const { definition } = properties;
+  if (type !== "Subgraph" || typeof definition !== "string") return properties;
+  return { ...properties, definition: ids.get(definition) ?? definition };
 }

@@ -1,10 +1,11 @@
-import type { DocumentState, EdgeState, GraphState, NodeState } from "../../protocol";
+import type { DocumentState, EdgeState, Frame, GraphState, NodeState } from "../../protocol";
 
 /** One graph of a document; both maps keep the order of the file. */
 export interface Graph {
   readonly nodes: ReadonlyMap<string, NodeState>;
   /** By target `"node.port"`: an input accepts one edge. */
   readonly edges: ReadonlyMap<string, EdgeState>;
+  readonly frames: ReadonlyMap<string, Frame>;
 }
 
 /** An immutable document; `""` is the root graph, others are definitions of Subgraph nodes. */
@@ -13,7 +14,7 @@ export interface GraphDocument {
   readonly graphs: ReadonlyMap<string, Graph>;
 }
 
-export const EMPTY_GRAPH: Graph = { nodes: new Map(), edges: new Map() };
+export const EMPTY_GRAPH: Graph = { nodes: new Map(), edges: new Map(), frames: new Map() };
 
 export function fromState(state: DocumentState): GraphDocument {
   const graphs = new Map<string, Graph>();
@@ -21,6 +22,7 @@ export function fromState(state: DocumentState): GraphDocument {
     graphs.set(id, {
       nodes: new Map((graph.nodes ?? []).map((node) => [node.name, node])),
       edges: new Map((graph.edges ?? []).map((edge) => [edge.target, edge])),
+      frames: new Map((graph.frames ?? []).map((frame) => [frame.name, frame])),
     });
   }
   if (!graphs.has("")) graphs.set("", EMPTY_GRAPH);
@@ -30,10 +32,12 @@ export function fromState(state: DocumentState): GraphDocument {
 /** The JSON of a `.pnne.json` file, so that a graph can be saved when the kernel is gone. */
 export function toState(document: GraphDocument): DocumentState {
   const graphs: Record<string, GraphState> = {};
-  for (const [id, graph] of document.graphs) {
-    graphs[id] = { nodes: [...graph.nodes.values()], edges: [...graph.edges.values()] };
-  }
+  for (const [id, graph] of document.graphs) graphs[id] = graphState(graph);
   return { format: "pnne-graph", formatVersion: 1, name: document.name, graphs };
+}
+
+export function graphState({ nodes, edges, frames }: Graph): GraphState {
+  return { nodes: [...nodes.values()], edges: [...edges.values()], frames: [...frames.values()] };
 }
 
 export function edgeId(edge: EdgeState): string {

@@ -1,20 +1,34 @@
-import type { EdgeState, NodeState, Op } from "../../protocol";
-import type { Graph } from "./document";
-import { nodeOf, splitPort } from "./document";
-import { freeName } from "./names";
+import type { EdgeState, Frame, GraphState, NodeState, Op } from "../../protocol";
+import { addGraphOps, contains, definitionOf, sameGraph, usedBy } from "./definitions";
+import type { Graph, GraphDocument } from "./document";
+import { fromState, graphState, nodeOf, splitPort } from "./document";
+import { freeFrameName, shifted } from "./frame";
+import { freeIdentifier, freeName } from "./names";
 
-/** A part of a graph on the clipboard, as JSON. */
+/** A part of a graph on the clipboard, as JSON; what its Subgraph nodes show travels with it. */
 export interface Fragment {
   readonly format: "pnne-fragment";
   readonly nodes: readonly NodeState[];
   readonly edges: readonly EdgeState[];
+  readonly frames: readonly Frame[];
+  readonly definitions: Readonly<Record<string, GraphState>>;
 }
 
-export function fragmentOf(graph: Graph, names: ReadonlySet<string>): Fragment {
+export function fragmentOf(
+  document: GraphDocument,
+  graph: Graph,
+  names: ReadonlySet<string>,
+  frames: ReadonlySet<string>,
+): Fragment {
+  const nodes = [...graph.nodes.values()].filter((node) => names.has(node.name));
   return {
     format: "pnne-fragment",
-    nodes: [...graph.nodes.values()].filter((node) => names.has(node.name)),
+    nodes,
     edges: [...graph.edges.values()].filter((edge) => names.has(nodeOf(edge.source)) && names.has(nodeOf(edge.target))),
+    frames: [...graph.frames.values()].filter((frame) => frames.has(frame.name)),
+    definitions: Object.fromEntries(
+      usedBy(document.graphs, nodes).map((id) => [id, graphState(document.graphs.get(id) as Graph)]),
+    ),
   };
 }
 
@@ -24,8 +38,9 @@ export function parseFragment(text: string): Fragment | null {
     const value: unknown = JSON.parse(text);
     if (typeof value !== "object" || value === null || !("format" in value) || value.format !== "pnne-fragment")
       return null;
-    const { nodes, edges } = value as Partial<Fragment>;
-    return Array.isArray(nodes) && Array.isArray(edges) ? { format: "pnne-fragment", nodes, edges } : null;
+    const { nodes, edges, frames = [], definitions = {} } = value as Partial<Fragment>;
+    const lists = [nodes, edges, frames].every(Array.isArray);
+    return lists && nodes && edges ? { format: "pnne-fragment", nodes, edges, frames, definitions } : null;
   } catch {
     return null;
   }
@@ -34,10 +49,12 @@ export function parseFragment(text: string): Fragment | null {
 /** The ops that add a fragment under new names, `offset` away from where it was; and those names. */
 export function pasteOps(
   fragment: Fragment,
-  graph: Graph,
+  document: GraphDocument,
   graphId: string,
   offset: readonly [number, number],
-): { ops: Op[]; names: string[] } {
+): { ops: Op[]; names: string[]; frames: string[] } {
+  const graph = document.graphs.get(graphId) as Graph;
+  const { ops, ids } = definitionOps(fragment, document, graphId);
   const taken = new Set(graph.nodes.keys());
   const renamed = new Map<string, string>();
   for (const node of fragment.nodes) {
@@ -45,18 +62,22 @@ export function pasteOps(
     taken.add(name);
     renamed.set(node.name, name);
   }
-  const ops: Op[] = fragment.nodes.map((node) => {
+  for (const node of fragment.nodes) {
     const { shares } = node.properties ?? {};
-    const shared = typeof shares === "string" ? renamed.get(shares) : undefined;
-    return {
+    const definition = definitionOf(node);
+    const properties = { ...node.properties };
+    if (typeof shares === "string" && renamed.has(shares)) properties.shares = renamed.get(shares) as string;
+    if (definition !== null) properties.definition = ids.get(definition) ?? definition;
+    ops.push({
       op: "addNode",
       name: renamed.get(node.name) ?? node.name,
       type: node.type,
-      properties: shared === undefined ? (node.properties ?? {}) : { ...node.properties, shares: shared },
+      properties,
       position: node.position ? [node.position[0] + offset[0], node.position[1] + offset[1]] : null,
       graph: graphId,
-    };
-  });
+      collapsed: node.collapsed ?? false,
+    });
+  }
   const follow = (address: string) => {
     const [node, port] = splitPort(address);
     return `${renamed.get(node)}.${port}`;
@@ -64,5 +85,44 @@ export function pasteOps(
   for (const edge of fragment.edges) {
     ops.push({ op: "connect", source: follow(edge.source), target: follow(edge.target), graph: graphId });
   }
-  return { ops, names: [...renamed.values()] };
+  const frames: string[] = [];
+  const takenFrames = new Set(graph.frames.keys());
+  for (const frame of fragment.frames) {
+    const name = freeFrameName(takenFrames);
+    takenFrames.add(name);
+    frames.push(name);
+    ops.push({ op: "addFrame", ...frame, name, box: shifted(frame.box, ...offset), graph: graphId });
+  }
+  return { ops, names: [...renamed.values()], frames };
+}
+
+/**
+ * The ops that bring a fragment's definitions along, and the ids that they have in the document.
+ *
+ * One that the document has already, equal in all it shows, is used as it is: what is pasted beside its original is
+ * one more use of it. Another of the same name gets a free one.
+ */
+function definitionOps(
+  fragment: Fragment,
+  document: GraphDocument,
+  graphId: string,
+): { ops: Op[]; ids: ReadonlyMap<string, string> } {
+  const foreign = fromState({ format: "", formatVersion: 1, name: "", graphs: fragment.definitions }).graphs;
+  const ops: Op[] = [];
+  const ids = new Map<string, string>();
+  const taken = new Set(document.graphs.keys());
+  for (const id of usedBy(foreign, fragment.nodes)) {
+    const graph = foreign.get(id) as Graph;
+    const own = document.graphs.get(id);
+    // A graph cannot contain itself: what holds this very graph comes as a copy.
+    if (own && sameGraph(own, graph, ids) && !contains(document.graphs, id, graphId)) {
+      ids.set(id, id);
+      continue;
+    }
+    const free = freeIdentifier(id, taken);
+    taken.add(free);
+    ids.set(id, free);
+    ops.push(...addGraphOps(free, graph, ids));
+  }
+  return { ops, ids };
 }

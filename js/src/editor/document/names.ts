@@ -69,3 +69,12 @@ export function freeName(type: string, taken: { has(name: string): boolean }): s
   while (taken.has(`${stem}${number}`) || RESERVED.has(`${stem}${number}`)) number += 1;
   return `${stem}${number}`;
 }
+
+/** `name` itself if it is free, else with the smallest number that makes it so. */
+export function freeIdentifier(name: string, taken: { has(name: string): boolean }): string {
+  if (!taken.has(name) && whyReserved(name) === null) return name;
+  const stem = /\d$/.test(name) ? `${name}_` : name;
+  let number = 2;
+  while (taken.has(`${stem}${number}`)) number += 1;
+  return `${stem}${number}`;
+}

@@ -1,8 +1,9 @@
-import type { EdgeState, NodeState, Op } from "../../protocol";
+import type { EdgeState, Frame, NodeState, Op } from "../../protocol";
 import { closesCycle } from "./cycles";
 import { contains, definitionOf, interfaceOf, usersOf } from "./definitions";
 import type { Graph, GraphDocument } from "./document";
-import { nodeOf, splitPort } from "./document";
+import { EMPTY_GRAPH, nodeOf, splitPort } from "./document";
+import { whyNotFrame } from "./frame";
 import { MAX_NAME_LENGTH, whyIllegal, whyReserved } from "./names";
 
 /** A change that the document cannot take; the message completes what Python would say. */
@@ -18,6 +19,7 @@ export class Refusal extends Error {
 interface DraftGraph {
   nodes: Map<string, NodeState>;
   edges: Map<string, EdgeState>;
+  frames: Map<string, Frame>;
 }
 
 /**
@@ -68,6 +70,16 @@ class Draft {
         graph.nodes.set(op.name, { ...node, position: checkedPosition(op.name, op.position) });
         break;
       }
+      case "collapseNode": {
+        const graph = this.edit(op.graph);
+        graph.nodes.set(op.name, { ...this.require(graph, op.name), collapsed: op.collapsed });
+        break;
+      }
+      case "addFrame":
+      case "changeFrame":
+      case "removeFrame":
+        this.changeFrames(this.edit(op.graph).frames, op);
+        break;
       case "connect":
         this.connect(this.edit(op.graph), op);
         break;
@@ -77,7 +89,7 @@ class Draft {
       case "addGraph":
         refuse(whyIllegal(op.graph), "illegal-name");
         if (this.graphs.has(op.graph)) throw new Refusal("name-taken", `There is already a definition ${op.graph}.`);
-        this.graphs.set(op.graph, { nodes: new Map(), edges: new Map() });
+        this.graphs.set(op.graph, EMPTY_GRAPH);
         break;
       case "removeGraph":
         this.removeGraph(op.graph);
@@ -98,7 +110,7 @@ class Draft {
     if (open) return open;
     const graph = this.graphs.get(id);
     if (!graph) throw new Refusal("unknown-graph", `There is no definition ${id}.`);
-    const draft = { nodes: new Map(graph.nodes), edges: new Map(graph.edges) };
+    const draft = { nodes: new Map(graph.nodes), edges: new Map(graph.edges), frames: new Map(graph.frames) };
     this.touched.set(id, draft);
     this.graphs.set(id, draft);
     return draft;
@@ -115,6 +127,7 @@ class Draft {
       properties: op.properties ?? {},
       position: checkedPosition(op.name, op.position ?? null),
       origin: op.origin ?? null,
+      collapsed: op.collapsed ?? false,
     };
     this.checkDefinition(op.graph ?? "", node);
     if (op.index === undefined || op.index === null || op.index >= graph.nodes.size) {
@@ -247,11 +260,40 @@ class Draft {
   private removeGraph(id: string): void {
     const graph = this.graphs.get(id);
     if (!graph || id === "") throw new Refusal("unknown-graph", `There is no definition “${id}” to remove.`);
-    if (graph.nodes.size > 0) throw new Refusal("graph-in-use", `The definition ${id} is not empty.`);
+    if (graph.nodes.size + graph.frames.size > 0)
+      throw new Refusal("graph-in-use", `The definition ${id} is not empty.`);
     const [user] = usersOf(this.graphs, id);
     if (user) throw new Refusal("graph-in-use", `The definition ${id} is used by ${user.node}.`);
     this.graphs.delete(id);
     this.touched.delete(id);
+  }
+
+  private changeFrames(
+    frames: Map<string, Frame>,
+    op: Extract<Op, { op: "addFrame" | "changeFrame" | "removeFrame" }>,
+  ): void {
+    const old = frames.get(op.name);
+    if (op.op === "addFrame") {
+      if (old) throw new Refusal("name-taken", `There is already a frame ${op.name}.`);
+      const { name, box, title = "", text = "", colour = "grey" } = op;
+      frames.set(name, legalFrame({ name, box, title, text, colour }));
+      return;
+    }
+    if (!old) throw new Refusal("unknown-frame", `There is no frame ${op.name}.`);
+    if (op.op === "removeFrame") frames.delete(op.name);
+    else {
+      const { box, title, text, colour } = op;
+      frames.set(
+        op.name,
+        legalFrame({
+          name: op.name,
+          box: box ?? old.box,
+          title: title ?? old.title ?? "",
+          text: text ?? old.text ?? "",
+          colour: colour ?? old.colour ?? "grey",
+        }),
+      );
+    }
   }
 
   private require(graph: DraftGraph, name: string): NodeState {
@@ -259,6 +301,12 @@ class Draft {
     if (!node) throw new Refusal("unknown-node", `There is no node ${name}.`);
     return node;
   }
+}
+
+function legalFrame(frame: Frame): Frame {
+  refuse(whyIllegal(frame.name), "illegal-name");
+  refuse(whyNotFrame(frame), "bad-value");
+  return frame;
 }
 
 function refuse(reason: string | null, code: string): void {

@@ -6,6 +6,7 @@ import { whyNotName } from "../document/names";
 import { textOf } from "../values/text";
 import { Costs } from "./Costs";
 import { Field } from "./Field";
+import { FrameForm } from "./FrameForm";
 import { FixButton } from "./Problems";
 import { Several } from "./Several";
 
@@ -15,11 +16,18 @@ export function Properties({ readOnly }: { readOnly: boolean }) {
   const selected = useView((view) => view.nodes);
   const [only] = selected.size === 1 ? selected : [];
   const node = only === undefined ? undefined : scene?.graph.nodes.get(only);
+  const frames = useView((view) => view.frames);
+  const [chosen] = selected.size === 0 && frames.size === 1 ? frames : [];
+  const frame = chosen === undefined ? undefined : scene?.graph.frames.get(chosen);
   return (
     <aside className="pnne-properties nowheel" aria-label="Properties">
       {scene && node ? (
         <fieldset disabled={readOnly}>
           <NodeForm key={scene.prefix + node.name} scene={scene} node={node} />
+        </fieldset>
+      ) : scene && frame ? (
+        <fieldset disabled={readOnly}>
+          <FrameForm key={scene.prefix + frame.name} frame={frame} />
         </fieldset>
       ) : (
         <Overview scene={scene} selected={selected} readOnly={readOnly} />
@@ -49,7 +57,11 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
         <dt>Select many</dt>
         <dd>Shift + drag, Shift + click</dd>
         <dt>Move</dt>
-        <dd>drag, arrow keys; Alt + arrow goes to the next node</dd>
+        <dd>drag, arrow keys; Alt + arrow goes to the next node, with Shift adds it</dd>
+        <dt>Edges</dt>
+        <dd>E lists those of a node; R reconnects, Space adds into the selected one</dd>
+        <dt>Group, frame</dt>
+        <dd>Ctrl+G, Shift+G; H collapses, P looks into a block</dd>
         <dt>Delete</dt>
         <dd>Del; Shift+Del closes the gap</dd>
         <dt>Undo, redo</dt>

@@ -8,12 +8,17 @@ import {
   useRef,
   useState,
 } from "react";
+import type { EdgeState } from "../../protocol";
 import { lookOf } from "../canvas/categories";
 import type { ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useView } from "../context";
+import { edgeId, nodeOf, splitPort } from "../document/document";
 import { portsOf } from "../document/ports";
 import { edgeFrom, insertOps } from "../document/splice";
+import { wiringOf } from "../document/wiring";
 import type { Editor } from "../editor";
+import { goToFrame } from "../framing";
+import { goToEdge, openPalette, reconnect } from "../gestures";
 import type { Quick } from "../view";
 import { NOT_OFFERED } from "./Palette";
 import { searchTypes, similarity } from "./search";
@@ -31,7 +36,13 @@ interface Choice {
   readonly take: () => void;
 }
 
-const TITLES = { add: "Add a node", find: "Find a node", connect: "Connect to" } as const;
+const TITLES = {
+  add: "Add a node",
+  find: "Find a node or frame",
+  connect: "Connect to",
+  edges: "Edges",
+  reconnect: "Reconnect to",
+} as const;
 
 /** The search over the canvas, at the pointer: what is chosen with Enter or a click is done at once. */
 export function QuickSearch() {
@@ -60,7 +71,7 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
   });
   const close = () => {
     box.current?.closest<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
-    editor.patch({ quick: null });
+    editor.patch({ quick: null, reconnecting: null });
   };
   const take = (choice: Choice | undefined) => {
     if (!choice) return;
@@ -85,7 +96,7 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
       aria-label={title}
       style={placeOf(quick, box.current?.parentElement)}
       onBlur={(event) => {
-        if (!event.currentTarget.contains(event.relatedTarget)) editor.patch({ quick: null });
+        if (!event.currentTarget.contains(event.relatedTarget)) editor.patch({ quick: null, reconnecting: null });
       }}
     >
       <input
@@ -159,6 +170,10 @@ function choicesFor(quick: Quick, scene: ShownScene, editor: Editor, query: stri
       return nodesFor(scene, editor, query);
     case "connect":
       return targetsFor(quick.node, scene, editor, query);
+    case "edges":
+      return edgesOf(quick.node, scene, editor, query);
+    case "reconnect":
+      return otherEndsFor(quick.edge, scene, editor, query);
   }
 }
 
@@ -166,7 +181,7 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
   const fits = [...scene.types.values()].filter((type) => {
     if (NOT_OFFERED.has(type.type)) return false;
     if (!quick.from && !quick.edge) return true;
-    const node = { name: "", type: type.type, properties: {}, position: null, origin: null };
+    const node = { name: "", type: type.type };
     const ports = portsOf(scene.document, node, type);
     if (quick.from) return edgeFrom(scene, quick.from.port, quick.from.side, "", ports) !== null;
     return quick.edge === null || insertOps(scene, "", ports, quick.edge, scene.graphId) !== null;
@@ -183,21 +198,21 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
 
 function nodesFor(scene: ShownScene, editor: Editor, query: string): Choice[] {
   const word = query.trim().toLowerCase();
-  return [...scene.cards.values()]
-    .map((card) => ({
-      card,
-      score: word === "" ? 1 : Math.max(similarity(card.name, word), similarity(card.type, word) / 2),
-    }))
+  const scored = [...scene.cards.values()].map((card) => ({
+    score: word === "" ? 1 : Math.max(similarity(card.name, word), similarity(card.type, word) / 2),
+    choice: choice(card.name, card.name, card.type, card.category, () => editor.goTo(card.name)),
+  }));
+  for (const { name, title = "", text = "" } of scene.graph.frames.values()) {
+    const found = Math.max(similarity(title || name, word), text.toLowerCase().includes(word) ? 0.5 : 0);
+    scored.push({
+      score: word === "" ? 1 : found,
+      choice: choice(`frame ${name}`, title || name, "Frame", "Structure", () => goToFrame(editor, name)),
+    });
+  }
+  return scored
     .filter(({ score }) => score > 0)
     .sort((a, b) => b.score - a.score)
-    .map(({ card }) => ({
-      key: card.name,
-      label: card.name,
-      detail: card.type,
-      category: card.category,
-      type: undefined,
-      take: () => editor.goTo(card.name),
-    }));
+    .map((entry) => entry.choice);
 }
 
 /** Every edge that the node could get, from its outputs first. */
@@ -215,17 +230,56 @@ function targetsFor(node: string, scene: ShownScene, editor: Editor, query: stri
           const end = `${card.name}.${other.name}`;
           const [source, target] = side === "output" ? [address, end] : [end, address];
           if (!words.every((word) => end.toLowerCase().includes(word)) || refuses(end)) continue;
-          choices.push({
-            key: `${source} ${target}`,
-            label: side === "output" ? `→ ${end}` : `← ${end}`,
-            detail: port.name,
-            category: card.category,
-            type: undefined,
-            take: () => editor.connect(source, target),
-          });
+          const label = side === "output" ? `→ ${end}` : `← ${end}`;
+          const take = () => editor.connect(source, target);
+          choices.push(choice(`${source} ${target}`, label, port.name, card.category, take));
         }
+      }
+      // What dropping a link into empty space does with a mouse.
+      const label = side === "output" ? "→ a new node" : "← a new node";
+      const fresh = choice(`new ${address}`, label, port.name, "Structure", () =>
+        requestAnimationFrame(() => openPalette(editor, null, { port: address, side })),
+      );
+      if (words.every((word) => label.includes(word))) choices.push(fresh);
+    }
+  }
+  return choices;
+}
+
+/** The edges at a node; what is chosen is selected, so that it can be deleted, reconnected or added into. */
+function edgesOf(node: string, scene: ShownScene, editor: Editor, query: string): Choice[] {
+  const { into, outOf } = wiringOf(scene.graph);
+  const edges = [...(into.get(node)?.values() ?? []), ...(outOf.get(node) ?? [])];
+  const choices = edges.map((edge) => {
+    const incoming = nodeOf(edge.target) === node;
+    const [end, own] = incoming ? [edge.source, edge.target] : [edge.target, edge.source];
+    const category = scene.cards.get(nodeOf(end))?.category ?? "";
+    const port = splitPort(own)[1];
+    return choice(edgeId(edge), `${incoming ? "←" : "→"} ${end}`, port, category, () => goToEdge(editor, edge));
+  });
+  return choices.filter(({ label }) => label.toLowerCase().includes(query.trim().toLowerCase()));
+}
+
+/** Where else the ends of an edge can go, its target first. */
+function otherEndsFor(edge: EdgeState, scene: ShownScene, editor: Editor, query: string): Choice[] {
+  const choices: Choice[] = [];
+  for (const side of ["target", "source"] as const) {
+    const fixed = side === "target" ? edge.source : edge.target;
+    const refuses = editor.refusals(fixed, side === "target" ? "output" : "input");
+    for (const card of scene.cards.values()) {
+      for (const port of side === "target" ? card.ports.inputs : card.ports.outputs) {
+        const end = `${card.name}.${port.name}`;
+        if (end === edge[side] || !end.toLowerCase().includes(query.trim().toLowerCase()) || refuses(end)) continue;
+        const [source, target] = side === "target" ? [edge.source, end] : [end, edge.target];
+        const label = side === "target" ? `→ ${end}` : `← ${end}`;
+        const take = () => reconnect(editor, edge, source, target);
+        choices.push(choice(`${source} ${target}`, label, `from ${fixed}`, card.category, take));
       }
     }
   }
   return choices;
+}
+
+function choice(key: string, label: string, detail: string, category: string, take: () => void): Choice {
+  return { key, label, detail, category, type: undefined, take };
 }

@@ -1,6 +1,7 @@
 import type { MouseEvent, ReactNode } from "react";
 import { pictureOf, savePicture } from "../canvas/picture";
 import { useEditor, useScene, useSession, useView } from "../context";
+import { addFrame } from "../framing";
 import { openFind } from "../gestures";
 
 const ICONS = {
@@ -9,6 +10,7 @@ const ICONS = {
   redo: "M10 3l3.5 3.5L10 10M13.5 6.5h-7a4 4 0 0 0 0 7H9",
   trash: "M3 4.5h10M6.5 4.5V3h3v1.5M4.5 4.5l.6 9h5.8l.6-9M6.8 7v4M9.2 7v4",
   group: "M2.5 5V2.5H5M11 2.5h2.5V5M13.5 11v2.5H11M5 13.5H2.5V11M5.5 5.5h5v5h-5z",
+  frame: "M2.5 3h11v10h-11zM2.5 6h11",
   arrange: "M2 6.5h4v3H2zM10 2.5h4v3h-4zM10 10.5h4v3h-4zM6 8h2M8 4v8M8 4h2M8 12h2",
   fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
   code: "M5.5 4L2 8l3.5 4M10.5 4L14 8l-3.5 4",
@@ -52,7 +54,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
   const editor = useEditor();
   const history = useSession((state) => state.sync?.history);
   const selected = useView((view) => view.nodes.size);
-  const selectedEdges = useView((view) => view.edges.size);
+  const selectedEdges = useView((view) => view.edges.size + view.frames.size);
   const source = useView((view) => view.source);
   const properties = useView((view) => view.properties);
   const snap = useView((view) => view.snap);
@@ -99,6 +101,13 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         icon="group"
         disabled={readOnly || selected === 0}
         onClick={() => editor.group()}
+      />
+      <Action
+        name="Frame"
+        hint="Put a frame around the selected nodes, or make a note (Shift+G)"
+        icon="frame"
+        disabled={readOnly}
+        onClick={() => addFrame(editor)}
       />
       <i className="pnne-divider" />
       <Action

@@ -1,0 +1,93 @@
+import { useEffect, useState } from "react";
+import type { Frame } from "../../protocol";
+import { useEditor } from "../context";
+import { COLOURS, whyNotFrame } from "../document/frame";
+import { changeFrame, fitFrame, frameLabel } from "../framing";
+
+/** What can be said of the one selected frame: its words and its colour. */
+export function FrameForm({ frame }: { frame: Frame }) {
+  const editor = useEditor();
+  const { name, title = "", text = "", colour = "grey" } = frame;
+  return (
+    <div className="pnne-frame-form">
+      <header>
+        <Words label="Title" value={title} frame={frame} field="title" />
+        <div className="pnne-type-line">
+          <span>{frameLabel(editor, name).replace(/^Frame [^,]*,? ?/, "") || "Frame"}</span>
+        </div>
+      </header>
+      <div className="pnne-fields">
+        <Words label="Text" value={text} frame={frame} field="text" />
+        <fieldset className="pnne-colours" aria-label="Colour">
+          {COLOURS.map((choice) => (
+            <label key={choice} title={choice} className={`pnne-frame-${choice}`}>
+              <input
+                type="radio"
+                name={`colour of ${name}`}
+                aria-label={choice}
+                checked={choice === colour}
+                onChange={() => changeFrame(editor, name, { colour: choice })}
+              />
+            </label>
+          ))}
+        </fieldset>
+        <button type="button" className="pnne-fix" onClick={() => fitFrame(editor, name)}>
+          Fit to its nodes
+        </button>
+        <p className="pnne-hint">
+          Drag the title to move it with what stands in it; arrow keys move, Ctrl + arrow keys resize.
+        </p>
+      </div>
+    </div>
+  );
+}
+
+interface WordsProps {
+  label: string;
+  value: string;
+  frame: Frame;
+  field: "title" | "text";
+}
+
+function Words({ label, value, frame, field }: WordsProps) {
+  const editor = useEditor();
+  const [words, setWords] = useState(value);
+  useEffect(() => setWords(value), [value]);
+  const reason = whyNotFrame({ ...frame, [field]: words });
+  const commit = () => {
+    if (reason) setWords(value);
+    else if (words !== value) changeFrame(editor, frame.name, { [field]: words });
+  };
+  const shared = {
+    "aria-label": label,
+    placeholder: label,
+    value: words,
+    "aria-invalid": reason !== null,
+    onBlur: commit,
+    "data-property": `${frame.name}.${field}`,
+  };
+  return (
+    <>
+      {field === "title" ? (
+        <input
+          className="pnne-name"
+          {...shared}
+          onChange={(event) => setWords(event.target.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Enter") commit();
+            else if (event.key === "Escape") setWords(value);
+            else return;
+            event.stopPropagation();
+          }}
+        />
+      ) : (
+        <textarea className="pnne-note" rows={5} {...shared} onChange={(event) => setWords(event.target.value)} />
+      )}
+      {reason && (
+        <p className="pnne-reason" role="alert">
+          {reason}
+        </p>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,22 @@
+import { makeOwn, sharedWith } from "../blocks";
+import { useEditor, useScene, useSession, useView } from "../context";
+
+/** Says, inside a definition that several nodes show, that an edit here changes all of them. */
+export function SharedNotice() {
+  const editor = useEditor();
+  const scene = useScene();
+  const path = useView((view) => view.path);
+  const readOnly = useSession((state) => state.readOnly);
+  const shared = scene && sharedWith(scene.document, path);
+  if (!shared) return null;
+  return (
+    <p className="pnne-shared" role="note">
+      <b>{shared.name}</b> is used {shared.uses} times: a change here changes all of them.
+      {!readOnly && (
+        <button type="button" className="pnne-fix" onClick={() => makeOwn(editor)}>
+          Make this one its own
+        </button>
+      )}
+    </p>
+  );
+}
