@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from pnne_nb.errors import UnknownPortError, UnknownPropertyError
+from pnne_nb.graph.named import Named
 from pnne_nb.graph.types import PropertyType, admits
 from pnne_nb.graph.values import Value
 
@@ -83,6 +85,22 @@ class Property(msgspec.Struct, frozen=True, rename="camel"):
         return isinstance(self.default, Required)
 
 
+class Ports(Named[Port]):
+    """Ports of one side of a node type."""
+
+    __slots__ = ()
+    _WHAT = "port"
+    _UNKNOWN = UnknownPortError
+
+
+class Properties(Named[Property]):
+    """Properties of a node type."""
+
+    __slots__ = ()
+    _WHAT = "property"
+    _UNKNOWN = UnknownPropertyError
+
+
 class Part(msgspec.Struct, frozen=True):
     """A constructor argument that is itself a module, built from properties of the same node.
 
@@ -116,9 +134,9 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
             input. ``"structural"`` and ``"training"`` types have rules of their own.
         target: Dotted name that generated source uses: ``"torch.nn.Conv2d"``, ``"torch.cat"``,
             ``"view"`` for a method, ``""`` for structural types.
-        inputs: Ports that are always shown, in the order of the call.
-        outputs: Ports; several mean that the call returns a tuple, in this order.
-        properties: In the order of the signature.
+        inputs: Ports that are always shown, in the order of the call; by name too, ``spec.inputs["input"]``.
+        outputs: Ports; several mean that the call returns a tuple, in this order. By name too.
+        properties: In the order of the signature; by name too, ``spec.properties["stride"].default``.
         positional: Names of the call's arguments, ports and ``call`` properties alike, that may be passed
             by position, in that order; arguments after a gap, and all others, are passed by keyword. A
             leading ``*`` marks a variadic port whose tensors are spread instead of passed as one list.
@@ -144,6 +162,12 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
     doc: str = ""
     url: str = ""
     torch: object = None
+
+    def __post_init__(self) -> None:
+        # Whoever makes a spec writes plain tuples.
+        msgspec.structs.force_setattr(self, "inputs", Ports(self.inputs))
+        msgspec.structs.force_setattr(self, "outputs", Ports(self.outputs))
+        msgspec.structs.force_setattr(self, "properties", Properties(self.properties))
 
     def property_named(self, name: str) -> Property | None:
         """Return the property of that name, or None."""
