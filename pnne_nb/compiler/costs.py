@@ -27,7 +27,7 @@ _FORMULAS: dict[Any, Any] = {**flop_registry, torch.ops.aten.mkldnn_rnn_layer: _
 
 
 @final
-class MultiplyAdds(TorchDispatchMode):
+class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
     """Counts the multiply-adds of matrix products, convolutions and attention inside a ``with`` block.
 
     The formulas are those of torch's ``FlopCounterMode``, which itself hooks every module of the process: it would
@@ -40,7 +40,7 @@ class MultiplyAdds(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # nor here
         self.count = 0
 
     def __torch_dispatch__(

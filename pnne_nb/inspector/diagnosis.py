@@ -99,10 +99,14 @@ class ExplodingGradients:
 
     limit: float = 1000.0
 
+    def norms(self, evidence: Evidence) -> dict[str, float]:
+        """The norms that are too large, by layer."""
+        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
+        return {layer: norm for layer, norm in norms.items() if norm is not None and norm > self.limit}
+
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Name the layer with the largest norm only: the others follow from it."""
-        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
-        large = {layer: norm for layer, norm in norms.items() if norm is not None and norm > self.limit}
+        large = self.norms(evidence)
         if not large:
             return []
         worst = max(large, key=lambda layer: large[layer])
@@ -126,14 +130,19 @@ class VanishingGradients:
     converged: float = 0.1
     """A loss below this share of its first value counts as converged, and small gradients as natural."""
 
+    def norms(self, evidence: Evidence) -> dict[str, float]:
+        """The norms that are too small, by layer."""
+        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
+        return {layer: norm for layer, norm in norms.items() if norm is not None and norm < self.limit}
+
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Name the first such layer: gradients vanish towards the input."""
         total = median(frame.total for frame in evidence.norms[-RECENT:])
         first, last = ends(evidence.losses)
         if total is None or (first is not None and last is not None and last < self.converged * first):
             return []
-        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
-        small = [layer for layer, norm in norms.items() if norm is not None and norm < self.limit]
+        norms = self.norms(evidence)
+        small = list(norms)
         if not small:
             return []
         return [

@@ -38,6 +38,31 @@ class Evidence:
     norms: list[NormsFrame] = field(default_factory=list)
     statistics: dict[tuple[str, Quantity], list[StatisticsFrame]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, model: nn.Module) -> Evidence:
+        """Nothing yet, about `model`."""
+        return cls({name: type(module).__name__ for name, module in model.named_modules()})
+
+    def add(self, frame: Frame) -> None:
+        """Sort in one more frame."""
+        match frame:
+            case StepFrame():
+                self.losses.append(frame.loss)
+            case EpochFrame():
+                self.epochs.append(frame.metrics)
+            case NormsFrame():
+                self.norms.append(frame)
+            case StatisticsFrame():
+                self.statistics.setdefault((frame.layer, frame.quantity), []).append(frame)
+            case _:
+                pass
+
+    def keep_recent(self) -> None:
+        """Forget the measurements that do not decide about the present any more."""
+        del self.norms[:-RECENT]
+        for frames in self.statistics.values():
+            del frames[:-RECENT]
+
     def layers(self, quantity: Quantity) -> list[str]:
         """Layers with statistics of `quantity`, in the model's order."""
         return [layer for layer in self.kinds if (layer, quantity) in self.statistics]
@@ -60,19 +85,9 @@ def median(values: Iterable[float]) -> float | None:
 
 def gather(model: nn.Module, frames: Iterable[Frame]) -> Evidence:
     """Sort `frames` of `model`."""
-    evidence = Evidence({name: type(module).__name__ for name, module in model.named_modules()})
+    evidence = Evidence.of(model)
     for frame in frames:
-        match frame:
-            case StepFrame():
-                evidence.losses.append(frame.loss)
-            case EpochFrame():
-                evidence.epochs.append(frame.metrics)
-            case NormsFrame():
-                evidence.norms.append(frame)
-            case StatisticsFrame():
-                evidence.statistics.setdefault((frame.layer, frame.quantity), []).append(frame)
-            case _:
-                pass
+        evidence.add(frame)
     return evidence
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -105,6 +106,8 @@ class _Observation:
         for row, ((name, quantity), pool) in enumerate(places):
             if self.statistics is None or name in self.statistics:
                 values = {statistic: float(column[row]) for statistic, column in segments.values.items()}
+                # Of the whole tensor, as far as its sample tells.
+                values["norm"] *= math.sqrt(pool.total / max(1, len(samples[row])))
                 if quantity == "updates":
                     values["ratio"] = ratios[name]
                 if quantity == "activations" and name in self.bounds:
@@ -124,7 +127,7 @@ class LiveProbe:
     """Observes single training steps: gradient norms, histograms and statistics of the watched layers.
 
     It is a `pnne_nb.probe.Probe`: between `open` and `close` it holds hooks, otherwise nothing. Norms are exact;
-    histograms and statistics come from samples of at most 4,096 elements (fewer where more than 16 quantities
+    histograms and statistics (norms among them) come from samples of at most 4,096 elements (fewer where more than 16 quantities
     are watched: 65,536 in all), evenly spread over the tensor; the frames say how many. Of a
     layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first
     floating tensor is measured. A recomputation (activation checkpointing) is not counted again.

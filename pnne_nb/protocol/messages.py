@@ -87,7 +87,19 @@ class GetSource(_Request, frozen=True, tag="getSource"):
     """Send the generated PyTorch source, as `Source`."""
 
 
-Request: TypeAlias = Edit | Undo | Redo | Arrange | Group | Ungroup | Sync | GetCatalog | GetSource
+class Painted(_Request, frozen=True, tag="painted"):
+    """Picture number `tick` of a training has been painted: the next one may come. Not answered."""
+
+    tick: int
+
+
+class HideTraining(_Request, frozen=True, tag="hideTraining"):
+    """Measure and show nothing of a training any more; answered by an empty `Training` to every view."""
+
+
+Request: TypeAlias = (
+    Edit | Undo | Redo | Arrange | Group | Ungroup | Sync | GetCatalog | GetSource | Painted | HideTraining
+)
 
 
 # To the browser
@@ -228,4 +240,44 @@ class Source(_Message, frozen=True, tag="source"):
     text: str
 
 
-Event: TypeAlias = Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Source
+class Ailment(msgspec.Struct, frozen=True, rename="camel"):
+    """What is wrong with a layer in training: a stable name, and what was seen, with numbers."""
+
+    kind: Literal["notFinite", "exploding", "vanishing", "dead", "saturated"]
+    reason: str
+
+
+class LayerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a layer does in the latest observed step of a training; None where it is not known or not finite.
+
+    Attributes:
+        mean: Of its output.
+        std: Of its output.
+        zeros: Share of its output's elements that are 0.
+        weights: Norm of the gradient of its own parameters.
+        flow: Norm of the gradient that comes back through its first output.
+        ailment: What is wrong with it over the last observations.
+    """
+
+    mean: float | None = None
+    std: float | None = None
+    zeros: float | None = None
+    weights: float | None = None
+    flow: float | None = None
+    ailment: Ailment | None = None
+
+
+class Training(_Message, frozen=True, tag="training"):
+    """How the training of this graph stands, as picture number `tick`; without layers, nothing is shown.
+
+    Attributes:
+        step: The latest observed step.
+        layers: By node path.
+    """
+
+    tick: int
+    step: int = 0
+    layers: dict[str, LayerState] = {}
+
+
+Event: TypeAlias = Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Source | Training

@@ -37,13 +37,20 @@ class ChooseMessage(_Message, frozen=True, tag="choose"):
     layer: str
 
 
+class ShowMessage(_Message, frozen=True, tag="show"):
+    """The training is to be shown on its graph, or no more."""
+
+    id: int
+    on: bool
+
+
 class AckMessage(_Message, frozen=True, tag="ack"):
     """Frame number `tick` was painted."""
 
     tick: int
 
 
-Message: TypeAlias = CommandMessage | ChooseMessage | AckMessage
+Message: TypeAlias = CommandMessage | ChooseMessage | ShowMessage | AckMessage
 
 
 class Control(anywidget.AnyWidget):
@@ -93,11 +100,13 @@ class ControlBar(Control):
     Attributes:
         status: A `pnne_nb.widgets.status.Status` as plain JSON.
         tick: Number of the latest frame; the browser acknowledges it once painted.
+        shown: Whether an editor shows the training on its graph.
     """
 
     part = traitlets.Unicode("bar").tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     tick = traitlets.Int(0).tag(sync=True)
+    shown = traitlets.Bool(False).tag(sync=True)
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, assert_never, final
@@ -23,18 +24,19 @@ from pnne_nb.widgets.controls import (
     ControlBar,
     LayerChooser,
     Message,
+    ShowMessage,
 )
 from pnne_nb.widgets.displays import Displays
+from pnne_nb.widgets.editor import GraphEditor
+from pnne_nb.widgets.overlay import place_of
 from pnne_nb.widgets.plots import HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot, Scale
 from pnne_nb.widgets.pump import Pump
-from pnne_nb.widgets.status import Status
+from pnne_nb.widgets.status import ALIVE, Status
 
 WATCHED_HZ: Final = 10.0
 """Observed steps a second while a browser shows them."""
 UNWATCHED_HZ: Final = 1.0
 """Observed steps a second while none does: enough for a page that opens to show the present."""
-ALIVE: Final = frozenset({"running", "paused"})
-"""States of a training that has a thread, and so frames to come."""
 BUDGET: Final = 0.01
 """Share of the training's time that observing layers may take."""
 
@@ -84,6 +86,7 @@ class TrainingDashboard(ipywidgets.VBox):
         super().__init__([self._bar, plots])
         self.add_class("pnne-dashboard")
         self._pump = Pump(engine.channel, self)
+        self._writing = threading.Lock()  # two threads must not write to one widget
         self._draw_status(0)
         for plot in self._plots:
             plot.draw()
@@ -155,9 +158,34 @@ class TrainingDashboard(ipywidgets.VBox):
         if self._engine is not None:
             self._status.waiting = self._engine.waiting_for
             self._status.dropped = self._engine.channel.dropped
-        with self._bar.hold_sync():
+        with self._writing, self._bar.hold_sync():
             self._bar.status = self._status.to_json()
             self._bar.tick = tick
+            self._bar.shown = self._is_on_graph()
+
+    def show_on_graph(self, on: bool = True) -> None:
+        """Show the training, while it is under way, on the nodes and edges of every open editor of its graph.
+
+        Args:
+            on: Whether to; the same is `GraphEditor.training` for one editor.
+
+        Raises:
+            InspectionError: No open editor shows the graph that is trained, or its layers cannot be observed.
+        """
+        engine = self.engine
+        editors = GraphEditor.opened()
+        if not on:
+            for editor in editors:
+                if editor.training is engine:
+                    editor.training = None
+        else:
+            for editor in _showing(engine, editors):
+                editor.training = engine
+        with self._writing:
+            self._bar.shown = self._is_on_graph()
+
+    def _is_on_graph(self) -> bool:
+        return self._engine is not None and any(editor.training is self._engine for editor in GraphEditor.opened())
 
     # Messages from the browser, on any thread
 
@@ -169,6 +197,8 @@ class TrainingDashboard(ipywidgets.VBox):
                 self._command(command)
             case ChooseMessage(_, layer):
                 self._choose(layer)
+            case ShowMessage(_, on):
+                self.show_on_graph(on)
             case _:
                 assert_never(message)
 
@@ -221,6 +251,23 @@ def _probe(engine: TrainingEngine) -> LiveProbe:
         return LiveProbe(engine.module, {}, statistics_of=())
     probe.histograms_of = tuple(probe.watched)[:1]
     return probe
+
+
+def _showing(engine: TrainingEngine, editors: Sequence[GraphEditor]) -> list[GraphEditor]:
+    """The editors of the graph that is trained; an error says why there is none."""
+    found: list[GraphEditor] = []
+    reasons: list[str] = []
+    for editor in editors:
+        try:
+            place_of(engine.module, editor.graph)
+        except InspectionError as error:
+            reasons.append(str(error))
+        else:
+            found.append(editor)
+    if not found:
+        none = "No graph editor is open. Open one of the graph that is trained: pn.GraphEditor(graph)."
+        raise InspectionError(reasons[0] if reasons else none)
+    return found
 
 
 def _caption(frame: HistogramFrame, chosen: str) -> str:

@@ -11,7 +11,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, Literal, assert_never
+from types import NoneType
+from typing import Any, ClassVar, Final, Literal, assert_never
 
 import anywidget
 import msgspec
@@ -21,10 +22,10 @@ from torch import nn
 
 from pnne_nb import compiler
 from pnne_nb.compiler import to_source
-from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError
+from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import MoveNode
+from pnne_nb.graph.ops import LookOp
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.protocol.catalog import catalog_event, node_type_state
@@ -40,23 +41,28 @@ from pnne_nb.protocol.messages import (
     GetCatalog,
     GetSource,
     Group,
+    HideTraining,
     HistoryState,
     NodeTypeAdded,
+    Painted,
     Redo,
     Rejected,
     Request,
     Snapshot,
     Source,
     Sync,
+    Training,
     Undo,
     Ungroup,
 )
 from pnne_nb.protocol.numbers import with_floats
+from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.bundle import bundled
 from pnne_nb.widgets.comms import answer_while_busy
 from pnne_nb.widgets.derivation import Derivation
 from pnne_nb.widgets.displays import Displays
 from pnne_nb.widgets.kept import KeptPicture
+from pnne_nb.widgets.overlay import Overlay
 
 Theme = Literal["auto", "light", "dark"]
 
@@ -93,6 +99,7 @@ class GraphEditor(anywidget.AnyWidget):
     read_only = traitlets.Bool(False).tag(sync=True)
     theme = traitlets.Enum(("auto", "light", "dark"), default_value="auto").tag(sync=True)
     _release: weakref.finalize[..., GraphEditor] | None = None  # None: the constructor has failed
+    _following: ClassVar[weakref.WeakSet[GraphEditor]] = weakref.WeakSet()
     # Both are worked out when a page asks for the model's state, and never sent otherwise.
     snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: editor._opening())
     catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
@@ -111,6 +118,8 @@ class GraphEditor(anywidget.AnyWidget):
         self._current: nn.Module | None = None
         self._compiled: tuple[int, int] | None = None
         self._edits = 0
+        self._overlay: Overlay | None = None
+        self._picture: Training | None = None
         self._derivation = Derivation.of(graph)
         self._kept = KeptPicture(graph, self._derivation)
         super().__init__(height=height, read_only=read_only, theme=theme)
@@ -128,8 +137,14 @@ class GraphEditor(anywidget.AnyWidget):
         self._release = weakref.finalize(self, _end, endings)
         # At exit the kernel goes as it is: nothing must run then.
         self._release.atexit = False
+        self._following.add(self)
         answer_while_busy(self)
         self._derivation.request()
+
+    @classmethod
+    def opened(cls) -> list[GraphEditor]:
+        """The editors that have not been closed."""
+        return [editor for editor in list(cls._following) if editor.comm is not None]
 
     def __repr__(self) -> str:
         return f"GraphEditor of {self._graph!r}"
@@ -167,6 +182,31 @@ class GraphEditor(anywidget.AnyWidget):
                 self._compiled = state
             return self._current
 
+    @property
+    def training(self) -> TrainingEngine | None:
+        """The training that is shown on the graph while it is under way; None: no training is.
+
+        Nodes show the spread of what they give and its share of zeros, edges the norm of the gradient that comes back
+        along them; layers that are dead, saturated, exploding, vanishing or not finite are marked. Watching costs
+        about 1 % of the training's time.
+
+        Raises:
+            ArgumentError: When set, if it is neither.
+            InspectionError: When set, if another model than this graph is trained, or its layers cannot be observed.
+        """
+        return None if self._overlay is None else self._overlay.engine
+
+    @training.setter
+    def training(self, engine: TrainingEngine | None) -> None:
+        expect(engine, (TrainingEngine, NoneType), "training", "a TrainingEngine or None", "pn.TrainingEngine makes one.")
+        if engine is self.training:
+            return
+        overlay = None if engine is None else Overlay(engine, self._graph, _weakly(self._show_training))
+        before, self._overlay = self._overlay, overlay
+        if before is not None:
+            before.close()
+            self._show_training(Training(0))
+
     def to_svg(self, theme: Theme = "auto", *, within: str = "") -> str:
         """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
 
@@ -186,6 +226,7 @@ class GraphEditor(anywidget.AnyWidget):
         A cell that is run again closes the editor that it had shown. One that is displayed once more opens anew.
         """
         if self._release is not None:
+            self.training = None
             self._release()
             self._latest = self._current = self._compiled = None
         super().close()
@@ -220,8 +261,15 @@ class GraphEditor(anywidget.AnyWidget):
     def _answer(self, request: Request) -> None:
         graph, id, client = self._graph, request.id, request.client
         match request:
+            case Painted(tick=tick):
+                if self._overlay is not None:
+                    self._overlay.acknowledge(tick)
+            case HideTraining():
+                self.training = None
             case Sync():
                 self._tell(lambda: self._snapshot(id, client))
+                if self._picture is not None:
+                    self._show_training(self._picture)
                 self._derivation.request()
             case GetCatalog():
                 self._tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
@@ -252,7 +300,7 @@ class GraphEditor(anywidget.AnyWidget):
     def _committed(self, done: Transaction) -> None:
         history = HistoryState(done.undo, done.redo)
         self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
-        if not all(isinstance(op, MoveNode) for op in done.ops):
+        if not all(isinstance(op, LookOp) for op in done.ops):
             self._edits += 1
         if done.client is not None:
             self._kept.changed()
@@ -263,6 +311,10 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _derived(self, version: int, delta: Derived) -> None:
         self._tell(lambda: DerivedChanged(version, delta))
+
+    def _show_training(self, picture: Training) -> None:
+        self._picture = picture if picture.layers else None
+        self._tell(lambda: picture)
 
     def _type_added(self, spec: NodeSpec) -> None:
         self._tell(lambda: NodeTypeAdded(node_type_state(spec)))

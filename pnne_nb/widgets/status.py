@@ -14,6 +14,9 @@ NOTICES: Final = 5
 
 ENDED: Final = frozenset({"finished", "stopped", "failed"})
 
+ALIVE: Final = frozenset({"running", "paused"})
+"""States of a training that has a thread, and so frames to come."""
+
 
 class Notice(msgspec.Struct, frozen=True, rename="camel"):
     """A finding: where it was made, what it means, what to do."""
