@@ -31,6 +31,9 @@ class StepFrame(_Frame, frozen=True, tag="step"):
         learning_rate: Of the first parameter group, as used in the step.
         examples: Number of examples in the step.
         seconds: Running time since the start, pauses left out.
+        gradient_norm: Euclidean norm of all gradients before clipping; None where it was not taken.
+        loss_scale: The factor of scaled gradients after the step; None without scaling.
+        skipped: Whether the parameters stayed, because a scaled gradient overflowed.
     """
 
     step: int
@@ -39,6 +42,9 @@ class StepFrame(_Frame, frozen=True, tag="step"):
     learning_rate: float
     examples: int
     seconds: float
+    gradient_norm: float | None = None
+    loss_scale: float | None = None
+    skipped: bool = False
 
 
 class EpochFrame(_Frame, frozen=True, tag="epoch"):
@@ -155,7 +161,48 @@ class CostFrame(_Frame, frozen=True, tag="cost"):
     frames_per_second: float
 
 
+class DeviceMemory(msgspec.Struct, frozen=True, rename="camel"):
+    """What this process takes of one device's memory, in bytes.
+
+    Attributes:
+        allocated: By tensors.
+        reserved: By torch's allocator, tensors included.
+        peak: The most that was ever allocated.
+    """
+
+    allocated: int
+    reserved: int
+    peak: int
+
+
+class MemoryFrame(_Frame, frozen=True, tag="memory"):
+    """Memory in use, in bytes.
+
+    Attributes:
+        process: What the process takes of the machine's memory (its resident set).
+        devices: By name, every accelerator that the training uses; empty on the CPU.
+    """
+
+    step: int
+    process: int
+    devices: dict[str, DeviceMemory]
+
+
+class TimeFrame(_Frame, frozen=True, tag="time"):
+    """Where the time went since the frame before.
+
+    Attributes:
+        shares: By stage (``"data"``, ``"forward"``, ``"backward"``, ``"optimizer"``, ``"observe"``,
+            ``"validation"``, ``"other"``), 0 to 1.
+        words: The same for a person, with advice where the data is slow.
+    """
+
+    step: int
+    shares: dict[str, float]
+    words: str
+
+
 Frame: TypeAlias = (
     StepFrame | EpochFrame | ProgressFrame | StateFrame | NormsFrame | HistogramFrame | StatisticsFrame
-    | AnomalyFrame | CostFrame
+    | AnomalyFrame | CostFrame | MemoryFrame | TimeFrame
 )  # fmt: skip

@@ -9,14 +9,17 @@ from pnne_nb import frames
 from pnne_nb.frames import (
     AnomalyFrame,
     CostFrame,
+    DeviceMemory,
     EpochFrame,
     Frame,
     HistogramFrame,
+    MemoryFrame,
     NormsFrame,
     ProgressFrame,
     StateFrame,
     StatisticsFrame,
     StepFrame,
+    TimeFrame,
 )
 
 EXAMPLES: list[Frame] = [
@@ -31,6 +34,8 @@ EXAMPLES: list[Frame] = [
     StatisticsFrame(step=1, layer="relu1", quantity="gradients", values={"mean": 0.0}),
     AnomalyFrame(step=1, kind="nan-loss", message="The loss became nan.", node="fc", hint=None),
     CostFrame(step=1, share=0.01, frames_per_second=9.5),
+    MemoryFrame(step=1, process=2**30, devices={"cuda:0": DeviceMemory(allocated=1, reserved=2, peak=3)}),
+    TimeFrame(step=1, shares={"data": 0.25, "forward": 0.75}, words="Time: fetching data 25%, forward 75%."),
 ]
 
 

@@ -171,7 +171,6 @@ class CheckpointDirectory:
     def __init__(self, directory: str | Path, keep: int = 3) -> None:
         self.directory = Path(directory)
         self._keep = max(2, keep)
-        self._best = float("inf")
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write the checkpoint of `step` and remove the oldest beyond those kept.
@@ -189,12 +188,10 @@ class CheckpointDirectory:
             old.unlink(missing_ok=True)
         return path
 
-    def save_if_best(self, loss: float, state: Mapping[str, Any]) -> None:
-        """Write ``best.ckpt`` if `loss` is less than ever before.
+    def save_best(self, state: Mapping[str, Any]) -> None:
+        """Write ``best.ckpt``.
 
         Raises:
             CheckpointError: It cannot be written.
         """
-        if loss < self._best:
-            self._best = loss
-            write(self.directory / f"best{SUFFIX}", state)
+        write(self.directory / f"best{SUFFIX}", state)

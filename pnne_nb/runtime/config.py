@@ -10,6 +10,7 @@ import msgspec
 from torch import Tensor, nn
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.data import Data, InputShapes, Source, open_source, require_count
 from pnne_nb.runtime.metrics import MetricChoice, make_metrics
 from pnne_nb.runtime.objectives import (
@@ -20,6 +21,7 @@ from pnne_nb.runtime.objectives import (
     make_loss,
     make_optimizer,
     make_schedule,
+    needs_closure,
 )
 from pnne_nb.runtime.precision import Precision, choose_device
 from pnne_nb.runtime.recipe import Recipe
@@ -44,6 +46,9 @@ class Config(msgspec.Struct, frozen=True):
     parameter_groups: Mapping[str, Options] | None
     step_function: Callable[[nn.Module, Any], Tensor] | None
     early_stopping: int | None
+    validate_every: EveryChoice = 1
+    checkpoint_every: EveryChoice = 1
+    deterministic: bool = False
 
     def check(self) -> None:
         """Refuse numbers that make no sense, before any work is done.
@@ -56,6 +61,11 @@ class Config(msgspec.Struct, frozen=True):
         require_count("accumulate", self.accumulate)
         if self.early_stopping is not None:
             require_count("early_stopping", self.early_stopping)
+        as_every("validate_every", self.validate_every)
+        as_every("checkpoint_every", self.checkpoint_every)
+        for name in ("shuffle", "deterministic"):
+            if not isinstance(getattr(self, name), bool):
+                raise TrainingError(f"{name} must be True or False, not {getattr(self, name)!r}.")
         _require_whole("seed", self.seed)
         if self.grad_clip is not None and not self.grad_clip > 0:
             raise TrainingError(f"grad_clip must be a positive norm or None, not {self.grad_clip!r}.")
@@ -104,6 +114,11 @@ class Config(msgspec.Struct, frozen=True):
         device = choose_device(self.device)
         model.to(device)
         optimizer = make_optimizer(self.optimizer, model, self.parameter_groups)
+        if needs_closure(optimizer) and self.precision == "16":
+            raise TrainingError(
+                f"{type(optimizer).__name__} computes the loss several times in a step, which scaled gradients do not "
+                'allow: choose precision "32" or "bf16".'
+            )
         total = None if train.size is None else self.epochs * -(-train.size // self.accumulate)
         return Recipe(
             model=model,
@@ -121,6 +136,8 @@ class Config(msgspec.Struct, frozen=True):
             accumulate=self.accumulate,
             step=self.step_function,
             patience=self.early_stopping,
+            validate_every=as_every("validate_every", self.validate_every),
+            needs_closure=needs_closure(optimizer),
         )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.frames import DeviceMemory
 from pnne_nb.runtime.data import to_device
 from pnne_nb.runtime.precision import available_devices, choose_device
 
@@ -148,17 +149,24 @@ def measured(device: torch.device) -> Device:
             memory, own = psutil.virtual_memory(), psutil.Process().memory_info().rss
             return Device("cpu", "CPU", memory.total, memory.available, own, own, own)
         case "mps":
-            allocated, total = torch.mps.current_allocated_memory(), torch.mps.recommended_max_memory()
-            reserved = torch.mps.driver_allocated_memory()
-            return Device(str(device), "Apple GPU", total, total - reserved, allocated, reserved, allocated)
+            total, used = torch.mps.recommended_max_memory(), memory_of(device)
+            free = total - used.reserved
+            return Device(str(device), "Apple GPU", total, free, used.allocated, used.reserved, used.peak)
         case _:
             free, total = torch.accelerator.get_memory_info(device)
-            return Device(
-                str(device),
-                torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-                total,
-                free,
-                torch.accelerator.memory_allocated(device),
-                torch.accelerator.memory_reserved(device),
-                torch.accelerator.max_memory_allocated(device),
-            )
+            used = memory_of(device)
+            name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+            return Device(str(device), name, total, free, used.allocated, used.reserved, used.peak)
+
+
+def memory_of(device: torch.device) -> DeviceMemory:
+    """What this process takes of the memory of an accelerator."""
+    if device.type == "mps":
+        # It keeps no record of the most.
+        allocated = torch.mps.current_allocated_memory()
+        return DeviceMemory(allocated, torch.mps.driver_allocated_memory(), allocated)
+    return DeviceMemory(
+        torch.accelerator.memory_allocated(device),
+        torch.accelerator.memory_reserved(device),
+        torch.accelerator.max_memory_allocated(device),
+    )

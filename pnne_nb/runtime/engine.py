@@ -18,9 +18,11 @@ from pnne_nb.frames import AnomalyFrame, ProgressFrame, StateFrame, TrainingStat
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.probe import Cadence, Probe
 from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.control import ENDED, Control
 from pnne_nb.runtime.data import Data, require_count
+from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.editing import EditedGraph
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.metrics import MetricChoice
@@ -36,7 +38,10 @@ from pnne_nb.runtime.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.training_graph import read_training
 from pnne_nb.runtime.work import Work
 
-_UNDRAWN = ("epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping")
+_UNDRAWN = (
+    "epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping",
+    "validate_every", "checkpoint_every", "deterministic",
+)  # fmt: skip
 """Arguments that no node of a training graph stands for."""
 
 
@@ -72,6 +77,9 @@ class TrainingEngine:
         parameter_groups: Optimizer options by pattern of parameter names, e.g. ``{"*.bias": {"weight_decay": 0}}``.
         step_function: Replaces forward pass and loss: a function of model and batch that returns the loss.
         early_stopping: End after so many epochs without a lower validation (or else training) loss.
+        validate_every: So many epochs, ``(500, "steps")``, or None for the end only; it changes nothing else.
+        checkpoint_every: Likewise; the best, and where the training ends or is stopped, are kept in any case.
+        deterministic: Whether an operation without a deterministic version fails instead of running.
 
     Attributes:
         channel: Every frame that watchers want, bounded.
@@ -106,6 +114,9 @@ class TrainingEngine:
         parameter_groups: Mapping[str, Options] | None = None,
         step_function: Callable[[nn.Module, Any], torch.Tensor] | None = None,
         early_stopping: int | None = None,
+        validate_every: EveryChoice = 1,
+        checkpoint_every: EveryChoice = 1,
+        deterministic: bool = False,
     ) -> None:
         config = Config(
             loss=loss,
@@ -124,6 +135,9 @@ class TrainingEngine:
             parameter_groups=parameter_groups,
             step_function=step_function,
             early_stopping=early_stopping,
+            validate_every=validate_every,
+            checkpoint_every=checkpoint_every,
+            deterministic=deterministic,
         )
         config.check()
         train, val = config.open_data(train_data, val_data)
@@ -143,8 +157,17 @@ class TrainingEngine:
         self._loop.check_data()
         self._control = Control(self._state_changed)
         self._shared = SharedModel(self._model, self._control)
-        checkpoints = None if checkpoint_dir is None else checkpoint.CheckpointDirectory(checkpoint_dir)
-        self._work = Work(self._loop, self._reports, self._shared, self._control, checkpoints, self._state_dict, epochs)
+        self._work = Work(
+            self._loop,
+            self._reports,
+            self._shared,
+            self._control,
+            Determinism(recipe.device, wanted=deterministic),
+            None if checkpoint_dir is None else checkpoint.CheckpointDirectory(checkpoint_dir),
+            as_every("checkpoint_every", checkpoint_every),
+            self._state_dict,
+            epochs,
+        )
 
     @classmethod
     def from_graph(
@@ -165,7 +188,8 @@ class TrainingEngine:
             data: What Dataset nodes with source ``"variable"`` find by name, e.g. ``{"mine": (X, y)}``.
             namespace: Where they look next, e.g. ``globals()``.
             options: Arguments of `TrainingEngine` that are no nodes: ``epochs``, ``device``, ``precision``,
-                ``grad_clip``, ``accumulate``, ``seed``, ``checkpoint_dir``, ``early_stopping``.
+                ``grad_clip``, ``accumulate``, ``seed``, ``checkpoint_dir``, ``early_stopping``, ``validate_every``,
+                ``checkpoint_every``, ``deterministic``.
 
         Raises:
             ArgumentError: `graph` is no graph, `data` or `namespace` no mapping.

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from pnne_nb.errors import UnknownSeriesError, near, shown
-from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, MemoryFrame, StepFrame
 from pnne_nb.runtime.event_files import write_scalars
 
 if TYPE_CHECKING:
@@ -129,9 +129,12 @@ def _first(values: NDArray[np.float64], better: Any) -> NDArray[np.int64]:
 class History(Mapping[str, NDArray[np.float64]]):
     """Metrics by name as arrays: ``history["loss"]`` over steps, ``history["val_loss"]`` over epochs.
 
-    Over steps there are ``"loss"`` and ``"learning_rate"``; of a very long training they keep the extremes
-    of equal stretches. Over epochs there are ``"train_loss"``, ``"val_loss"`` and the metrics, all of them
-    in full. `steps` tells where the values of a name belong. Safe to read from any thread at any time.
+    Over steps there are ``"loss"`` and ``"learning_rate"``; at some of the steps ``"gradient_norm"`` (of all
+    gradients together, before clipping), ``"memory"`` (bytes in use by tensors on the accelerators, or by the
+    process where there is none; then ``"process_memory"`` beside it) and, with scaled gradients, ``"loss_scale"``.
+    Of a very long training they keep the extremes of equal stretches. Over epochs there are ``"train_loss"``,
+    ``"val_loss"`` and the metrics, all of them in full. `steps` tells where the values of a name belong. Safe to
+    read from any thread at any time.
 
     Args:
         capacity: Points kept at most for each name over steps.
@@ -139,27 +142,51 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     def __init__(self, capacity: int = 1 << 16) -> None:
         self._lock = threading.Lock()
+        self._capacity = capacity
         self._series = {"loss": Series(capacity), "learning_rate": Series(capacity)}
         self._epochs: dict[str, array[float]] = {}
         self._epoch_numbers = array("q")
         self._epoch_steps = array("q")
         self._anomalies: list[AnomalyFrame] = []
         self._total_steps = 0
+        self._skipped_steps = 0
         self._seconds = 0.0
 
-    def record(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
+    def record(self, frame: StepFrame | EpochFrame | AnomalyFrame | MemoryFrame) -> None:
         """Take one frame in."""
         with self._lock:
             match frame:
                 case StepFrame():
-                    self._series["loss"].append(frame.step, frame.loss)
-                    self._series["learning_rate"].append(frame.step, frame.learning_rate)
-                    self._total_steps, self._seconds = frame.step, frame.seconds
+                    self._record_step(frame)
+                case MemoryFrame():
+                    self._record_memory(frame)
                 case EpochFrame():
                     self._record_epoch(frame)
                 case AnomalyFrame():
                     self._anomalies.append(frame)
                     del self._anomalies[:-ANOMALIES_KEPT]
+
+    def _record_step(self, frame: StepFrame) -> None:
+        self._series["loss"].append(frame.step, frame.loss)
+        self._series["learning_rate"].append(frame.step, frame.learning_rate)
+        if frame.gradient_norm is not None:
+            self._over_steps("gradient_norm").append(frame.step, frame.gradient_norm)
+        if frame.loss_scale is not None:
+            self._over_steps("loss_scale").append(frame.step, frame.loss_scale)
+        self._skipped_steps += frame.skipped
+        self._total_steps, self._seconds = frame.step, frame.seconds
+
+    def _record_memory(self, frame: MemoryFrame) -> None:
+        if frame.devices:
+            self._over_steps("memory").append(frame.step, sum(device.allocated for device in frame.devices.values()))
+            self._over_steps("process_memory").append(frame.step, frame.process)
+        else:
+            self._over_steps("memory").append(frame.step, frame.process)
+
+    def _over_steps(self, name: str) -> Series:
+        if name not in self._series:
+            self._series[name] = Series(self._capacity)
+        return self._series[name]
 
     def _record_epoch(self, frame: EpochFrame) -> None:
         before = len(self._epoch_numbers)
@@ -236,8 +263,17 @@ class History(Mapping[str, NDArray[np.float64]]):
                 for row, (epoch, step) in enumerate(rows)
             ]
 
-    def summary(self) -> dict[str, float]:
-        """The last value of each name, the least loss over epochs, steps done and seconds spent."""
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps left the parameters as they were, because a scaled gradient overflowed."""
+        with self._lock:
+            return self._skipped_steps
+
+    def summary(self) -> dict[str, Any]:
+        """The last value of each name, the least loss over epochs, steps made and skipped, seconds spent.
+
+        Under ``"anomalies"`` stands the list of what went wrong, in words.
+        """
         last = {name: float(values[-1]) for name, values in self.items() if len(values)}
         best = {
             f"best_{name}": float(np.nanmin(self[name]))
@@ -245,14 +281,21 @@ class History(Mapping[str, NDArray[np.float64]]):
             if name in self and not np.isnan(self[name]).all()
         }
         with self._lock:
-            return {**last, **best, "steps": float(self._total_steps), "seconds": self._seconds}
+            return {
+                **last,
+                **best,
+                "steps": float(self._total_steps),
+                "skipped_steps": float(self._skipped_steps),
+                "seconds": self._seconds,
+                "anomalies": [f"step {found.step}: {found.message}" for found in self._anomalies],
+            }
 
     def to_frame(self, over: Literal["epochs", "steps"] = "epochs") -> pd.DataFrame:
         """A pandas table: one row for each epoch, or for each recorded step.
 
         Args:
-            over: ``"epochs"`` gives the metrics, indexed by epoch; ``"steps"`` loss and learning rate,
-                indexed by step.
+            over: ``"epochs"`` gives the metrics, indexed by epoch; ``"steps"`` everything else, indexed by step,
+                with NaN where it was not measured.
 
         Raises:
             ValueError: Another `over`.
@@ -304,6 +347,7 @@ class History(Mapping[str, NDArray[np.float64]]):
                 "epoch_steps": self._epoch_steps.tolist(),
                 "anomalies": msgspec.json.encode(self._anomalies).decode(),
                 "total_steps": self._total_steps,
+                "skipped_steps": self._skipped_steps,
                 "seconds": self._seconds,
             }
 
@@ -311,9 +355,10 @@ class History(Mapping[str, NDArray[np.float64]]):
         """Become what `state_dict` was taken from."""
         with self._lock:
             for name, saved in state["series"].items():
-                self._series[name].load_state_dict(saved)
+                self._over_steps(name).load_state_dict(saved)
             self._epochs = {name: array("d", saved) for name, saved in state["epochs"].items()}
             self._epoch_numbers = array("q", state["epoch_numbers"])
             self._epoch_steps = array("q", state["epoch_steps"])
             self._anomalies = msgspec.json.decode(state["anomalies"], type=list[AnomalyFrame])
             self._total_steps, self._seconds = state["total_steps"], state["seconds"]
+            self._skipped_steps = state["skipped_steps"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
@@ -22,7 +21,8 @@ from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.recipe import Recipe
-from pnne_nb.runtime.stepping import Stepper
+from pnne_nb.runtime.stages import Stages
+from pnne_nb.runtime.stepping import Step, Stepper
 from pnne_nb.runtime.validating import Validated, Validation
 
 
@@ -32,10 +32,26 @@ class Stepped(msgspec.Struct, frozen=True):
     frame: StepFrame
 
 
-class EpochEnded(msgspec.Struct, frozen=True):
-    """An epoch is complete, its validation included."""
+class Judged(msgspec.Struct, frozen=True):
+    """A validation in the middle of an epoch is complete.
+
+    Attributes:
+        improved: Whether the loss that counts was never as low.
+    """
 
     frame: EpochFrame
+    improved: bool
+
+
+class EpochEnded(msgspec.Struct, frozen=True):
+    """An epoch is complete, its validation included.
+
+    Attributes:
+        improved: Whether the loss that counts was measured, and was never as low.
+    """
+
+    frame: EpochFrame
+    improved: bool
 
 
 class Eased(msgspec.Struct, frozen=True):
@@ -44,7 +60,7 @@ class Eased(msgspec.Struct, frozen=True):
     frame: AnomalyFrame
 
 
-Event: TypeAlias = Stepped | Validated | EpochEnded | Eased
+Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased
 
 
 @final
@@ -55,7 +71,6 @@ class TrainingLoop:
         steps: Optimizer steps done.
         epoch: The epoch under way, from 1.
         position: Batches of that epoch already used.
-        seconds: Time spent working.
         doing: What is going on, for messages: ``"fetching batch 3 of epoch 1"``.
     """
 
@@ -63,7 +78,6 @@ class TrainingLoop:
         self.steps = 0
         self.epoch = 1
         self.position = 0
-        self.seconds = 0.0
         self.doing = "starting"
         self._randomness = randomness
         self._forward = ForwardPass(recipe)
@@ -73,13 +87,26 @@ class TrainingLoop:
         self._loss_sum = 0.0
         self._examples = 0
         self._best = math.inf
+        self._best_epoch = 0
         self._epochs_since_best = 0
+        self._judged_at = 0
+        self._judged_epoch = 0
         self._epoch_randomness = randomness.state_dict()
 
     @property
     def recipe(self) -> Recipe:
         """What the loop works with."""
         return self._forward.recipe
+
+    @property
+    def seconds(self) -> float:
+        """Time spent working."""
+        return sum(self.stages.seconds.values())
+
+    @property
+    def stages(self) -> Stages:
+        """The same by stage."""
+        return self._stepper.stages
 
     @property
     def fetching(self) -> bool:
@@ -120,7 +147,8 @@ class TrainingLoop:
             while self.epoch <= last_epoch and not self._has_settled():
                 yield from self._train_epoch()
                 metrics = self._train_metrics()
-                if self.recipe.val is not None:
+                last = self.epoch == last_epoch and self._judged_at < self.steps
+                if self.recipe.val is not None and (last or self.recipe.validate_every.after_epoch(self.epoch)):
                     metrics |= yield from self._validate(self.recipe.val)
                 yield self._end_epoch(metrics)
         finally:
@@ -137,12 +165,15 @@ class TrainingLoop:
         batches = self._open_epoch()
         self._modes.set(self.recipe.model, training=True)
         while True:
-            began = time.perf_counter()
+            if self.recipe.val is not None and self._is_validation_due():
+                yield from self._judge(self.recipe.val)
+            self.stages.start()
             with self._randomness:
                 self.doing = f"fetching batch {self.position + 1} of epoch {self.epoch}"
                 group = list(islice(batches, self.recipe.accumulate))
                 if not group:
                     break
+                self.stages.ended("data")
                 self.doing = f"training on batch {self.position + 1} of epoch {self.epoch}"
                 self._modes.restore()
                 step = self._stepper.make(group, self.steps + 1, self.epoch)
@@ -151,12 +182,42 @@ class TrainingLoop:
             self.position += len(group)
             self._examples += step.examples
             self._loss_sum += step.loss * step.examples
-            self.seconds += time.perf_counter() - began
+            self.stages.ended("other")
             while self._stepper.eased:
                 yield Eased(self._stepper.eased.pop())
-            yield Stepped(StepFrame(self.steps, self.epoch, step.loss, step.rate, step.examples, self.seconds))
+            yield Stepped(self._frame(step))
         if self.position == 0:
             raise TrainingError("The training data gave no batch at all.")
+
+    def _frame(self, step: Step) -> StepFrame:
+        precision = self.recipe.precision
+        return StepFrame(
+            self.steps,
+            self.epoch,
+            step.loss,
+            step.rate,
+            step.examples,
+            self.seconds,
+            step.norm,
+            None if precision.scaler is None else precision.scale,
+            step.skipped,
+        )
+
+    def _is_validation_due(self) -> bool:
+        return self._judged_at < self.steps and self.recipe.validate_every.after_step(self.steps)
+
+    def _judge(self, source: Source) -> Iterator[Event]:
+        metrics = yield from self._validate(source)
+        improved = self._improves(metrics["val_loss"])
+        yield Judged(EpochFrame(self.epoch, self.steps, metrics), improved)
+
+    def _improves(self, loss: float) -> bool:
+        """Take the loss that counts into account: the validation loss, without validation data the training loss."""
+        self._judged_at, self._judged_epoch = self.steps, self.epoch
+        if not loss < self._best:
+            return False
+        self._best, self._best_epoch = loss, self.epoch
+        return True
 
     def _open_epoch(self) -> Iterator[Any]:
         self.doing = f"opening the data of epoch {self.epoch}"
@@ -171,13 +232,15 @@ class TrainingLoop:
             self._randomness.load_state_dict(now)
         return batches
 
-    def _advance(self, every: str, loss: float) -> None:
+    def _advance(self, every: str, loss: float | None) -> None:
         schedule: Schedule | None = self.recipe.schedule
         if schedule is None or schedule.every != every:
             return
         match schedule.scheduler:
             case ReduceLROnPlateau() as plateau:
-                plateau.step(loss)
+                # An epoch that was not validated says nothing about a plateau.
+                if loss is not None:
+                    plateau.step(loss)
             case scheduler:
                 scheduler.step()
 
@@ -188,17 +251,18 @@ class TrainingLoop:
         with closing(self._validation.run(source)) as validation:
             while True:
                 self.doing = f"validating batch {batch + 1} of epoch {self.epoch}"
+                self.stages.start()
                 try:
                     validated = next(validation)
                 except StopIteration as end:
                     metrics: dict[str, float] = end.value
                     return metrics
                 batch = validated.batch
-                self.seconds += validated.seconds
+                self.stages.ended("validation")
                 yield validated
 
-    def validate(self) -> Generator[Validated, None, EpochEnded]:
-        """An extra validation in the middle of an epoch, one event a batch; the training is as before it.
+    def validate(self) -> Generator[Validated, None, EpochFrame]:
+        """An extra validation between two steps, one event a batch; the training is as before it.
 
         Raises:
             TrainingError: There is no validation data, or the training itself is validating.
@@ -206,9 +270,9 @@ class TrainingLoop:
         if self.recipe.val is None:
             raise TrainingError("There is no validation data: give val_data to the engine.")
         if self._validation.began_with is not None:
-            raise TrainingError("The training is validating already, at the end of an epoch: step() past it first.")
+            raise TrainingError("The training is validating already: step() past it first.")
         metrics = yield from self._validate(self.recipe.val)
-        return EpochEnded(EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics))
+        return EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
 
     def _train_metrics(self) -> dict[str, float]:
         metrics = {"train_loss": self._loss_sum / self._examples if self._examples else math.nan}
@@ -217,17 +281,20 @@ class TrainingLoop:
         return metrics
 
     def _end_epoch(self, metrics: dict[str, float]) -> EpochEnded:
-        loss = metrics.get("val_loss", metrics["train_loss"])
+        loss = metrics["train_loss"] if self.recipe.val is None else metrics.get("val_loss")
+        improved = loss is not None and self._improves(loss)
+        if self._best_epoch == self.epoch:
+            self._epochs_since_best = 0
+        elif self._judged_epoch == self.epoch:
+            self._epochs_since_best += 1
         self._advance("epoch", loss)
-        self._epochs_since_best = 0 if loss < self._best else self._epochs_since_best + 1
-        self._best = min(self._best, loss)
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
         self.epoch += 1
         self.position = 0
         self._loss_sum, self._examples = 0.0, 0
         for metric in self.recipe.metrics.values():
             metric.reset()
-        return EpochEnded(frame)
+        return EpochEnded(frame, improved)
 
     # Checkpoints
 
@@ -243,6 +310,8 @@ class TrainingLoop:
             "metrics": {name: saved_metric(metric) for name, metric in recipe.metrics.items()},
             "randomness": self._validation.began_with or self._randomness.state_dict(),
             "epoch_randomness": self._epoch_randomness,
+            "pieces": self._stepper.pieces,
+            "seconds": dict(self.stages.seconds),
             "place": {name: getattr(self, name) for name in _PLACE},
         }
 
@@ -265,10 +334,23 @@ class TrainingLoop:
                 load_metric(metric, state["metrics"].get(name))
             self._randomness.load_state_dict(state["randomness"])
             self._epoch_randomness = state["epoch_randomness"]
+            self._stepper.pieces = state["pieces"]
+            self.stages.seconds.update(state["seconds"])
             for name in _PLACE:
                 setattr(self, name, state["place"][name])
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise CheckpointError(f"The checkpoint does not fit this training: {error}") from error
 
 
-_PLACE = ("steps", "epoch", "position", "seconds", "_loss_sum", "_examples", "_best", "_epochs_since_best")
+_PLACE = (
+    "steps",
+    "epoch",
+    "position",
+    "_loss_sum",
+    "_examples",
+    "_best",
+    "_best_epoch",
+    "_epochs_since_best",
+    "_judged_at",
+    "_judged_epoch",
+)

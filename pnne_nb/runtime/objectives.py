@@ -107,11 +107,6 @@ def make_optimizer(
             )
     if not isinstance(made, torch.optim.Optimizer):
         raise TrainingError(f"The optimizer's function returned a {type(made).__name__}, not an optimizer.")
-    if _needs_closure(made):
-        raise TrainingError(
-            f"The optimizer {type(made).__name__} computes the loss several times in a step, and the training computes "
-            "it once. Choose another one, such as AdamW."
-        )
     return made
 
 
@@ -131,7 +126,8 @@ def set_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
         group.update(options)
 
 
-def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step of `optimizer` computes the loss itself, several times, as that of LBFGS does."""
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     return closure is not None and closure.default is closure.empty
 

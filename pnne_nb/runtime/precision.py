@@ -78,13 +78,15 @@ class Precision:
         if self.scaler is not None:
             self.scaler.unscale_(optimizer)
 
-    def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Move the parameters; skips the step if a scaled gradient overflowed."""
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Move the parameters; returns False if a scaled gradient overflowed, and they stayed."""
         if self.scaler is None:
             optimizer.step()
-        else:
-            self.scaler.step(optimizer)
-            self.scaler.update()
+            return True
+        before = self.scale
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        return self.scale >= before
 
     @property
     def scale(self) -> float:

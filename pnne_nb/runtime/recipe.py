@@ -9,6 +9,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.runtime.cadence import Every
 from pnne_nb.runtime.data import InputShapes, Source
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.objectives import Schedule
@@ -28,6 +29,8 @@ class Recipe(msgspec.Struct, frozen=True):
         grad_clip: Largest gradient norm, or None.
         step: Replaces forward pass and loss: a function of model and raw batch that returns the loss.
         patience: End after so many epochs without a lower validation (or else training) loss, or None.
+        validate_every: When the validation data is looked at; at the end of the last epoch in any case.
+        needs_closure: Whether the optimizer computes the loss several times in a step, as LBFGS does.
         peers: The processes that make each step together.
         trained: What runs in training in the place of `model`: the same, with gradients averaged over all peers.
     """
@@ -47,6 +50,8 @@ class Recipe(msgspec.Struct, frozen=True):
     accumulate: int
     step: Callable[[nn.Module, Any], Tensor] | None = None
     patience: int | None = None
+    validate_every: Every = Every(1, "epochs")
+    needs_closure: bool = False
     peers: Peers = ALONE
     trained: Callable[..., Any] | None = None
 

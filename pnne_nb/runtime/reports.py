@@ -8,7 +8,7 @@ from typing import final
 from torch import nn
 
 from pnne_nb.channel import Channel
-from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, StateFrame, StepFrame, TrainingState
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, MemoryFrame, StateFrame, StepFrame, TimeFrame, TrainingState
 from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.events import Listeners
 from pnne_nb.runtime.history import History
@@ -43,6 +43,11 @@ class Reports:
         exploded = self._trend.observe(frame.step, frame.loss)
         if exploded is not None:
             self.announce(exploded)
+
+    def looked(self, memory: MemoryFrame, times: TimeFrame) -> None:
+        """Keep and tell what the monitor saw."""
+        self.history.record(memory)
+        self.channel.put(memory, times)
 
     def publish(self, frames: Sequence[Frame]) -> None:
         """Tell what probes measured."""

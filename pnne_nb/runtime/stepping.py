@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import torch
@@ -18,6 +19,7 @@ from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
+from pnne_nb.runtime.stages import Stages
 
 
 class NotFiniteError(TrainingError):
@@ -30,11 +32,20 @@ class Step(NamedTuple):
     Attributes:
         loss: Averaged over the examples.
         rate: Learning rate of the first parameter group, as used.
+        norm: Euclidean norm of all gradients before clipping, or None where it was not taken.
+        skipped: Whether the parameters stayed, because a scaled gradient overflowed.
     """
 
     loss: float
     examples: int
     rate: float
+    norm: float | None
+    skipped: bool
+
+
+_NORMS_AT_FIRST = 32
+_NORM_EVERY = 16
+"""The norm of all gradients costs some percent of a small model's step: every step at first, then one in so many."""
 
 
 @final
@@ -43,15 +54,18 @@ class Stepper:
 
     Attributes:
         eased: What memory that was too small has led to, until somebody takes it out.
+        stages: Where the time goes; whoever calls `make` has started it.
+        pieces: Into how many each batch is cut, because memory was too small.
     """
 
     def __init__(self, forward: ForwardPass, modes: Modes, randomness: PrivateRandomness, observers: Observers) -> None:
         self.eased: list[AnomalyFrame] = []
+        self.stages = Stages()
+        self.pieces = 1
         self._forward = forward
         self._modes = modes
         self._randomness = randomness
         self._observers = observers
-        self._pieces = 1
         self._updating = False
 
     def make(self, group: Sequence[Any], number: int, epoch: int) -> Step:
@@ -68,7 +82,7 @@ class Stepper:
             torch.OutOfMemoryError: Memory is too small even for one example, or for the optimizer.
         """
         while True:
-            cut = group if self._pieces == 1 else self._cut(group)
+            cut = group if self.pieces == 1 else self._cut(group)
             try:
                 return self._step_or_nothing(cut, number, epoch)
             except torch.OutOfMemoryError:
@@ -83,16 +97,16 @@ class Stepper:
     def _cut(self, group: Sequence[Any]) -> list[Any]:
         wants_target = self._forward.recipe.compares
         sizes = [as_batch(raw, wants_target=wants_target).examples for raw in group]
-        return [piece for raw, size in zip(group, sizes, strict=True) for piece in pieces(raw, self._pieces, size)]
+        return [piece for raw, size in zip(group, sizes, strict=True) for piece in pieces(raw, self.pieces, size)]
 
     def _ease(self, largest: int, number: int) -> None:
-        self._pieces *= 2
+        self.pieces *= 2
         self._forward.recipe.optimizer.zero_grad(set_to_none=True)
         if self._forward.recipe.device.type != "cpu":
             torch.accelerator.empty_cache()
         message = (
             f"Out of memory at step {number} with {largest} examples at once: from here on, each batch is "
-            f"cut into {self._pieces} pieces whose gradients are added up, so that a step means the same."
+            f"cut into {self.pieces} pieces whose gradients are added up, so that a step means the same."
         )
         hint = "Batch norm sees the pieces one by one. A smaller batch_size, or bf16, saves memory as well."
         self.eased.append(AnomalyFrame(step=number, kind="out-of-memory", message=message, hint=hint))
@@ -101,48 +115,91 @@ class Stepper:
         """A step that raises leaves buffers and random state as before: it can be made again, or inspected."""
         buffers = self._modes.buffers
         buffers.take()
+        # An optimizer that evaluates the loss in the middle of its update may leave with a half-made one.
+        undo = _undo(self._forward.recipe.optimizer) if self._forward.recipe.needs_closure else None
         try:
             return self._step(group, number, epoch)
         except BaseException:
             buffers.restore()
+            if undo is not None:
+                undo()
             self._randomness.rewind()
             raise
 
     def _step(self, group: Sequence[Any], number: int, epoch: int) -> Step:
-        forward, recipe = self._forward, self._forward.recipe
-        optimizer, precision, peers = recipe.optimizer, recipe.precision, recipe.peers
+        recipe, stages = self._forward.recipe, self.stages
+        optimizer, precision = recipe.optimizer, recipe.precision
         self._updating = False
-        batches = [forward.prepare(raw) for raw in group]
-        examples = int(peers.sum([sum(batch.examples for batch in batches)])[0])
+        batches = [self._forward.prepare(raw) for raw in group]
+        examples = int(recipe.peers.sum([sum(batch.examples for batch in batches)])[0])
         rate = float(optimizer.param_groups[0]["lr"])
         where = f"at step {number} (epoch {epoch}, learning rate {rate:g})"
-        value = 0.0
-        outputs = []
+        stages.ended("other")
         with self._observers.watching(number) as watched:
-            optimizer.zero_grad(set_to_none=True)
-            for raw, batch in zip(group, batches, strict=True):
-                share = batch.examples / examples if examples else 1 / (len(batches) * peers.count)
-                output, loss = forward.run(raw, batch)
-                value += peers.sum([loss.item() * share])[0]
-                if not math.isfinite(value):
-                    raise self._not_finite(f"The loss became {value} {where}", "nan-loss", batch)
-                # What arrives at the parameters is the mean over all processes.
-                weight = share * peers.count
-                precision.backward(loss if weight == 1.0 else loss * weight)
-                outputs.append(output.detach() if isinstance(output, Tensor) else output)
+            stages.ended("observe")
+            value, outputs = self._differentiate(group, batches, examples, where)
             precision.unscale(optimizer)
             if watched is not None:
+                stages.ended("backward")
                 watched.gradients_ready()
-            self._check_gradients(where)
+                stages.ended("observe")
+            norm = self._check_gradients(where, wanted=number <= _NORMS_AT_FIRST or number % _NORM_EVERY == 0)
+            stages.ended("backward")
             self._updating = True
-            precision.step(optimizer)
+            if recipe.needs_closure:
+                optimizer.step(self._closure(group, batches, examples, where, value))
+                moved = True
+            else:
+                moved = precision.step(optimizer)
+            stages.ended("optimizer")
             if watched is not None:
                 watched.updated()
+        stages.ended("observe")
         for output, batch in zip(outputs, batches, strict=True):
-            forward.count(recipe.metrics, output, batch)
-        return Step(value, examples, rate)
+            self._forward.count(recipe.metrics, output, batch)
+        return Step(value, examples, rate, norm, not moved)
 
-    def _check_gradients(self, where: str) -> None:
+    def _differentiate(
+        self, group: Sequence[Any], batches: Sequence[Batch], examples: int, where: str
+    ) -> tuple[float, list[Any]]:
+        """Loss and outputs of the batches; leaves the gradients of the loss with the parameters."""
+        recipe, stages = self._forward.recipe, self.stages
+        peers, precision = recipe.peers, recipe.precision
+        value = 0.0
+        outputs = []
+        recipe.optimizer.zero_grad(set_to_none=True)
+        for raw, batch in zip(group, batches, strict=True):
+            share = batch.examples / examples if examples else 1 / (len(batches) * peers.count)
+            output, loss = self._forward.run(raw, batch)
+            value += peers.sum([loss.item() * share])[0]
+            stages.ended("forward")
+            if not math.isfinite(value):
+                raise self._not_finite(f"The loss became {value} {where}", "nan-loss", batch)
+            # What arrives at the parameters is the mean over all processes.
+            weight = share * peers.count
+            precision.backward(loss if weight == 1.0 else loss * weight)
+            outputs.append(output.detach() if isinstance(output, Tensor) else output)
+            stages.ended("backward")
+        return value, outputs
+
+    def _closure(
+        self, group: Sequence[Any], batches: Sequence[Batch], examples: int, where: str, value: float
+    ) -> Callable[[], float]:
+        """What an optimizer such as LBFGS calls for the loss at other parameters: the same batches and draws."""
+        known: list[float] = [value]
+
+        def loss() -> float:
+            if known:
+                return known.pop()
+            self._randomness.rewind()
+            found, _ = self._differentiate(group, batches, examples, where)
+            self._check_gradients(where, wanted=False)
+            return found
+
+        return loss
+
+    def _check_gradients(self, where: str, *, wanted: bool) -> float | None:
+        """Clip the gradients if need be; returns their norm if it is `wanted` or taken anyway."""
         recipe = self._forward.recipe
         parameters = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
         first = next((parameter.grad for parameter in parameters if parameter.grad is not None), None)
@@ -151,12 +208,15 @@ class Stepper:
                 "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
                 "the forward pass under torch.no_grad() or detached?"
             )
+        taken = wanted or recipe.grad_clip is not None
         # Backpropagation reaches the first parameters last: what is not finite anywhere on the way arrives there.
-        norm = first.sum() if recipe.grad_clip is None else _total_norm(parameters)
-        if recipe.precision.scaler is None and not math.isfinite(recipe.peers.sum([norm.item()])[0]):
+        found = _total_norm(parameters) if taken else first.sum()
+        norm = found.item()
+        if recipe.precision.scaler is None and not math.isfinite(recipe.peers.sum([norm])[0]):
             raise self._not_finite(f"A gradient became NaN or infinite {where}", "nan-gradient", None)
         if recipe.grad_clip is not None:
-            nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, norm)
+            nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, found)
+        return norm if taken else None
 
     def _not_finite(self, what: str, kind: str, batch: Batch | None) -> NotFiniteError:
         model = self._forward.recipe.model
@@ -173,5 +233,21 @@ class Stepper:
         )
 
 
+def _undo(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    """Keeps parameters and the optimizer's state; returns what puts them back."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    kept, state = [parameter.detach().clone() for parameter in parameters], copy.deepcopy(optimizer.state_dict())
+
+    @torch.no_grad()
+    def restore() -> None:
+        for parameter, value in zip(parameters, kept, strict=True):
+            parameter.copy_(value)
+        optimizer.load_state_dict(state)
+
+    return restore
+
+
 def _total_norm(parameters: Sequence[Tensor]) -> Tensor:
-    return nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    # Of a sparse gradient, such as an embedding's, only the rows that are there have a norm.
+    return nn.utils.get_total_norm([grad.coalesce().values() if grad.is_sparse else grad for grad in gradients])

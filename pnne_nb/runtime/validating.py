@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator
 from typing import Any, final
 
@@ -21,11 +20,9 @@ class Validated(msgspec.Struct, frozen=True):
 
     Attributes:
         batch: Which, from 1.
-        seconds: How long it took.
     """
 
     batch: int
-    seconds: float
 
 
 @final
@@ -58,7 +55,6 @@ class Validation:
             with self._randomness:
                 batches = source.batches(1)
             while True:
-                began = time.perf_counter()
                 with self._randomness, torch.no_grad():
                     raw = next(batches, None)
                     if raw is None:
@@ -70,7 +66,7 @@ class Validation:
                     forward.count(counting, output, batch)
                 seen += batch.examples
                 index += 1
-                yield Validated(index, time.perf_counter() - began)
+                yield Validated(index)
         finally:
             self._modes.set(forward.recipe.model, training=True)
             self._randomness.load_state_dict(self.began_with)

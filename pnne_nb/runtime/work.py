@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, assert_never, final
 
 from pnne_nb.frames import AnomalyFrame, EpochFrame, ProgressFrame, TrainingState
+from pnne_nb.runtime.cadence import Every
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
 from pnne_nb.runtime.control import Control
-from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Stepped, TrainingLoop
+from pnne_nb.runtime.determinism import Determinism
+from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Stepped, TrainingLoop
+from pnne_nb.runtime.monitor import Monitor
 from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.sharing import SharedModel
@@ -26,8 +29,11 @@ class Work:
         reports: Takes the news.
         shared: Guards the model meanwhile.
         control: Decides at each boundary.
+        determinism: What each step runs under.
         checkpoints: Where to keep them, or None.
+        save_every: When, beside the best and the last.
         state_dict: What a checkpoint holds.
+        last_epoch: Where the training ends.
 
     Attributes:
         error: What made the training fail, or None.
@@ -40,7 +46,9 @@ class Work:
         reports: Reports,
         shared: SharedModel,
         control: Control,
+        determinism: Determinism,
         checkpoints: CheckpointDirectory | None,
+        save_every: Every,
         state_dict: Callable[[], dict[str, Any]],
         last_epoch: int,
     ) -> None:
@@ -50,9 +58,13 @@ class Work:
         self._reports = reports
         self._shared = shared
         self._control = control
+        self._determinism = determinism
         self._checkpoints = checkpoints
+        self._save_every = save_every
+        self._saved: tuple[int, int] | None = None
         self._state_dict = state_dict
         self._progress = Progress(loop.recipe.train.size, loop.recipe.accumulate)
+        self._monitor = Monitor(loop.recipe.model, loop.stages)
 
     @property
     def progress(self) -> ProgressFrame:
@@ -79,9 +91,10 @@ class Work:
             validation = self._loop.validate()
             while True:
                 try:
-                    next(validation)
+                    with self._determinism:
+                        next(validation)
                 except StopIteration as end:
-                    frame: EpochFrame = end.value.frame
+                    frame: EpochFrame = end.value
                     break
             self._reports.announce(frame)
         return dict(frame.metrics)
@@ -93,13 +106,13 @@ class Work:
         try:
             self._shared.open()
             state = self._train()
-            self._save_latest()
+            self._save(due=self._saved != self._place, improved=False)
         except BaseException as error:  # noqa: BLE001  it is kept, shown, and raised again by wait()
             state = "failed"
             self._keep(error)
         finally:
             self._shared.close()
-            self._reports.channel.put(self.progress)
+            self._reports.channel.put(self.progress, *self._monitor.look(self._loop.steps))
             self._control.end(state)
 
     def _keep(self, error: BaseException) -> None:
@@ -117,7 +130,8 @@ class Work:
         events = self._loop.run(self.last_epoch)
         try:
             while self._control.boundary() == "go":
-                event = next(events, None)
+                with self._determinism:
+                    event = next(events, None)
                 if event is None:
                     return "finished"
                 self.tell(event)
@@ -127,26 +141,39 @@ class Work:
 
     def tell(self, event: Event) -> None:
         """Report what the loop has done, and save what is due."""
+        now = time.monotonic()
         match event:
             case Stepped(frame=frame):
                 self._control.stepped()
                 self._reports.stepped(frame)
-            case EpochEnded(frame=epoch):
+                if self._monitor.due(now):
+                    self._reports.looked(*self._monitor.look(frame.step))
+                self._save(due=self._save_every.after_step(frame.step), improved=False)
+            case Judged(frame=judged, improved=improved):
+                self._reports.announce(judged)
+                self._save(due=False, improved=improved)
+            case EpochEnded(frame=epoch, improved=improved):
                 self._reports.announce(epoch)
-                self._save_epoch(epoch)
+                self._save(due=self._save_every.after_epoch(epoch.epoch), improved=improved)
             case Eased(frame=eased):
                 self._reports.announce(eased)
             case Validated():
                 pass
-        if self._progress.due(time.monotonic(), self._loop.steps):
+            case _:
+                assert_never(event)
+        if self._progress.due(now, self._loop.steps):
             self._reports.channel.put(self.progress)
 
-    def _save_epoch(self, frame: EpochFrame) -> None:
-        if self._checkpoints is not None:
-            state = self._state_dict()
-            self._checkpoints.save(frame.step, state)
-            self._checkpoints.save_if_best(frame.metrics.get("val_loss", frame.metrics["train_loss"]), state)
+    def _save(self, *, due: bool, improved: bool) -> None:
+        if self._checkpoints is None or not (due or improved):
+            return
+        state = self._state_dict()
+        if due:
+            self._checkpoints.save(self._loop.steps, state)
+            self._saved = self._place
+        if improved:
+            self._checkpoints.save_best(state)
 
-    def _save_latest(self) -> None:
-        if self._checkpoints is not None and self._loop.position > 0:
-            self._checkpoints.save(self._loop.steps, self._state_dict())
+    @property
+    def _place(self) -> tuple[int, int]:
+        return self._loop.epoch, self._loop.position

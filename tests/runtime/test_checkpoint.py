@@ -33,7 +33,7 @@ def finish(trained: TrainingEngine) -> tuple[list[float], dict[str, list[float]]
     """Losses, metrics and weights after the rest of the training."""
     trained.start()
     assert trained.wait(60)
-    metrics = {name: trained.history[name].tolist() for name in trained.history}
+    metrics = {name: trained.history[name].tolist() for name in trained.history if name != "memory"}
     return trained.history["loss"].tolist(), metrics, trained.model.state_dict()
 
 
@@ -127,6 +127,30 @@ def test_a_directory_keeps_the_latest_and_the_best(tmp_path: Path) -> None:
     assert names[:3] == ["000003-step-18.ckpt", "000004-step-24.ckpt", "000005-step-30.ckpt"]
     assert set(names[3:]) <= {"best.ckpt", "best.ckpt.previous"}
     assert read(tmp_path / "run" / "best.ckpt")["loop"]["place"]["steps"] > 0
+
+
+def test_checkpoints_come_as_often_as_asked_and_at_the_end(tmp_path: Path) -> None:
+    def steps(directory: Path) -> list[int]:
+        return sorted(int(path.stem.rpartition("-")[2]) for path in directory.glob("0*.ckpt"))
+
+    for name, every, expected in (("a", (5, "steps"), [5, 10, 12]), ("b", 2, [12]), ("c", None, [12])):
+        trained = engine(checkpoint_dir=tmp_path / name, checkpoint_every=every)
+        trained.start()
+        assert trained.wait(60)
+        assert steps(tmp_path / name) == expected
+
+
+def test_what_is_best_is_known_after_resuming(tmp_path: Path) -> None:
+    trained = engine(epochs=2, checkpoint_dir=tmp_path)
+    trained.start()
+    assert trained.wait(60)
+    best = (tmp_path / "best.ckpt").read_bytes()
+    worse = TrainingEngine.resume_from(tmp_path, network(), images(), epochs=4, checkpoint_dir=tmp_path)
+    worse.set_optimizer(lr=10.0)
+    worse.start()
+    assert worse.wait(60)
+    assert worse.history["train_loss"][-1] > worse.history["train_loss"][1]
+    assert (tmp_path / "best.ckpt").read_bytes() == best
 
 
 def test_stopping_in_the_middle_of_an_epoch_keeps_the_place(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def test_a_training_learns_and_tells_of_it() -> None:
     assert set(history) == {
         "loss",
         "learning_rate",
+        "gradient_norm",
+        "memory",
         "train_loss",
         "train_accuracy",
         "val_loss",

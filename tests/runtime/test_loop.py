@@ -9,7 +9,7 @@ import torch
 
 from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.data import open_source
-from pnne_nb.runtime.loop import EpochEnded, Stepped, TrainingLoop
+from pnne_nb.runtime.loop import EpochEnded, Judged, Stepped, TrainingLoop
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.validating import Validated
@@ -20,6 +20,7 @@ def loop(**changes: Any) -> TrainingLoop:
     settings: dict[str, Any] = dict.fromkeys(Config.__struct_fields__)
     settings |= {"loss": "CrossEntropyLoss", "optimizer": ("SGD", {"lr": 0.1}), "metrics": (), "epochs": 2}
     settings |= {"batch_size": 32, "shuffle": True, "device": "cpu", "precision": "32", "accumulate": 1, "seed": 0}
+    settings |= {"validate_every": 1, "checkpoint_every": 1, "deterministic": False}
     config = Config(**{**settings, "num_workers": 0, **changes})
     train, val = (
         open_source(images(seed), batch_size=32, shuffle=True, seed=0, num_workers=0, name="data") for seed in (1, 2)
@@ -69,6 +70,57 @@ def test_a_cell_between_two_steps_changes_nothing() -> None:
         if isinstance(event, Stepped):
             found.append(event.frame.loss)
     assert found == expected
+
+
+def validated(trained: TrainingLoop, last_epoch: int) -> list[tuple[int, bool]]:
+    """Steps at which there are results of a validation, and whether in the middle of an epoch."""
+    return [
+        (event.frame.step, isinstance(event, Judged))
+        for event in trained.run(last_epoch)
+        if isinstance(event, Judged | EpochEnded) and "val_loss" in event.frame.metrics
+    ]
+
+
+@pytest.mark.parametrize(
+    ("every", "expected"),
+    [
+        (1, [(3, False), (6, False), (9, False)]),
+        (2, [(6, False), (9, False)]),
+        ((2, "epochs"), [(6, False), (9, False)]),
+        ((2, "steps"), [(2, True), (4, True), (6, True), (8, True), (9, False)]),
+        ((3, "steps"), [(3, True), (6, True), (9, True)]),
+        (None, [(9, False)]),
+    ],
+)
+def test_validation_comes_as_often_as_asked_and_at_the_end(every: Any, expected: list[tuple[int, bool]]) -> None:
+    assert validated(loop(validate_every=every), 3) == expected
+
+
+def test_how_often_it_is_validated_changes_nothing_for_the_training() -> None:
+    def losses(every: Any) -> list[float]:
+        return [event.frame.loss for event in loop(validate_every=every).run(3) if isinstance(event, Stepped)]
+
+    assert losses((1, "steps")) == losses(1) == losses(None)
+
+
+@pytest.mark.parametrize("leave_after", range(1, 16))
+def test_left_in_a_validation_between_two_steps_it_makes_the_same_one_again(leave_after: int) -> None:
+    whole = validated(loop(validate_every=(2, "steps")), 2)
+    interrupted = loop(validate_every=(2, "steps"))
+    generator = interrupted.run(2)
+    first = [
+        (event.frame.step, isinstance(event, Judged))
+        for event in (next(generator) for _ in range(leave_after))
+        if isinstance(event, Judged | EpochEnded) and "val_loss" in event.frame.metrics
+    ]
+    generator.close()
+    assert first + validated(interrupted, 2) == whole
+
+
+def test_an_epoch_that_was_not_validated_is_no_reason_to_stop_early() -> None:
+    trained = loop(early_stopping=1, validate_every=2, optimizer=("SGD", {"lr": 0.0}))
+    list(trained.run(50))
+    assert trained.epoch == 5
 
 
 def test_validation_leaves_the_model_in_train_mode() -> None:

@@ -1,0 +1,65 @@
+"""Where a training's time goes: fetching data, forward, backward, update, watching, and the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, final
+
+Stage: TypeAlias = Literal["data", "forward", "backward", "optimizer", "observe", "validation", "other"]
+
+SLOW_DATA = 0.4
+"""Share of the time from which on the data is what the training waits for."""
+
+_WORDS: dict[str, str] = {
+    "data": "fetching data",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "observe": "watching",
+    "validation": "validation",
+    "other": "other",
+}
+
+
+@final
+class Stages:
+    """Adds up wall-clock time by stage; a device that works on its own shows in the stage that waits for it.
+
+    Attributes:
+        seconds: So far, by stage.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[Stage, float] = dict.fromkeys(
+            ("data", "forward", "backward", "optimizer", "observe", "validation", "other"), 0.0
+        )
+        self._since = time.perf_counter()
+
+    def start(self) -> None:
+        """From here on time counts; what was before belongs to no stage."""
+        self._since = time.perf_counter()
+
+    def ended(self, stage: Stage) -> None:
+        """What was done since the last call was `stage`."""
+        now = time.perf_counter()
+        self.seconds[stage] += now - self._since
+        self._since = now
+
+
+def shares(seconds: Mapping[Stage, float], before: Mapping[Stage, float] | None = None) -> dict[str, float]:
+    """The share of each stage, 0 to 1, of the time since `before`; all 0 if there was none."""
+    spent = {stage: value - (0.0 if before is None else before[stage]) for stage, value in seconds.items()}
+    total = sum(spent.values())
+    return {stage: value / total if total > 0 else 0.0 for stage, value in spent.items()}
+
+
+def in_words(found: Mapping[str, float]) -> str:
+    """Shares as a person would say them, with advice where the data is slow."""
+    listed = ", ".join(f"{_WORDS[stage]} {share:.0%}" for stage, share in found.items() if share >= 0.005)
+    if found.get("data", 0.0) < SLOW_DATA:
+        return f"Time: {listed}."
+    return (
+        f"Time: {listed}. The training waits for its data: load it with num_workers=2 or more, prepare it "
+        "beforehand, or give tensors that are in memory."
+    )
