@@ -21,7 +21,7 @@ from pnne_nb.inspector.sampling import LIVE_SAMPLE, measurable, sample, to_host
 from pnne_nb.inspector.segments import measure_segments
 from pnne_nb.inspector.units import Bounds, bounds_of, saturation
 
-SAMPLE_BUDGET = 65_536
+SAMPLE_BUDGET = 32_768
 """Elements that one observation looks at, at most, over all layers: many layers share it, 256 each at least."""
 
 CALLS = 8
@@ -127,8 +127,8 @@ class LiveProbe:
     """Observes single training steps: gradient norms, histograms and statistics of the watched layers.
 
     It is a `pnne_nb.probe.Probe`: between `open` and `close` it holds hooks, otherwise nothing. Norms are exact;
-    histograms and statistics (norms among them) come from samples of at most 4,096 elements (fewer where more than 16 quantities
-    are watched: 65,536 in all), evenly spread over the tensor; the frames say how many. Of a
+    histograms and statistics (norms among them) come from samples of at most 2,048 elements (fewer where more than 16 quantities
+    are watched: 32,768 in all), evenly spread over the tensor; the frames say how many. Of a
     layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first
     floating tensor is measured. A recomputation (activation checkpointing) is not counted again.
 

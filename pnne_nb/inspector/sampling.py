@@ -13,8 +13,8 @@ from torch import Tensor
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
-LIVE_SAMPLE = 4096
-"""Elements that a live frame looks at, at most, per layer and quantity."""
+LIVE_SAMPLE = 2048
+"""Elements that a live frame looks at, at most, per layer and quantity: each is a cache line of its own to fetch."""
 
 
 def measurable(tensor: Tensor) -> bool:

@@ -41,52 +41,52 @@ def measure_segments(samples: Sequence[FloatArray], bins: int) -> Segments:
     rows = len(samples)
     sizes = np.array([len(sample) for sample in samples], dtype=np.int64)
     x = np.concatenate(samples) if rows else np.empty(0)
-    row = np.repeat(np.arange(rows), sizes)
     nan = inf = np.zeros(rows)
     with np.errstate(invalid="ignore"):
         all_finite = bool(np.isfinite(x.sum(dtype=np.float64)))
     if not all_finite:
-        finite = np.isfinite(x)
+        row, finite = np.repeat(np.arange(rows), sizes), np.isfinite(x)
         nan = np.bincount(row[np.isnan(x)], minlength=rows).astype(np.float64)
-        x, row = x[finite], row[finite]
-        sizes = np.bincount(row, minlength=rows)
-        inf = np.array([len(sample) for sample in samples]) - nan - sizes
+        x, kept = x[finite], np.bincount(row[finite], minlength=rows)
+        inf, sizes = sizes - nan - kept, kept
     filled = sizes > 0
     # Empty rows have no start in `reduceat`; they are measured apart, as NaN.
     starts = np.concatenate(([0], np.cumsum(sizes[filled])[:-1])) if filled.any() else np.empty(0, np.int64)
 
-    def spread(values: npt.NDArray[np.float64], empty: float) -> npt.NDArray[np.float64]:
+    def spread(values: FloatArray, empty: float) -> npt.NDArray[np.float64]:
         out = np.full(rows, empty)
         out[filled] = values
         return out
 
-    def reduce(ufunc: np.ufunc, values: FloatArray, empty: float) -> npt.NDArray[np.float64]:
-        return spread(ufunc.reduceat(values, starts) if len(starts) else np.empty(0), empty)
+    def reduce(ufunc: np.ufunc, values: FloatArray | npt.NDArray[np.bool_], empty: float) -> npt.NDArray[np.float64]:
+        # A sum counts bools only if it is told to.
+        dtype = np.int64 if values.dtype == np.bool_ else None
+        return spread(ufunc.reduceat(values, starts, dtype=dtype) if len(starts) else np.empty(0), empty)
+
+    def along(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """One value a row, for each element of it."""
+        return np.repeat(values, sizes)
 
     low, high = reduce(np.minimum, x, np.nan), reduce(np.maximum, x, np.nan)
     wide = x.astype(np.float64)
-    total = reduce(np.add, wide, np.nan)
-    with np.errstate(over="ignore"):
-        squares = reduce(np.add, wide * wide, 0.0)
-    zeros = np.bincount(row[x == 0], minlength=rows).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        mean = total / sizes
-        deviation = wide - mean[row]
-        std = np.sqrt(np.bincount(row, deviation * deviation, minlength=rows) / (sizes - 1.0))
+        mean = reduce(np.add, wide, np.nan) / sizes
+        deviation = wide - along(mean)
+        deviations = reduce(np.add, np.square(deviation, out=deviation), 0.0)
         values = {
             "mean": mean,
-            "std": np.where(sizes > 1, std, np.nan),
+            "std": np.where(sizes > 1, np.sqrt(deviations / (sizes - 1.0)), np.nan),
             "min": low,
             "max": high,
-            "norm": np.sqrt(squares),
-            "zeros": np.where(filled, zeros / sizes, np.nan),
+            "norm": np.sqrt(reduce(np.add, np.square(wide), 0.0)),
+            "zeros": reduce(np.add, x == 0, np.nan) / sizes,
             "nan": nan,
             "inf": inf,
         }
     lower, upper = bin_edges(np.where(filled, low, 0.0), np.where(filled, high, 1.0))
-    scale = bins / (upper - lower)
-    index = np.minimum(((wide - lower[row]) * scale[row]).astype(np.int64), bins - 1)
-    counts = np.bincount(row * bins + index, minlength=rows * bins).reshape(rows, bins)
+    index = (wide - along(lower)) * along(bins / (upper - lower))
+    index = np.minimum(index, bins - 0.5, out=index) + along(bins * np.arange(rows, dtype=np.float64))
+    counts = np.bincount(index.astype(np.intp), minlength=rows * bins).reshape(rows, bins)
     return Segments(counts, lower, upper, values)
 
 
