@@ -1,0 +1,132 @@
+"""Kill trainings with SIGKILL at random moments, resume them, and compare every loss with an undisturbed run's.
+
+    python scripts/kill_trials.py [TRIALS] [SEED]
+
+Each trial takes one of the forms of data below (all of them shuffled, the model with dropout and batch norm), trains
+with a checkpoint every few steps, is killed one to four times anywhere (in a step, in a validation, while a checkpoint
+is written, before the first one is), and resumed from its directory each time. It has failed if any loss that was ever
+reported for a step differs in one bit from the undisturbed run's, or if a checkpoint was damaged. Exits with 1 then.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from pnne_nb.runtime.engine import TrainingEngine
+from tests.runtime.tasks import EXAMPLES, Noisy, images, network
+
+WEIGHTS = torch.linspace(0.1, 1, EXAMPLES).tolist()
+FORMS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "tensors": (images, {}),
+    "tensors, bf16, clipped, accumulated": (images, {"precision": "bf16", "grad_clip": 1.0, "accumulate": 2}),
+    "tensors, fp16 with scaled gradients": (images, {"precision": "16"}),
+    "dataset that draws": (Noisy, {}),
+    "dataset that draws, 2 workers": (lambda: DataLoader(Noisy(), 8, shuffle=True, num_workers=2), {}),
+    "weighted sampler": (
+        lambda: DataLoader(TensorDataset(*images()), 8, sampler=WeightedRandomSampler(WEIGHTS, EXAMPLES)),
+        {},
+    ),
+}
+OPTIONS: dict[str, Any] = {
+    "epochs": 6,
+    "batch_size": 8,
+    "device": "cpu",
+    "optimizer": ("AdamW", {"lr": 0.01}),
+    "scheduler": ("OneCycleLR", {"max_lr": 0.02, "total_steps": 72}),
+    "validate_every": (7, "steps"),
+    "checkpoint_every": (3, "steps"),
+    "seed": 5,
+}
+
+
+def train(form: str, directory: Path, log: Path) -> None:
+    """Begin the training or go on from `directory`, and append each step's number and loss to `log`."""
+    warnings.simplefilter("error")  # a damaged checkpoint warns
+    torch.set_num_threads(1)
+    data, options = FORMS[form]
+    if any(directory.glob("*.ckpt")):
+        engine = TrainingEngine.resume_from(directory, network(), data(), images(2), checkpoint_dir=directory)
+    else:
+        given = {**OPTIONS, **options, "checkpoint_dir": directory}
+        engine = TrainingEngine(network(), data(), images(2), **given)
+    file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    engine.on("step", lambda frame: os.write(file, f"{frame.step} {frame.loss.hex()}\n".encode()))
+    engine.start()
+    engine.wait()
+
+
+def losses(log: Path) -> dict[int, set[str]]:
+    """Every loss that was reported for each step."""
+    found: dict[int, set[str]] = {}
+    for line in log.read_text().splitlines() if log.exists() else ():
+        step, loss = line.split()
+        found.setdefault(int(step), set()).add(loss)
+    return found
+
+
+def trial(form: str, expected: dict[int, set[str]], seconds: float, draw: random.Random) -> tuple[int, int, str]:
+    """Kills, kills in the middle of writing a checkpoint, and what went wrong, if anything."""
+    with tempfile.TemporaryDirectory() as place:
+        directory, log = Path(place) / "checkpoints", Path(place) / "log"
+        kills = writing = 0
+        wanted = draw.randint(1, 4)
+        while True:
+            child = FORK.Process(target=train, args=(form, directory, log))
+            child.start()
+            child.join(draw.uniform(0.0, seconds * 1.5 / wanted) if kills < wanted else 120.0)
+            if child.exitcode is None and kills < wanted:
+                child.kill()
+                child.join()
+                kills += 1
+                writing += any(directory.glob(".*"))
+                continue
+            if child.exitcode != 0:
+                return kills, writing, f"ended with {child.exitcode}"
+            found = losses(log)
+            return kills, writing, "" if found == expected else "the losses differ"
+
+
+def main() -> int:
+    """Run the trials and print what came of them."""
+    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    draw = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    expected: dict[str, tuple[dict[int, set[str]], float]] = {}
+    for form in FORMS:
+        with tempfile.TemporaryDirectory() as place:
+            child = FORK.Process(target=train, args=(form, Path(place) / "checkpoints", Path(place) / "log"))
+            began = time.perf_counter()
+            child.start()
+            child.join()
+            expected[form] = losses(Path(place) / "log"), time.perf_counter() - began
+    failures = kills = writing = 0
+    for number in range(1, trials + 1):
+        form = draw.choice(list(FORMS))
+        killed, in_write, fault = trial(form, *expected[form], draw)
+        kills, writing, failures = kills + killed, writing + in_write, failures + bool(fault)
+        if fault:
+            print(f"trial {number} ({form}): {fault}", flush=True)
+    print(
+        f"{trials} trials, {kills} kills ({writing} while a checkpoint was written), "
+        f"{trials - failures} bit-identical to the undisturbed run, {failures} not"
+    )
+    return 1 if failures else 0
+
+
+FORK = multiprocessing.get_context("fork")
+
+if __name__ == "__main__":
+    sys.exit(main())
