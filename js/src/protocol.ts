@@ -56,6 +56,7 @@ export type PropertyType =
   | ShapeType
   | TupleType
   | ListType
+  | TensorType
   | OptionalType
   | UnionType
   | ConstantType
@@ -281,6 +282,15 @@ export interface TupleType {
 export interface ListType {
   readonly type: "list";
   readonly item: PropertyType;
+}
+
+/**
+ * The numbers of a floating tensor: one, or a list of them, nested for more axes.
+ *
+ * Arrays and tensors are converted; all are kept as nested tuples.
+ */
+export interface TensorType {
+  readonly type: "tensor";
 }
 
 /** None, or a value of `item`. */

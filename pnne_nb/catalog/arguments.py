@@ -22,6 +22,7 @@ from pnne_nb.graph.types import (
     OptionalType,
     PropertyType,
     StringType,
+    TensorType,
     TupleType,
     UnionType,
     check,
@@ -82,6 +83,13 @@ def typed(argument: Argument, kind: PropertyType, role: facts.Role, doc: str) ->
     if not isinstance(default, Required):
         default = check(kind, default)
     return Property(name=argument.name, type=kind, default=default, role=role, doc=doc)
+
+
+def typed_in(argument: Argument) -> Argument:
+    """Return an argument of a constructor, where nothing can be wired: a tensor is given by its numbers."""
+    if argument.kind is None or argument.type is not None:
+        return argument
+    return msgspec.structs.replace(argument, kind=None, type=None if argument.variadic else TensorType())
 
 
 def refine(type_name: str, name: str, kind: PropertyType) -> PropertyType:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.autograd import Function
 
 from pnne_nb.catalog import docs, signatures
-from pnne_nb.catalog.arguments import Argument, typed
+from pnne_nb.catalog.arguments import Argument, typed, typed_in
 from pnne_nb.catalog.layers import positional
 from pnne_nb.errors import RegistrationError, expect, shown
 from pnne_nb.graph.names import MAX_LENGTH
@@ -153,7 +153,7 @@ class _Reader:
     def inits(self) -> list[Argument]:
         if self._init is None or self._init is object.__init__ or self._init is nn.Module.__init__:
             return []
-        known = [a for a in self._arguments(self._init)[1:] if not a.spread]
+        known = [typed_in(a) for a in self._arguments(self._init)[1:] if not a.spread]
         return [a for a in map(self._guessed, known) if a.type is not None or isinstance(a.default, Required)]
 
     def result(self) -> object:

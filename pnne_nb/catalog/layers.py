@@ -9,7 +9,7 @@ import msgspec
 from torch import nn
 
 from pnne_nb.catalog import docs, facts, signatures
-from pnne_nb.catalog.arguments import Argument, port, property_of
+from pnne_nb.catalog.arguments import Argument, port, property_of, typed_in
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.graph.spec import NodeSpec, Port, Property, Required, Returns
 from pnne_nb.graph.structural import MODULE_PROPERTIES
@@ -124,9 +124,11 @@ def _constructor(cls: type[nn.Module]) -> list[Argument]:
 
 
 def _typed(name: str, argument: Argument) -> Argument:
-    """Give an argument without a hint the type that `facts` or its default tells."""
-    if argument.type is not None or argument.kind is not None:
+    """Give an argument without a hint the type that `facts` or its default tells; a tensor is typed in as numbers."""
+    if argument.type is not None:
         return argument
+    if argument.kind is not None:
+        return typed_in(argument)
     return msgspec.structs.replace(
         argument,
         type=facts.lookup(facts.TYPES, name, argument.name) or signatures.property_type(type(argument.default)),

@@ -9,13 +9,36 @@ from __future__ import annotations
 
 import math
 from types import EllipsisType
+from typing import final
+
+import msgspec
 
 from pnne_nb.errors import CompileError
-from pnne_nb.graph.types import DtypeType, EnumType, ListType, OptionalType, PropertyType, TupleType, UnionType
+from pnne_nb.graph.types import (
+    DtypeType,
+    EnumType,
+    ListType,
+    OptionalType,
+    PropertyType,
+    TensorType,
+    TupleType,
+    UnionType,
+)
 from pnne_nb.graph.values import DTYPES, MAX_DEPTH, MEMORY_FORMATS, TorchConstant
 
 _DECIMAL_LIMIT = 10**1000
 """Larger ints are written in hexadecimal: Python refuses to read very long decimals."""
+
+
+@final
+class TensorLiteral(msgspec.Struct, frozen=True):
+    """A tensor that is passed to a constructor.
+
+    Attributes:
+        elements: A number, or nested tuples of numbers.
+    """
+
+    elements: object
 
 
 def emit(value: object, depth: int = 0) -> str:
@@ -64,6 +87,9 @@ def emit(value: object, depth: int = 0) -> str:
     if kind is TorchConstant:
         assert isinstance(value, TorchConstant)
         return f"torch.{value.name}"
+    if kind is TensorLiteral:
+        assert isinstance(value, TensorLiteral)
+        return f"torch.tensor({emit(_as_lists(value.elements), depth)})"
     raise CompileError(
         f"A {kind.__name__} cannot be written as source; use a number, text, tuple, list, dict, slice or dtype."
     )
@@ -86,9 +112,11 @@ def emit_index(value: object) -> str:
 
 def constant(kind: PropertyType, value: object) -> object:
     """Return a property's stored value as the constant that torch expects: dtype names become dtypes."""
-    if value is None or type(value) in (bool, int, float):
+    if value is None or type(value) in (bool, int):
         return value
     match kind:
+        case TensorType():
+            return TensorLiteral(value)
         case DtypeType() if isinstance(value, str) and value in DTYPES:
             return TorchConstant(value)
         case EnumType(choices) if choices == MEMORY_FORMATS and isinstance(value, str):
@@ -103,6 +131,10 @@ def constant(kind: PropertyType, value: object) -> object:
         case ListType(item) if isinstance(value, list):
             return [constant(item, each) for each in value]
     return value
+
+
+def _as_lists(elements: object) -> object:
+    return [_as_lists(row) for row in elements] if isinstance(elements, tuple) else elements
 
 
 def _index_item(value: object) -> str:

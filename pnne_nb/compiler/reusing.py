@@ -7,13 +7,17 @@ from collections import Counter
 import torch
 from torch import nn
 
+from pnne_nb.graph.registry import registry
+from pnne_nb.graph.types import holds_tensor
+
 
 def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
     """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
 
     Device, element type and ``requires_grad`` come along, and so do ties: names that share one tensor in
     `source` share one in `target`. What does not fit keeps its fresh values, on the device and in the floating
-    type that most of `source` has. Modules of the same name take over the training mode.
+    type that most of `source` has; so does what a property of the node says, such as the class weights of a loss.
+    Modules of the same name take over the training mode.
 
     Returns:
         The names of the tensors that were carried over.
@@ -45,7 +49,7 @@ def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
             if value is None:
                 continue
             kept = buffers.get(dot + name)
-            if kept is not None and kept.shape == value.shape:
+            if kept is not None and kept.shape == value.shape and name not in _typed_in(module):
                 if id(kept) not in copies:
                     copies[id(kept)] = _copy(kept)
                 setattr(module, name, copies[id(kept)])
@@ -54,6 +58,14 @@ def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
                 setattr(module, name, _adapted(value, device, dtype))
     _match_modes(source, target)
     return carried
+
+
+def _typed_in(module: nn.Module) -> set[str]:
+    """Return which tensors of a layer its node's properties say, as a loss's class weights: those follow the node."""
+    spec = registry.get(type(module).__name__)
+    if spec is None or spec.torch is not type(module):
+        return set()
+    return {prop.name for prop in spec.properties if prop.role == "init" and holds_tensor(prop.type)}
 
 
 def _match_modes(source: nn.Module, target: nn.Module) -> None:

@@ -19,6 +19,7 @@ from torch import nn
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.compiler.abstract import Abstract, Meta, Seen, describe, explain, known_shapes, materialize
 from pnne_nb.compiler.binding import Bound, automatic_properties, bind, construct, variadic_items
+from pnne_nb.compiler.constants import TensorLiteral
 from pnne_nb.compiler.costs import FREE, Cost, MultiplyAdds, returned, weights
 from pnne_nb.compiler.fitting import Trials
 from pnne_nb.compiler.mismatch import Finding, dtype_findings, failure_finding, size_findings
@@ -295,6 +296,8 @@ def _constant(argument: Argument) -> object:
 def _live(value: object) -> object:
     if isinstance(value, TorchConstant):
         return getattr(torch, value.name)
+    if isinstance(value, TensorLiteral):
+        return torch.tensor(value.elements)
     if isinstance(value, (tuple, list)):
         return type(value)(_live(item) for item in value)
     return value

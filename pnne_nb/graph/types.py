@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import re
 from numbers import Integral, Real
-from typing import TypeAlias, TypeGuard
+from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import msgspec
 
-from pnne_nb.graph.values import DTYPES, TorchConstant, Value, from_json, to_json
+from pnne_nb.graph.values import DTYPES, MAX_DEPTH, TorchConstant, Value, from_json, to_json
+
+
+@runtime_checkable
+class _Array(Protocol):
+    """A tensor or array: the core knows neither torch nor NumPy."""
+
+    def tolist(self) -> object: ...
 
 
 class _Type(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
@@ -85,6 +92,13 @@ class ListType(_Type, frozen=True, tag="list"):
     item: PropertyType
 
 
+class TensorType(_Type, frozen=True, tag="tensor"):
+    """The numbers of a floating tensor: one, or a list of them, nested for more axes.
+
+    Arrays and tensors are converted; all are kept as nested tuples.
+    """
+
+
 class OptionalType(_Type, frozen=True, tag="optional"):
     """None, or a value of `item`."""
 
@@ -107,7 +121,7 @@ class NodeRefType(_Type, frozen=True, tag="nodeRef"):
 
 PropertyType: TypeAlias = (
     BoolType | IntType | FloatType | NumberType | StringType | EnumType | DtypeType | DeviceType
-    | ShapeType | TupleType | ListType | OptionalType | UnionType | ConstantType | NodeRefType
+    | ShapeType | TupleType | ListType | TensorType | OptionalType | UnionType | ConstantType | NodeRefType
 )  # fmt: skip
 
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|meta)(:\d{1,3})?")
@@ -129,9 +143,7 @@ def check(kind: PropertyType, value: object) -> Value:
     match kind:
         case IntType(minimum, maximum):
             whole = _whole(value)
-            if whole is not None and not -_LARGEST <= whole < _LARGEST:
-                raise ValueError(f"{describe(kind)}, of at most 64 bits")
-            if whole is not None and _within(whole, minimum, maximum):
+            if whole is not None and -_LARGEST <= whole < _LARGEST and _within(whole, minimum, maximum):
                 return whole
         case TupleType(item, length, scalar):
             if isinstance(value, (tuple, list)):
@@ -190,6 +202,10 @@ def check(kind: PropertyType, value: object) -> Value:
         case ListType(item):
             if isinstance(value, (tuple, list)):
                 return list(_each(kind, item, value))
+        case TensorType():
+            elements = _elements(value.tolist() if isinstance(value, _Array) else value)
+            if elements is not None:
+                return elements[0]
         case ConstantType():
             return _constant(kind, value)
     raise ValueError(describe(kind))
@@ -205,6 +221,11 @@ def admits(kind: PropertyType, choice: str) -> bool:
         case UnionType(options):
             return any(admits(option, choice) for option in options)
     return False
+
+
+def holds_tensor(kind: PropertyType) -> bool:
+    """Whether `kind` takes the numbers of a tensor."""
+    return isinstance(kind.item if isinstance(kind, OptionalType) else kind, TensorType)
 
 
 def describe(kind: PropertyType) -> str:
@@ -234,6 +255,8 @@ def describe(kind: PropertyType) -> str:
             return f"{describe(item)}, or {tuple_text}" if scalar else tuple_text
         case ListType(item):
             return f"a list, each item {describe(item)}"
+        case TensorType():
+            return "a number, or a list of numbers, nested for more axes"
         case OptionalType(item):
             return f"{describe(item)}, or None"
         case UnionType(options):
@@ -249,6 +272,22 @@ def _each(kind: PropertyType, item: PropertyType, values: tuple[object, ...] | l
         return [check(item, value) for value in values]
     except ValueError as error:
         raise ValueError(describe(kind)) from error
+
+
+def _elements(value: object, depth: int = 0) -> tuple[Value, tuple[int, ...]] | None:
+    """Return the numbers of a tensor as nested tuples, and its shape; None if they are none."""
+    if _is_number(value):
+        try:
+            return float(value), ()
+        except OverflowError:
+            return None
+    if not isinstance(value, (tuple, list)) or depth > MAX_DEPTH:
+        return None
+    rows = [_elements(row, depth + 1) for row in value]
+    found = [row for row in rows if row is not None]
+    if len(found) < len(rows) or len({shape for _, shape in found}) > 1:
+        return None
+    return tuple(row for row, _ in found), (len(found), *(found[0][1] if found else ()))
 
 
 def _constant(kind: PropertyType, value: object) -> Value:
@@ -283,7 +322,7 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 def _whole(value: object) -> int | None:
     """Return `value` if it is a whole number, as an int."""
-    if _is_whole(value) or (isinstance(value, float) and value.is_integer()):
+    if _is_whole(value) or (_is_number(value) and value % 1 == 0):
         return int(value)
     return None
 

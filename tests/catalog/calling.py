@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.graph.spec import NodeSpec, Property
-from pnne_nb.graph.types import DtypeType, OptionalType, check
+from pnne_nb.graph.types import DtypeType, OptionalType, TensorType, check
 
 
 def resolve(target: str) -> Any:
@@ -64,6 +64,8 @@ def checked(prop: Property, value: object) -> Any:
     """Return a property value as torch takes it."""
     stored = check(prop.type, value)
     kind = prop.type.item if isinstance(prop.type, OptionalType) else prop.type
+    if isinstance(kind, TensorType):
+        return None if stored is None else torch.tensor(stored)
     return getattr(torch, str(stored)) if isinstance(kind, DtypeType) and stored is not None else stored
 
 

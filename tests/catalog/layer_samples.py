@@ -111,11 +111,17 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         {"n_classes": 10, "cutoffs": (4,)}, {"input_": rand(3, 8), "target_": classes(3, count=10)}
     ),
     "LinearCrossEntropyLoss": lambda: Sample({"num_classes": 5}, {"input": rand(3, 8), "target": classes(3)}),
-    "BCELoss": lambda: Sample({}, {"input": _probabilities(2, 3), "target": _probabilities(2, 3)}),
-    "CrossEntropyLoss": lambda: Sample({"label_smoothing": 0.1}, {"input": rand(3, 5), "target": classes(3)}),
+    "BCELoss": lambda: Sample(
+        {"weight": ((0.5,), (2.0,))}, {"input": _probabilities(2, 3), "target": _probabilities(2, 3)}
+    ),
+    "CrossEntropyLoss": lambda: Sample(
+        {"label_smoothing": 0.1, "weight": (0.5, 1.0, 1.5, 2.0, 0.0)}, {"input": rand(3, 5), "target": classes(3)}
+    ),
     "KLDivLoss": lambda: Sample({"reduction": "batchmean"}, {"input": rand(3, 4).log(), "target": rand(3, 4).detach()}),
-    "NLLLoss": lambda: Sample({}, {"input": rand(3, 5), "target": classes(3)}),
-    "MultiMarginLoss": lambda: Sample({"p": 2}, {"input": rand(3, 5), "target": classes(3)}),
+    "NLLLoss": lambda: Sample({"weight": (0.5, 1.0, 1.5, 2.0, 0.0)}, {"input": rand(3, 5), "target": classes(3)}),
+    "MultiMarginLoss": lambda: Sample(
+        {"p": 2, "weight": (0.5, 1.0, 1.5, 2.0, 0.0)}, {"input": rand(3, 5), "target": classes(3)}
+    ),
     "MultiLabelMarginLoss": lambda: Sample({}, {"input": rand(3, 5), "target": classes(3, 5)}),
     "MarginRankingLoss": lambda: Sample({}, {"input1": rand(3), "input2": rand(3), "target": torch.ones(3)}),
     "CosineEmbeddingLoss": lambda: Sample({}, {"input1": rand(3, 4), "input2": rand(3, 4), "target": torch.ones(3)}),

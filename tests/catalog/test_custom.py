@@ -273,3 +273,25 @@ def test_the_decorator_may_stand_without_parentheses() -> None:
 
     assert pn.catalog["bare"].category == "Custom"
     assert bare(torch.ones(1)).item() == 2.0
+
+
+def test_a_tensor_of_the_constructor_is_given_by_its_numbers() -> None:
+    @pn.register_node
+    class Scaled(nn.Module):
+        def __init__(self, scale: torch.Tensor, shift: torch.Tensor | None = None) -> None:
+            super().__init__()
+            self.register_buffer("scale", scale)
+            self.shift = shift
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.get_buffer("scale")
+
+    graph = pn.NodeGraph("scaled")
+    graph.add("Input", "x", shape=("N", 2))
+    graph.add("Scaled", "scaled", scale=[[0.5, 2]])
+    graph.add("Output", "y")
+    graph.connect("x", "scaled")
+    graph.connect("scaled", "y")
+    assert torch.equal(pn.compile(graph)(torch.ones(1, 2)), torch.tensor([[0.5, 2.0]]))
+    with pytest.raises(pn.BadValueError, match="scale cannot be 'big': it must be a number, or a list of numbers"):
+        graph.set("scaled", scale="big")

@@ -182,6 +182,13 @@ CASES: dict[str, Family] = {
         lambda: nn.CrossEntropyLoss(label_smoothing=0.1),
         {OUT: ()},
     ),
+    "loss with class weights": Family(
+        "CrossEntropyLoss",
+        {"weight": (0.5, 2.0, 1.0)},
+        {"input": vector(3), "target": tokens(count=3)},
+        lambda: nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2.0, 1.0])),
+        {OUT: ()},
+    ),
     "flatten": Family("Flatten", {}, {"input": image()}, nn.Flatten, {OUT: ("N", 192)}),
     "flatten of any size": Family(
         "Flatten", {}, {"input": (("N", 3, "H", "W"), 0)}, nn.Flatten, {OUT: ("N", "3*H*W")}

@@ -120,3 +120,36 @@ def test_a_property_changes_only_what_no_longer_fits(node: str, values: dict[str
 
 def _rebuilt(graph: pn.NodeGraph, node: str) -> nn.Module:
     return pn.compile(graph).get_submodule(node)
+
+
+def test_class_weights_follow_the_node_and_not_the_old_model() -> None:
+    graph = pn.NodeGraph("weighted")
+    graph.add("Input", "x", shape=("N", 3))
+    graph.add("Input", "target", shape=("N",), dtype="int64")
+    graph.add("CrossEntropyLoss", "loss", weight=torch.tensor([0.5, 2.0, 1.0]))
+    graph.add("Output", "y")
+    graph.connect("x", "loss.input")
+    graph.connect("target", "loss.target")
+    graph.connect("loss", "y")
+    old = pn.compile(graph).double()
+    assert "nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2.0, 1.0]))" in pn.to_source(graph)
+    assert list(old.state_dict()) == list(nn.ModuleDict({"loss": nn.CrossEntropyLoss(torch.ones(3))}).state_dict())
+    graph.set("loss", weight=[1, 1, 3])
+    new = pn.compile(graph, reuse=old)
+    assert torch.equal(new.get_buffer("loss.weight"), torch.tensor([1.0, 1.0, 3.0], dtype=torch.float64))
+
+
+def test_a_loss_with_class_weights_is_imported_with_them() -> None:
+    class Judge(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loss = nn.BCEWithLogitsLoss(pos_weight=torch.tensor([0.1, 3.0]))
+
+        def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            loss: torch.Tensor = self.loss(x, target)
+            return loss
+
+    net, args = Judge(), (torch.randn(4, 2), torch.rand(4, 2))
+    graph = pn.from_module(net, args)
+    assert graph["loss"].type == "BCEWithLogitsLoss"
+    assert pn.verify(graph, net, args).equal

@@ -24,6 +24,7 @@ from pnne_nb.graph.types import (
     PropertyType,
     ShapeType,
     StringType,
+    TensorType,
     check,
 )
 from pnne_nb.graph.values import from_json, to_json
@@ -55,6 +56,14 @@ class Mode(enum.StrEnum):
     ("kind", "given", "stored"),
     [
         (IntType(), np.int64(3), 3),
+        (IntType(), 3.0, 3),
+        (IntType(), np.float32(3.0), 3),
+        (ShapeType(), ("N", 3.0), ("N", 3)),
+        (TensorType(), 2, 2.0),
+        (TensorType(), [1, 2], (1.0, 2.0)),
+        (TensorType(), np.eye(2), ((1.0, 0.0), (0.0, 1.0))),
+        (TensorType(), torch.tensor([0.5, 2]), (0.5, 2.0)),
+        (TensorType(), torch.tensor(0.5), 0.5),
         (FloatType(), np.float32(0.5), 0.5),
         (FloatType(), np.float64(0.5), 0.5),
         (NumberType(), np.float64(2.0), 2.0),

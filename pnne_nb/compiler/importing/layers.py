@@ -11,8 +11,8 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from pnne_nb.catalog import facts
 from pnne_nb.graph.registry import registry
-from pnne_nb.graph.spec import NodeSpec
-from pnne_nb.graph.types import check
+from pnne_nb.graph.spec import NodeSpec, Property
+from pnne_nb.graph.types import check, holds_tensor
 
 _SCALARS = (bool, int, float, str, tuple, type(None))
 _HOOKS = (
@@ -49,7 +49,7 @@ def read_properties(module: nn.Module, spec: NodeSpec) -> dict[str, object] | No
         for prop in spec.properties:
             if prop.role != "init":
                 continue
-            value = special[prop.name] if prop.name in special else _read(module, prop.name)
+            value = special[prop.name] if prop.name in special else _read(module, prop)
             value = _as_written(module, prop.name, value)
             stored = check(prop.type, value)
             if prop.required or type(stored) is not type(prop.default) or stored != prop.default:
@@ -89,8 +89,11 @@ def _tensors(module: nn.Module) -> list[tuple[str, tuple[int, ...]]]:
     return [(name, tuple(tensor.shape)) for name, tensor in named]
 
 
-def _read(module: nn.Module, name: str) -> Any:
+def _read(module: nn.Module, prop: Property) -> Any:
+    name = prop.name
     value = getattr(module, name)
+    if holds_tensor(prop.type):
+        return value
     if isinstance(value, Tensor) or (name == "bias" and value is None):
         return value is not None
     if name == "bias" and not isinstance(value, bool):

@@ -70,6 +70,10 @@ export function check(kind: PropertyType, value: JsonValue): Checked {
       const checked = list ? each(kind.item, list) : NOTHING;
       return checked.ok ? { ok: true, value: { $list: checked.value } } : NOTHING;
     }
+    case "tensor": {
+      const found = elements(value);
+      return accept(found !== null, found?.value);
+    }
     case "optional":
       return value === null ? { ok: true, value } : check(kind.item, value);
     case "union": {
@@ -112,6 +116,8 @@ export function describe(kind: PropertyType): string {
     }
     case "list":
       return `a list, each item ${describe(kind.item)}`;
+    case "tensor":
+      return "a number, or a list of numbers, nested for more axes";
     case "optional":
       return `${describe(kind.item)}, or None`;
     case "union":
@@ -144,6 +150,17 @@ function accept(condition: boolean, value: JsonValue): Checked {
 function each(kind: PropertyType, values: readonly JsonValue[]): Checked {
   const checked = values.map((value) => check(kind, value));
   return checked.every((item) => item.ok) ? { ok: true, value: checked.map((item) => item.value) } : NOTHING;
+}
+
+/** The numbers of a tensor as nested arrays, and its shape; null where they are none. */
+function elements(value: JsonValue): { value: JsonValue; shape: string } | null {
+  if (asFloat(value) !== null) return { value, shape: "" };
+  const rows = items(value)?.map(elements);
+  if (!rows) return null;
+  const found = rows.filter((row) => row !== null);
+  const shapes = new Set(found.map(({ shape }) => shape));
+  if (found.length < rows.length || shapes.size > 1) return null;
+  return { value: found.map((row) => row.value), shape: `${rows.length},${found[0]?.shape ?? ""}` };
 }
 
 function asFloat(value: JsonValue): number | null {
