@@ -23,6 +23,10 @@ from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.control import ENDED, Control
 from pnne_nb.runtime.data import Data, require_count
 from pnne_nb.runtime.determinism import Determinism
+from pnne_nb.runtime.distributed.launching import Launch, pack
+from pnne_nb.runtime.distributed.packing import Drawing
+from pnne_nb.runtime.distributed.plan import Plan
+from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.editing import EditedGraph
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.metrics import MetricChoice
@@ -144,6 +148,7 @@ class TrainingEngine:
         self._model = as_module(model, seed)
         self._document = document_of(model)
         self._edited = EditedGraph(model) if isinstance(model, NodeGraph) else None
+        self._drawing: Drawing | None = None
         recipe = config.recipe(self._model, train, val, input_shapes(model))
         self._config = config
         self._threads = threads_for_training()
@@ -206,11 +211,88 @@ class TrainingEngine:
         for name, variables in (("data", data), ("namespace", namespace)):
             expect(variables, (Mapping, NoneType), name, "a mapping from variable names to data")
         seed, device = options.get("seed", 0), choose_device(str(options.get("device", "auto")))
-        drawn = read_training(graph, {**(namespace or {}), **(data or {})}, seed=seed, device=device)
-        return cls(**drawn._asdict(), **options)
+        variables = {**(namespace or {}), **(data or {})}
+        engine = cls(**read_training(graph, variables, seed=seed, device=device)._asdict(), **options)
+        engine._drawing = Drawing.of(graph, variables)
+        return engine
 
     def __repr__(self) -> str:
         return f"TrainingEngine({type(self._model).__name__}, state={self.state!r})"
+
+    # In several processes
+
+    def launch(
+        self,
+        nproc: int = 2,
+        *,
+        nnodes: int | str = 1,
+        rdzv: str | None = None,
+        strategy: str = "ddp",
+        backend: str | None = None,
+        max_restarts: int = 3,
+        timeout: float = 300.0,
+        directory: str | Path | None = None,
+        imports: Sequence[str] = (),
+    ) -> TrainingGroup:
+        """Train in several processes, started by torchrun, from where the training is to its last epoch.
+
+        Everything else is as after `start`: buttons, history, events, checkpoints, `wait`. The processes share each
+        batch, so that the gradients are those of one process. Whenever the training halts, ends, or is looked at
+        (`model`, `paused`), the live model has the weights of the group.
+
+        Args:
+            nproc: Processes on each machine; on GPUs, one for each.
+            nnodes: Machines, or a range such as ``"1:4"``. On the others, somebody types the group's ``command``.
+            rdzv: Where machines meet: host and port of one of them.
+            strategy: ``"ddp"``: each process has the whole model; ``"fsdp"``: each keeps a part of every tensor.
+            backend: ``"gloo"``, ``"nccl"`` …; None takes what suits the device.
+            max_restarts: How often all processes start again, from the last checkpoint, when one has died.
+            timeout: Seconds without news after which the group is taken to hang, and is ended.
+            directory: Where data, checkpoints and logs are kept; needed with several machines, which all see it.
+            imports: Modules that each process imports first, for node types and datasets that they register.
+
+        Raises:
+            TrainingError: An argument cannot be, something exists in this process only, or a training is under way.
+            CompileError: The graph was edited and is unfinished or wrong.
+        """
+        if self._control.alive:
+            raise TrainingError(f"A training is {self.state}: stop() it, and launch() goes on from there.")
+        plan = Plan(
+            nproc=nproc,
+            nnodes=nnodes,
+            rdzv=rdzv,
+            strategy=strategy,
+            backend=backend,
+            max_restarts=max_restarts,
+            timeout=timeout,
+            directory=directory,
+            imports=tuple(imports),
+        )
+        launch = self._pack(plan, listens=True)
+        group = TrainingGroup(plan, launch, self._loop, self.history, self._work.tell)
+        self._shared.release()
+        self._launch(None, group)
+        return group
+
+    def launch_command(self, directory: str | Path, nproc: int = 2, **options: Any) -> str:
+        """Pack the training for `launch`, and return the command that trains it: to be typed on each machine.
+
+        Checkpoints appear in the directory; `resume_from` reads them.
+
+        Args:
+            directory: Where data, checkpoints and logs are kept; all machines must see it.
+            nproc: Processes on each machine.
+            options: As of `launch`.
+
+        Raises:
+            TrainingError: As of `launch`.
+        """
+        return self._pack(Plan(directory=directory, nproc=nproc, **options), listens=False).printed
+
+    def _pack(self, plan: Plan, *, listens: bool) -> Launch:
+        self._follow_edits()
+        self._work.renew(self._config.epochs)
+        return pack(plan, self._state_dict(), self._loop, self._drawing, self._work.last_epoch, listens=listens)
 
     # What is so
 
@@ -228,6 +310,9 @@ class TrainingEngine:
     def model(self) -> nn.Module:
         """The live model; in a notebook cell, training waits from here to the end of the cell."""
         self._shared.use()
+        if self._work.group is not None:
+            with self._control.visit("a look at the model"):
+                self._work.sync()
         return self._model
 
     @property
@@ -390,8 +475,11 @@ class TrainingEngine:
         Training waits between two steps meanwhile; its state stays what it is.
         """
         with self._control.visit("a block that looks at the model"):
+            self._work.sync()
             yield self._model
             self._shared.edited()
+            if self._work.group is not None:
+                self._work.group.push(self._state_dict())
 
     def validate(self) -> dict[str, float]:
         """Validate now, between two steps, in the calling thread; training waits, and goes on as if nothing was.
@@ -463,6 +551,7 @@ class TrainingEngine:
         return engine
 
     def _state_dict(self) -> dict[str, Any]:
+        self._work.sync()
         return {
             "loop": self._loop.state_dict(),
             "history": self.history.state_dict(),
@@ -510,6 +599,10 @@ class TrainingEngine:
         edited = self._edited
         if edited is None or not edited.changed:
             return
+        if self._work.group is not None:
+            raise TrainingError(
+                "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
+            )
         with self._control.visit("an edit of the graph"):
             cut = edited.follow(self._loop, self._config)
             self._shared.edited()
@@ -517,9 +610,10 @@ class TrainingEngine:
             if cut is not None:
                 self._reports.announce(cut)
 
-    def _launch(self, steps: int | None) -> None:
+    def _launch(self, steps: int | None, group: TrainingGroup | None = None) -> None:
         if not self._control.launch(steps):
             return
+        self._work.group = group
         self._work.renew(self._config.epochs)
         self._shared.watch_cell()
         start_training_thread(self._work.run, self._control.stop, self._control.ended, self._threads)

@@ -26,13 +26,13 @@ from pnne_nb.runtime.stepping import Step, Stepper
 from pnne_nb.runtime.validating import Validated, Validation
 
 
-class Stepped(msgspec.Struct, frozen=True):
+class Stepped(msgspec.Struct, frozen=True, tag=True):
     """One optimizer step was made."""
 
     frame: StepFrame
 
 
-class Judged(msgspec.Struct, frozen=True):
+class Judged(msgspec.Struct, frozen=True, tag=True):
     """A validation in the middle of an epoch is complete.
 
     Attributes:
@@ -43,7 +43,7 @@ class Judged(msgspec.Struct, frozen=True):
     improved: bool
 
 
-class EpochEnded(msgspec.Struct, frozen=True):
+class EpochEnded(msgspec.Struct, frozen=True, tag=True):
     """An epoch is complete, its validation included.
 
     Attributes:
@@ -54,13 +54,23 @@ class EpochEnded(msgspec.Struct, frozen=True):
     improved: bool
 
 
-class Eased(msgspec.Struct, frozen=True):
+class Eased(msgspec.Struct, frozen=True, tag=True):
     """Memory was too small for a batch: from this step on, batches are cut into pieces."""
 
     frame: AnomalyFrame
 
 
-Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased
+class Restarted(msgspec.Struct, frozen=True, tag=True):
+    """One of several processes had died, and all have begun again at a checkpoint."""
+
+    frame: AnomalyFrame
+
+
+class Waiting(msgspec.Struct, frozen=True, tag=True):
+    """Other processes are at work, and nothing has happened for a moment."""
+
+
+Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased | Restarted | Waiting
 
 
 @final

@@ -15,7 +15,7 @@ from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.randomness import PrivateRandomness
 
 
-class Validated(msgspec.Struct, frozen=True):
+class Validated(msgspec.Struct, frozen=True, tag=True):
     """One batch of the validation data was looked at.
 
     Attributes:

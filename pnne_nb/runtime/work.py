@@ -11,7 +11,8 @@ from pnne_nb.runtime.cadence import Every
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
 from pnne_nb.runtime.control import Control
 from pnne_nb.runtime.determinism import Determinism
-from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Stepped, TrainingLoop
+from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
 from pnne_nb.runtime.monitor import Monitor
 from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.reports import Reports
@@ -38,6 +39,7 @@ class Work:
     Attributes:
         error: What made the training fail, or None.
         last_epoch: Where it ends.
+        group: Makes the steps of the run under way in the place of the loop, or None.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Work:
     ) -> None:
         self.error: BaseException | None = None
         self.last_epoch = last_epoch
+        self.group: TrainingGroup | None = None
         self._loop = loop
         self._reports = reports
         self._shared = shared
@@ -69,7 +72,17 @@ class Work:
     @property
     def progress(self) -> ProgressFrame:
         """How far training has come."""
-        return self._progress.frame(self._loop.epoch, self.last_epoch, self._loop.position, self._loop.steps)
+        source = self._source
+        return self._progress.frame(source.epoch, self.last_epoch, source.position, source.steps)
+
+    @property
+    def _source(self) -> TrainingLoop | TrainingGroup:
+        return self._loop if self.group is None else self.group
+
+    def sync(self) -> None:
+        """Between two steps: where a group makes them, let the loop be where the group is."""
+        if self.group is not None:
+            self.group.sync()
 
     def renew(self, epochs: int) -> None:
         """A new run of the thread: what failed is forgotten, and after the last epoch there are so many more."""
@@ -88,6 +101,7 @@ class Work:
             TrainingError: There is no validation data, or a validation is under way.
         """
         with self._control.visit("a validation"):
+            self.sync()
             validation = self._loop.validate()
             while True:
                 try:
@@ -112,11 +126,12 @@ class Work:
             self._keep(error)
         finally:
             self._shared.close()
+            self.group = None
             self._reports.channel.put(self.progress, *self._monitor.look(self._loop.steps))
             self._control.end(state)
 
     def _keep(self, error: BaseException) -> None:
-        loop = self._loop
+        loop = self._source
         error.add_note(f"While {loop.doing}.")
         self.error = error
         if isinstance(error, NotFiniteError):
@@ -127,7 +142,7 @@ class Work:
             self._reports.announce(AnomalyFrame(step=loop.steps + 1, kind="data-failed", message=message))
 
     def _train(self) -> TrainingState:
-        events = self._loop.run(self.last_epoch)
+        events = self._source.run(self.last_epoch)
         try:
             while self._control.boundary() == "go":
                 with self._determinism:
@@ -155,13 +170,13 @@ class Work:
             case EpochEnded(frame=epoch, improved=improved):
                 self._reports.announce(epoch)
                 self._save(due=self._save_every.after_epoch(epoch.epoch), improved=improved)
-            case Eased(frame=eased):
-                self._reports.announce(eased)
-            case Validated():
+            case Eased(frame=noted) | Restarted(frame=noted):
+                self._reports.announce(noted)
+            case Validated() | Waiting():
                 pass
             case _:
                 assert_never(event)
-        if self._progress.due(now, self._loop.steps):
+        if self._progress.due(now, self._source.steps):
             self._reports.channel.put(self.progress)
 
     def _save(self, *, due: bool, improved: bool) -> None:

@@ -1,0 +1,73 @@
+"""torchrun as a process of its own, and what it left in its log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.distributed.lifeline import ADDRESS
+
+_LINES = 15
+"""Lines of a log that a message shows."""
+
+
+@final
+class Agent:
+    """Runs torchrun. In a session of its own, because an interrupt of the kernel goes to all of the kernel's.
+
+    Args:
+        command: With its arguments.
+        address: Where its workers find the engine.
+        logs: Where everybody's output goes.
+
+    Raises:
+        TrainingError: It cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], address: str, logs: Path) -> None:
+        self._logs = logs
+        logs.mkdir(parents=True, exist_ok=True)
+        # torchrun would set one thread and say so at length; workers are told how many they may use.
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, ADDRESS: address}
+        with (logs / "torchrun.log").open("ab") as log:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603  our own interpreter, with arguments that were checked
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise TrainingError(f"torchrun cannot be started: {error}") from error
+
+    @property
+    def exit_status(self) -> int | None:
+        """Of torchrun, or None while it runs."""
+        return self._process.poll()
+
+    def log(self) -> str:
+        """The last lines of every log, to be shown with an error."""
+        files = sorted(path for path in self._logs.rglob("*.log") if path.stat().st_size)
+        texts = [(path, path.read_text(errors="replace").rstrip().splitlines()) for path in files]
+        return "\n".join(
+            f"--- {path.relative_to(self._logs)}\n" + "\n".join(lines[-_LINES:]) for path, lines in texts if lines
+        )
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has ended by itself; whether it has."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()

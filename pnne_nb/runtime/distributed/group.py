@@ -1,0 +1,49 @@
+"""The processes of a group, as each of them sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import final
+
+import torch
+import torch.distributed as dist
+
+_FOR_EVER = timedelta(days=365)
+"""A halted training waits as long as it likes: whether the group hangs, the engine decides."""
+
+
+@final
+class Group:
+    """All processes that train together. Every call is made by all of them in the same order.
+
+    Args:
+        backend: Carries the gradients: ``"gloo"``, ``"nccl"``. Numbers for the loop travel by gloo.
+        timeout: Seconds after which a process that waits for the others gives up, or None.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        count: How many there are.
+    """
+
+    def __init__(self, backend: str, timeout: float | None) -> None:
+        limit = _FOR_EVER if timeout is None else timedelta(seconds=timeout)
+        dist.init_process_group(backend, timeout=limit)
+        self.rank = dist.get_rank()
+        self.count = dist.get_world_size()
+        self._numbers = dist.new_group(backend="gloo", timeout=limit)
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return, for each value, the sum over all processes: the same numbers in each of them."""
+        numbers = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(numbers, group=self._numbers)
+        summed: list[float] = numbers.tolist()
+        return summed
+
+    def wait(self) -> None:
+        """Wait until every process has come here."""
+        self.sum([0.0])
+
+    def close(self) -> None:
+        """Leave the group."""
+        dist.destroy_process_group()

@@ -1,0 +1,89 @@
+"""From an engine to a group: what it trains is packed into a directory, and the command that opens it is made."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.checkpoint import CheckpointDirectory
+from pnne_nb.runtime.data import Batch, Source, as_batch
+from pnne_nb.runtime.distributed.packing import Drawing, Packing
+from pnne_nb.runtime.distributed.plan import Plan, printed, started
+from pnne_nb.runtime.distributed.portable import drawn, require_known, require_plain
+from pnne_nb.runtime.loop import TrainingLoop
+
+
+class Launch(NamedTuple):
+    """A run that is packed.
+
+    Attributes:
+        directory: Where data, checkpoints and logs are.
+        here: The command that starts this machine's processes, with its arguments.
+        printed: The same, as a person types it on any machine.
+    """
+
+    directory: Path
+    here: list[str]
+    printed: str
+
+
+def pack(
+    plan: Plan, state: Mapping[str, Any], loop: TrainingLoop, drawing: Drawing | None, last_epoch: int, *, listens: bool
+) -> Launch:
+    """Check everything that a group needs, and write it.
+
+    Args:
+        plan: What is asked for.
+        state: Of the engine, as a checkpoint holds it.
+        loop: Of the engine.
+        drawing: The training graph, if that is where the engine comes from.
+        last_epoch: Where the training ends.
+        listens: Whether this machine is about to take part.
+
+    Raises:
+        TrainingError: An argument cannot be, or something exists in this process only; nothing was started.
+    """
+    recipe = loop.recipe
+    plan.check(recipe.device, listens=listens)
+    if drawing is None:
+        require_plain(state["missing"])
+    else:
+        require_known(drawing.graph, plan.imports)
+    batch = _shareable(recipe.train, "train_data", plan, wants_target=recipe.compares)
+    if recipe.val is not None:
+        _shareable(recipe.val, "val_data", plan, wants_target=recipe.compares)
+    graph = state["graph"] or drawn(recipe.model, batch, state["config"]["seed"])
+    require_known(graph, plan.imports)
+    directory = Path(plan.directory or tempfile.mkdtemp(prefix="pnne-run-"))
+    packing = Packing(recipe.train, recipe.val, drawing)
+    packing.write(directory)
+    CheckpointDirectory(directory).save(loop.steps, {**state, "graph": graph})
+    run = f"pnne-{secrets.token_hex(4)}"
+    worker = plan.worker(directory.resolve(), recipe.device, last_epoch, state["threads"])
+    torchrun = plan.torchrun(run)
+    return Launch(directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker))
+
+
+def _shareable(source: Source, name: str, plan: Plan, *, wants_target: bool) -> Batch:
+    """The first batch, of which every process gets a part.
+
+    Raises:
+        TrainingError: It has fewer examples than there are processes.
+    """
+    try:
+        raw = next(iter(source.batches(1)), None)
+    finally:
+        source.close()
+    if raw is None:
+        raise TrainingError(f"{name} gave no batch at all.")
+    batch = as_batch(raw, wants_target=wants_target)
+    if batch.examples < plan.processes:
+        raise TrainingError(
+            f"A batch of {name} has {batch.examples} examples, too few for {plan.processes} processes to share: give "
+            f"a batch_size of {plan.processes} or more, or a smaller nproc."
+        )
+    return batch

@@ -1,0 +1,71 @@
+"""No worker outlives whoever started it: neither torchrun, nor the engine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import threading
+from queue import SimpleQueue
+from typing import final
+
+from pnne_nb.runtime.distributed.messages import FromWorker, Verdict
+from pnne_nb.runtime.distributed.wire import Wire
+
+ADDRESS = "PNNE_LIFELINE"
+"""Environment variable with the path of the engine's socket; a group that somebody started by hand has none."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have this process killed as soon as its parent is gone, stopped or hung as it may be (on Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@final
+class Lifeline:
+    """A worker's line to the engine. Where it ends, the worker ends, and torchrun before it starts another one.
+
+    Args:
+        address: Path of the engine's socket.
+        launcher: The process that started this one: torchrun.
+    """
+
+    def __init__(self, address: str, launcher: int) -> None:
+        self._launcher = launcher
+        self._verdicts: SimpleQueue[Verdict] = SimpleQueue()
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(address)
+        except OSError:
+            self._end()
+        self._wire: Wire[Verdict] = Wire(connection, Verdict)
+        threading.Thread(target=self._listen, name="pnne-lifeline", daemon=True).start()
+
+    def tell(self, message: FromWorker) -> None:
+        """Say something to the engine."""
+        try:
+            self._wire.send(message)
+        except OSError:
+            self._end()
+
+    def verdict(self) -> Verdict:
+        """Wait for what the engine wants."""
+        return self._verdicts.get()
+
+    def _listen(self) -> None:
+        while True:
+            verdicts = self._wire.receive()
+            if verdicts is None:
+                self._end()
+            for verdict in verdicts or ():
+                self._verdicts.put(verdict)
+
+    def _end(self) -> None:
+        if os.getppid() == self._launcher:
+            os.kill(self._launcher, signal.SIGKILL)
+        os._exit(1)

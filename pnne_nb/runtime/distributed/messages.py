@@ -1,0 +1,104 @@
+"""What a group of training processes and the engine that launched it say to each other."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TypeAlias
+
+import msgspec
+
+from pnne_nb.errors import Diagnostic
+from pnne_nb.runtime.loop import Event
+
+
+class _Message(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Hello(_Message, frozen=True):
+    """The first words of every process on the engine's machine.
+
+    Attributes:
+        rank: Its number in the group.
+        pid: Its number in the operating system.
+        restart: How often the group was started again before.
+    """
+
+    rank: int
+    pid: int
+    restart: int
+
+
+class Ready(_Message, frozen=True):
+    """One process, for all of them: the group waits for its first verdict.
+
+    Attributes:
+        step: Steps that were made before.
+        processes: How many there are.
+    """
+
+    step: int
+    processes: int
+
+
+class Happened(_Message, frozen=True):
+    """One process, for all of them: an event of the loop; the group waits for a verdict.
+
+    Attributes:
+        step: Steps made so far.
+        epoch: The epoch under way, from 1.
+        position: Batches of that epoch already used.
+        saved: Whether a checkpoint of this very state was written.
+    """
+
+    event: Event
+    step: int
+    epoch: int
+    position: int
+    saved: bool
+
+
+class Obeyed(_Message, frozen=True):
+    """One process, for all of them: the checkpoint that was asked for is written or read; the group waits again."""
+
+
+class Ended(_Message, frozen=True):
+    """One process, for all of them: the last checkpoint is written, and the group ends."""
+
+
+class Broke(_Message, frozen=True):
+    """A process ends because of an exception.
+
+    Attributes:
+        rank: Which one.
+        kind: The exception's class.
+        message: What it says.
+        diagnostics: What it points at.
+        doing: What the process was doing.
+        trace: The traceback.
+        saved: Whether the state at hand was written as a checkpoint.
+    """
+
+    rank: int
+    kind: str
+    message: str
+    diagnostics: list[Diagnostic]
+    doing: str
+    trace: str
+    saved: bool
+
+
+FromWorker: TypeAlias = Hello | Ready | Happened | Obeyed | Ended | Broke
+
+
+class Verdict(IntEnum):
+    """What a group that waits shall do."""
+
+    GO = 0
+    """Go on to the next event."""
+    SAVE = 1
+    """Write a checkpoint, and wait again."""
+    LOAD = 2
+    """Read the newest checkpoint, and wait again."""
+    STOP = 3
+    """Write a checkpoint, and end."""

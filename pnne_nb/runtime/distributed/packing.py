@@ -1,0 +1,221 @@
+"""What a group trains on, as files that any process may open: tensors and plain values, no code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, final
+
+import msgspec
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset, default_collate
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import Node
+from pnne_nb.runtime.data import Data, DatasetSource, Source, TensorSource, as_tensors
+
+_FILE = "data.safetensors"
+_LAYOUT = "pnne"
+
+ARRAYS_NEEDED = (
+    "Give arrays such as (X, y), a TensorDataset, a DataLoader of one, or draw the training and use from_graph."
+)
+
+
+class _Arrays(msgspec.Struct, frozen=True, tag=True):
+    """Tensors that the engine's own arguments make batches of."""
+
+    count: int
+
+
+class _Loader(msgspec.Struct, frozen=True, tag=True):
+    """Tensors, and how a DataLoader makes batches of them."""
+
+    count: int
+    batch_size: int
+    shuffle: bool
+    drop_last: bool
+    num_workers: int
+
+
+_Part: TypeAlias = _Arrays | _Loader
+
+
+class _Given(msgspec.Struct, frozen=True, tag=True):
+    """Training and validation data as they were given to the engine."""
+
+    train: _Part
+    val: _Part | None
+
+
+class _Drawn(msgspec.Struct, frozen=True, tag=True):
+    """A training graph, and which variables its Dataset nodes find; with None for one array, else how many."""
+
+    graph: str
+    variables: dict[str, int | None]
+
+
+class Drawing(NamedTuple):
+    """A training that was drawn.
+
+    Attributes:
+        graph: As text.
+        variables: Where its Dataset nodes found their variables, by name.
+    """
+
+    graph: str
+    variables: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, graph: NodeGraph, variables: Mapping[str, Any]) -> Drawing:
+        """The drawing, with those of `variables` that it uses."""
+        named = [node.properties.get(key) for node in _variable_nodes(graph) for key in ("data", "target")]
+        return cls(graph.to_json(), {name: variables[name] for name in named if isinstance(name, str) and name})
+
+
+def _variable_nodes(graph: NodeGraph) -> list[Node]:
+    return [
+        node for node in graph.nodes.values() if node.type == "Dataset" and node.properties.get("source") == "variable"
+    ]
+
+
+@final
+class Packing:
+    """The data of one run, on its way into a file.
+
+    Args:
+        train: What an engine trains on.
+        val: What it validates on.
+        drawing: If the training is drawn; then its data is made anew from what the nodes say.
+
+    Raises:
+        TrainingError: The data exists in this process only.
+    """
+
+    def __init__(self, train: Source, val: Source | None, drawing: Drawing | None) -> None:
+        self._tensors: dict[str, Tensor] = {}
+        self._layout: _Given | _Drawn
+        if drawing is None:
+            judged = None if val is None else self._part(val, "val_data")
+            self._layout = _Given(self._part(train, "train_data"), judged)
+        else:
+            held = {name: self._variable(name, value) for name, value in drawing.variables.items()}
+            self._layout = _Drawn(drawing.graph, held)
+
+    def write(self, directory: Path) -> None:
+        """Write the file.
+
+        Raises:
+            TrainingError: It cannot be written.
+        """
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            save_file(self._tensors, directory / _FILE, {_LAYOUT: msgspec.json.encode(self._layout).decode()})
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise TrainingError(f"The data cannot be written to {directory / _FILE}: {error}") from error
+
+    def _part(self, source: Source, name: str) -> _Part:
+        match source:
+            case TensorSource():
+                return _Arrays(self._add(name, source.tensors))
+            case DatasetSource(template=DataLoader() as loader) if loader.collate_fn is default_collate:
+                tensors = _tensors_of(loader.dataset)
+                if tensors is not None and loader.batch_size is not None:
+                    return _Loader(
+                        self._add(name, tensors),
+                        loader.batch_size,
+                        source.shuffle,
+                        loader.drop_last,
+                        loader.num_workers,
+                    )
+        kind = type(source.template.dataset).__name__ if isinstance(source, DatasetSource) else "loader of its own kind"
+        raise TrainingError(
+            f"{name} is a {kind}, which exists in this process only: the processes of a group cannot be given it "
+            f"without running code from a file. {ARRAYS_NEEDED}"
+        )
+
+    def _variable(self, name: str, value: Any) -> int | None:
+        tensors = _tensors_of(value)
+        if tensors is not None:
+            return self._add(name, tensors)
+        if isinstance(value, (tuple, list)):
+            return self._add(name, as_tensors(tuple(value), name))
+        if isinstance(value, (Tensor, np.ndarray)):
+            self._add(name, as_tensors((value,), name))
+            return None
+        raise TrainingError(
+            f"The variable {name!r} is a {type(value).__name__}, which exists in this process only. Give the Dataset "
+            "node arrays such as (X, y), or register the dataset in a module that imports= names."
+        )
+
+    def _add(self, name: str, tensors: tuple[Tensor, ...]) -> int:
+        for index, tensor in enumerate(tensors):
+            # Views of one memory would be refused.
+            self._tensors[f"{name}/{index}"] = tensor.detach().cpu().contiguous().clone()
+        return len(tensors)
+
+
+def _tensors_of(dataset: object) -> tuple[Tensor, ...] | None:
+    return tuple(dataset.tensors) if isinstance(dataset, TensorDataset) else None
+
+
+class Unpacked(NamedTuple):
+    """The data of a run.
+
+    Attributes:
+        train: None if the training is drawn.
+        val: None if the training is drawn, or there is none.
+        drawing: If the training is drawn.
+    """
+
+    train: Data | None
+    val: Data | None
+    drawing: Drawing | None
+
+
+def unpack(directory: Path) -> Unpacked:
+    """Read what `Packing` wrote.
+
+    Raises:
+        TrainingError: The file is missing or damaged.
+    """
+    try:
+        with safe_open(directory / _FILE, framework="pt") as file:
+            layout = msgspec.json.decode((file.metadata() or {}).get(_LAYOUT, ""), type=_Given | _Drawn)
+            return _unpacked(layout, file.get_tensor)
+    except (OSError, SafetensorError, msgspec.DecodeError) as error:
+        raise TrainingError(f"{directory / _FILE} is no data of a launched training: {error}") from error
+
+
+def _unpacked(layout: _Given | _Drawn, tensor: Callable[[str], Tensor]) -> Unpacked:
+    def tensors(name: str, count: int) -> tuple[Tensor, ...]:
+        return tuple(tensor(f"{name}/{index}") for index in range(count))
+
+    def opened(part: _Part, name: str) -> Data:
+        match part:
+            case _Arrays():
+                return tensors(name, part.count)
+            case _Loader():
+                return DataLoader(
+                    TensorDataset(*tensors(name, part.count)),
+                    batch_size=part.batch_size,
+                    shuffle=part.shuffle,
+                    drop_last=part.drop_last,
+                    num_workers=part.num_workers,
+                    persistent_workers=part.num_workers > 0,
+                )
+
+    match layout:
+        case _Given():
+            val = None if layout.val is None else opened(layout.val, "val_data")
+            return Unpacked(opened(layout.train, "train_data"), val, None)
+        case _Drawn():
+            variables = {
+                name: tensor(f"{name}/0") if count is None else tensors(name, count)
+                for name, count in layout.variables.items()
+            }
+            return Unpacked(None, None, Drawing(layout.graph, variables))

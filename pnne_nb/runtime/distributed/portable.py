@@ -1,0 +1,94 @@
+"""What can be told to another process without giving it code to run, and what to do about the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from pnne_nb.catalog.custom import HOME
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler import from_module
+from pnne_nb.errors import CompileError, TrainingError
+from pnne_nb.graph.registry import registry
+from pnne_nb.runtime.data import Batch
+from pnne_nb.runtime.randomness import seeded_globals
+
+
+def require_plain(missing: Sequence[str]) -> None:
+    """Refuse arguments of the engine that are objects.
+
+    Args:
+        missing: Their names.
+
+    Raises:
+        TrainingError: There are some.
+    """
+    if missing:
+        raise TrainingError(
+            f"{', '.join(missing)}: given as Python objects, which exist in this process only. Give names, such as "
+            'loss="CrossEntropyLoss" or optimizer=("AdamW", {"lr": 1e-3}), or draw the training and use from_graph.'
+        )
+
+
+def require_known(document: str, imports: Sequence[str]) -> None:
+    """Refuse node types and datasets that only this process has registered, unless modules are imported.
+
+    Args:
+        document: A graph as text.
+        imports: Modules that the other processes import.
+
+    Raises:
+        TrainingError: The graph has some; the message names the nodes.
+    """
+    if imports:
+        return
+    own = [f"{node['name']} ({node['type']})" for node in _nodes(document) if _is_registered(node)]
+    if own:
+        raise TrainingError(
+            f"{', '.join(own)}: registered in this process, and unknown to the others. Put the code into a module, "
+            'say my_nodes.py, and launch with imports=("my_nodes",).'
+        )
+
+
+def _nodes(document: str) -> Iterator[Mapping[str, Any]]:
+    for content in json.loads(document)["graphs"].values():
+        yield from content.get("nodes", ())
+
+
+def _is_registered(node: Mapping[str, Any]) -> bool:
+    spec = registry.get(node["type"])
+    if spec is None:
+        return False
+    return spec.target.startswith(f"{HOME}.") or node.get("properties", {}).get("source") == "registered"
+
+
+def drawn(model: nn.Module, batch: Batch, seed: int) -> str:
+    """A module as a graph, from which other processes build it; its weights travel apart.
+
+    Args:
+        model: Left as it is.
+        batch: What it takes.
+        seed: For random numbers that its forward pass draws.
+
+    Raises:
+        TrainingError: It cannot be drawn as a whole.
+    """
+    name = type(model).__name__
+    try:
+        with seeded_globals(seed):
+            graph = from_module(model, batch.inputs, batch.named)
+            copy = compile_graph(graph)
+    except CompileError as error:
+        raise TrainingError(
+            f"The model is a {name}, whose code exists in this process only, and it cannot be drawn as a graph from "
+            f"which the others could build it: {error} Draw it as a NodeGraph, or register the opaque part with "
+            "pn.register_node in a module that imports= names."
+        ) from error
+    if {key: value.shape for key, value in copy.state_dict().items()} != {
+        key: value.shape for key, value in model.state_dict().items()
+    }:
+        raise TrainingError(f"The model is a {name} that becomes another one as a graph: draw it as a NodeGraph.")
+    return graph.to_json()

@@ -1,0 +1,59 @@
+"""How several processes hold one model: each a copy of it, or each a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+STRATEGIES = ("ddp", "fsdp")
+
+
+class Strategy(Protocol):
+    """Prepares a model, whose values are the same in every process, for being trained by all of them."""
+
+    def prepare(self, model: nn.Module, device: torch.device) -> Callable[..., Any] | None:
+        """Make `model` ready, in place.
+
+        Returns:
+            What runs in training in its place, or None if that is the model itself.
+        """
+
+    def gather(self, state: Any) -> Any:
+        """The state of a loop with whole tensors on the CPU; every process must ask."""
+
+    def scatter(self, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """The reverse: the state of a loop as `model` and `optimizer` hold it in this process."""
+
+
+@final
+class Replicated:
+    """Each process has the whole model; gradients are averaged (DistributedDataParallel)."""
+
+    def prepare(self, model: nn.Module, device: torch.device) -> Callable[..., Any]:
+        """Wrap the model; see `Strategy`."""
+        # Not every drawn layer needs to lead to the loss.
+        devices = None if device.type == "cpu" else [device]
+        return DistributedDataParallel(model, device_ids=devices, find_unused_parameters=True)
+
+    def gather(self, state: Any) -> Any:
+        """Nothing is apart."""
+        return state
+
+    def scatter(self, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """Nothing is apart."""
+        del model, optimizer
+        return state
+
+
+def strategy(name: str) -> Strategy:
+    """The strategy of that name, one of `STRATEGIES`."""
+    if name == "ddp":
+        return Replicated()
+    # Imported late on purpose: it takes a second, and most trainings do without.
+    from pnne_nb.runtime.distributed.fully_sharded import FullySharded  # noqa: PLC0415
+
+    return FullySharded()

@@ -1,0 +1,101 @@
+"""The engine's ends of the lines to its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import final
+
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from pnne_nb.runtime.distributed.messages import FromWorker, Hello, Verdict
+from pnne_nb.runtime.distributed.wire import Wire
+
+
+@final
+class Line:
+    """The line to one worker.
+
+    Attributes:
+        hello: How it introduced itself.
+        process: The worker itself.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.wire: Wire[FromWorker] = Wire(connection, FromWorker)
+        self.hello: Hello | None = None
+        self.process: psutil.Process | None = None
+
+    def greet(self, hello: Hello) -> None:
+        """Take down who is there."""
+        self.hello = hello
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.process = psutil.Process(hello.pid)
+
+    def send(self, verdict: Verdict) -> None:
+        """Say what to do; a worker that is gone is noticed when its line ends."""
+        with contextlib.suppress(OSError):
+            self.wire.send(verdict)
+
+
+@final
+class Switchboard:
+    """A socket that workers of this machine and this user reach; closing it ends them.
+
+    Attributes:
+        address: Path of the socket.
+        lines: Those that are open.
+    """
+
+    def __init__(self) -> None:
+        # A socket's path must be short, and nobody else may get there.
+        self._home = Path(tempfile.mkdtemp(prefix="pnne-"))
+        self.address = str(self._home / "line")
+        self.lines: list[Line] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.address)
+        self._listener.listen()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def receive(self, timeout: float) -> list[tuple[Line, FromWorker | None]]:
+        """Wait `timeout` seconds for news; None from a line means that it has ended."""
+        news: list[tuple[Line, FromWorker | None]] = []
+        for key, _ in self._selector.select(timeout):
+            if key.fileobj is self._listener:
+                self._open(self._listener.accept()[0])
+                continue
+            line: Line = key.data
+            messages = line.wire.receive()
+            if messages is None:
+                self._end(line)
+                # Whoever dies without a word explains what the others complain about.
+                news.insert(0, (line, None))
+                continue
+            for message in messages:
+                if isinstance(message, Hello):
+                    line.greet(message)
+                news.append((line, message))
+        return news
+
+    def _open(self, connection: socket.socket) -> None:
+        line = Line(connection)
+        self.lines.append(line)
+        self._selector.register(connection, selectors.EVENT_READ, line)
+
+    def _end(self, line: Line) -> None:
+        self._selector.unregister(line.wire.connection)
+        line.wire.close()
+        self.lines.remove(line)
+
+    def close(self) -> None:
+        """End every line and with it every worker."""
+        for line in list(self.lines):
+            self._end(line)
+        self._selector.close()
+        self._listener.close()
+        shutil.rmtree(self._home, ignore_errors=True)

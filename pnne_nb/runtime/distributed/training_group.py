@@ -1,0 +1,328 @@
+"""A group of processes as its engine sees it: something that makes events, as a `TrainingLoop` does."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from typing import Any, TypeAlias, final
+
+from pnne_nb import errors
+from pnne_nb.errors import PnneError, TrainingError
+from pnne_nb.frames import AnomalyFrame
+from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime.distributed.agent import Agent
+from pnne_nb.runtime.distributed.launching import Launch
+from pnne_nb.runtime.distributed.messages import Broke, Ended, FromWorker, Happened, Hello, Obeyed, Ready, Verdict
+from pnne_nb.runtime.distributed.plan import Plan
+from pnne_nb.runtime.distributed.switchboard import Line, Switchboard
+from pnne_nb.runtime.history import History
+from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
+from pnne_nb.runtime.stepping import NotFiniteError
+from pnne_nb.runtime.validating import Validated
+
+_SLICE = 0.2
+"""Seconds after which a group that is at work lets its engine look whether somebody wants something."""
+_LEAVING = 30.0
+"""Seconds that processes have for leaving when the training has ended."""
+_COMPLAINTS = 1.0
+"""Seconds to wait for what the other processes say about a failure."""
+
+_Place: TypeAlias = tuple[int, int, int, int]
+
+
+@final
+class TrainingGroup:
+    """Processes that train what an engine has packed. They halt after each event until they are told to go on.
+
+    The loop of the engine follows: whenever the group has written a checkpoint, the loop is where the group is.
+
+    Args:
+        plan: What was asked for.
+        launch: What was packed.
+        loop: Of the engine.
+        history: Of the engine; it goes back if a failure does.
+        tell: Takes events that come while nobody iterates.
+
+    Attributes:
+        command: For the other machines, to be typed by a person.
+        steps: Optimizer steps done.
+        epoch: The epoch under way, from 1.
+        position: Batches of that epoch already used.
+        directory: Where checkpoints, data and logs are.
+        restarts: How often the group was started again.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        launch: Launch,
+        loop: TrainingLoop,
+        history: History,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
+        self.directory = launch.directory
+        self.restarts = 0
+        self._plan = plan
+        self.command = launch.printed
+        self._here = launch.here
+        self._loop = loop
+        self._history = history
+        self._tell = tell
+        self._open: tuple[Switchboard, Agent] | None = None
+        self._inbox: deque[tuple[Line, FromWorker | None]] = deque()
+        self._speaker: Line | None = None
+        self._waits = False
+        self._started = False
+        self._ended = False
+        self._behind = False
+        self._is_current = True
+        self._lost: list[int] = []
+        self._silence = 0.0
+        self._told: _Place = (loop.epoch, loop.position, 0, 0)
+
+    @property
+    def doing(self) -> str:
+        """What is going on, for messages."""
+        return f"{self._plan.nproc} processes made step {self.steps + 1}"
+
+    @property
+    def fetching(self) -> bool:
+        """Never known of other processes."""
+        return False
+
+    @property
+    def processes(self) -> dict[int, int]:
+        """The processes of this machine: their numbers in the operating system by their ranks."""
+        lines = () if self._open is None else self._open[0].lines
+        return {line.hello.rank: line.hello.pid for line in lines if line.hello is not None}
+
+    def run(self, last_epoch: int) -> Generator[Event, None, None]:
+        """Train to the end of the epoch that was packed; closing the generator stops the group at its next event.
+
+        Raises:
+            TrainingError: A process has failed, died too often, or hangs; or torchrun cannot be started.
+        """
+        del last_epoch
+        with ExitStack() as stack:
+            if self._plan.directory is None:
+                stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            board = Switchboard()
+            stack.callback(board.close)
+            agent = Agent(self._here, board.address, self.directory / "logs")
+            stack.callback(agent.kill)
+            self._open = board, agent
+            stack.callback(self._leave)
+            try:
+                yield from self._events()
+            except GeneratorExit:
+                self._stop()
+                raise
+            except TrainingError:
+                self._go_back()
+                raise
+            agent.wait(_LEAVING)
+
+    def _events(self) -> Generator[Event, None, None]:
+        while not self._ended:
+            if self._waits:
+                self._say(Verdict.GO)
+            event = self._next()
+            yield Waiting() if event is None else event
+
+    # What the engine wants in between
+
+    def sync(self) -> None:
+        """Let the engine's loop be where the group is, at the end of its running step."""
+        if self._open is None:
+            return
+        self._settle()
+        if not (self._is_current or self._ended):
+            self._ask(Verdict.SAVE)
+            self._adopt()
+
+    def push(self, state: dict[str, Any]) -> None:
+        """Let the group be where the engine's loop is, after `sync`."""
+        if not self._ended and self._open is not None:
+            checkpoint.CheckpointDirectory(self.directory).save(self._loop.steps, state)
+            self._ask(Verdict.LOAD)
+
+    def _ask(self, verdict: Verdict) -> None:
+        self._say(verdict)
+        while not (self._waits or self._ended):
+            self._next()
+
+    def _settle(self) -> None:
+        """Wait until the group waits, and is not behind what it has told before."""
+        while not (self._ended or (self._waits and not self._behind)):
+            if self._waits:
+                self._say(Verdict.GO)
+            event = self._next()
+            if event is not None:
+                self._tell(event)
+
+    def _stop(self) -> None:
+        if not self._started:
+            return
+        self._settle()
+        if not self._ended:
+            self._ask(Verdict.STOP)
+        self._adopt()
+
+    # What the group says
+
+    def _say(self, verdict: Verdict) -> None:
+        assert self._speaker is not None
+        self._waits = False
+        self._silence = 0.0
+        self._speaker.send(verdict)
+
+    def _next(self) -> Event | None:
+        """Wait a moment for the group's next word; returns the event that it tells, if any.
+
+        Raises:
+            TrainingError: A process has failed, died too often, or the group hangs.
+        """
+        assert self._open is not None
+        board, _ = self._open
+        if not self._inbox:
+            began = time.monotonic()
+            self._inbox.extend(board.receive(_SLICE))
+            self._silence += time.monotonic() - began
+        if not self._inbox:
+            self._check()
+            return None
+        line, message = self._inbox.popleft()
+        self._silence = 0.0
+        match message:
+            case Hello(restart=restart) if restart > self.restarts:
+                # The others of the group before are gone, or about to be.
+                self.restarts, self._waits = restart, False
+            case Broke() if not self._lost:
+                raise self._failure(message)
+            case None if line.hello is not None and line.hello.restart == self.restarts and not self._ended:
+                # torchrun ends the others: only the first has died by itself.
+                self._lost = self._lost or [line.hello.rank]
+                self._waits = False
+            case Ready() | Happened() | Obeyed() | Ended() if line.hello is not None:
+                if line.hello.restart == self.restarts:
+                    self._speaker, self._waits = line, True
+                    return self._event(message)
+            case _:
+                pass
+        return None
+
+    def _event(self, message: Ready | Happened | Obeyed | Ended) -> Event | None:
+        match message:
+            case Ready():
+                self._started = True
+                return self._restarted(message.step)
+            case Happened():
+                return self._happened(message)
+            case Ended():
+                self._ended = True
+                self._waits = False
+                self._adopt()
+        return None
+
+    def _happened(self, message: Happened) -> Event | None:
+        place = _place(message)
+        self._behind = place[:2] < self._told[:2]
+        if message.saved and not self._behind:
+            self._adopt()
+        else:
+            self._is_current = False
+        if place <= self._told:
+            # Told before the group was started again.
+            return None
+        self._told = place
+        self.steps, self.epoch, self.position = message.step, message.epoch, message.position
+        return message.event
+
+    def _restarted(self, step: int) -> Restarted | None:
+        if not self._lost:
+            return None
+        rank, self._lost = self._lost[0], []
+        self._is_current = False
+        self._behind = step < self.steps
+        message = (
+            f"Process {rank} of the group was killed, or ran out of memory: all were started again, "
+            f"and go on from the checkpoint of step {step}."
+        )
+        return Restarted(AnomalyFrame(step=self.steps, kind="worker-restarted", message=message))
+
+    def _adopt(self) -> dict[str, Any]:
+        """The engine's loop becomes what the newest checkpoint holds."""
+        state, _, _ = checkpoint.read_newest_good(self.directory)
+        self._loop.load_state_dict(state["loop"])
+        self._is_current = True
+        return state
+
+    # What goes wrong
+
+    def _check(self) -> None:
+        assert self._open is not None
+        status = self._open[1].exit_status
+        if status is not None and not self._ended:
+            tries = f" after {self.restarts} restarts" if self.restarts else ""
+            raise TrainingError(
+                f"The group of {self._plan.nproc} processes ended{tries} (torchrun: exit status {status}). "
+                f"The ends of its logs:\n{self._open[1].log()}"
+            )
+        if self._silence > self._plan.timeout:
+            raise TrainingError(
+                f"The group hangs: no news for {self._plan.timeout:g} seconds after step {self.steps}. All its "
+                "processes were ended. If a step may take so long, launch with a larger timeout."
+            )
+
+    def _failure(self, first: Broke) -> PnneError:
+        """What a process says about its end; of several that say the same, one that names a node."""
+        assert self._open is not None
+        board, _ = self._open
+        said = [first]
+        deadline = time.monotonic() + _COMPLAINTS
+        while len(said) < len(board.lines) and time.monotonic() < deadline:
+            self._inbox.extend(board.receive(_SLICE))
+            said += [message for _, message in self._inbox if isinstance(message, Broke)]
+            self._inbox.clear()
+        same = [broke for broke in said if broke.kind == first.kind]
+        broke = next((b for b in same if any(found.node for found in b.diagnostics)), first)
+        error = _as_error(broke)
+        error.add_note(f"In process {broke.rank} of the group, while {broke.doing}:\n{broke.trace}")
+        return error
+
+    def _go_back(self) -> None:
+        """After a failure, the engine is at the newest checkpoint, and so is its history."""
+        state = self._adopt()
+        if self._loop.steps < self.steps:
+            self._history.load_state_dict(state["history"])
+        self.steps, self.epoch, self.position = self._loop.steps, self._loop.epoch, self._loop.position
+
+    def _leave(self) -> None:
+        self._open = None
+
+
+def _as_error(broke: Broke) -> PnneError:
+    if broke.kind == NotFiniteError.__name__:
+        return NotFiniteError(broke.message, broke.diagnostics)
+    known = getattr(errors, broke.kind, None)
+    if isinstance(known, type) and issubclass(known, PnneError):
+        return known(broke.message, broke.diagnostics)
+    return TrainingError(f"Process {broke.rank} of the group failed while {broke.doing}: {broke.kind}: {broke.message}")
+
+
+def _place(message: Happened) -> _Place:
+    """Where in the training an event is: of two, the later has the greater one."""
+    match message.event:
+        case Stepped() | EpochEnded():
+            kind, batch = 0, 0
+        case Validated(batch=batch):
+            kind = 1
+        case Judged():
+            kind, batch = 2, 0
+        case _:
+            kind, batch = 3, 0
+    return message.epoch, message.position, kind, batch

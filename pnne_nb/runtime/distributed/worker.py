@@ -1,0 +1,260 @@
+"""One process of a group: ``torchrun … -m pnne_nb.runtime.distributed.worker DIRECTORY``.
+
+It opens what the engine has packed into the directory, and trains in step with the others. If an engine is at the
+other end of the line, each step waits for its verdict; a group that was started by hand trains to the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import traceback
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, final
+
+import msgspec
+import torch
+
+from pnne_nb.errors import PnneError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime.cadence import as_every
+from pnne_nb.runtime.config import Config
+from pnne_nb.runtime.determinism import Determinism
+from pnne_nb.runtime.distributed.group import Group
+from pnne_nb.runtime.distributed.joining import Joined
+from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, die_with_parent
+from pnne_nb.runtime.distributed.messages import Broke, Ended, FromWorker, Happened, Hello, Obeyed, Ready, Verdict
+from pnne_nb.runtime.distributed.packing import unpack
+from pnne_nb.runtime.distributed.sharding import Sharded
+from pnne_nb.runtime.distributed.strategies import STRATEGIES, strategy
+from pnne_nb.runtime.history import History
+from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Stepped, TrainingLoop
+from pnne_nb.runtime.models import as_module
+from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.randomness import PrivateRandomness, key_of
+from pnne_nb.runtime.recipe import Recipe
+from pnne_nb.runtime.stepping import NotFiniteError
+from pnne_nb.runtime.training_graph import read_training
+
+_SAVE_EVERY = 60.0
+"""Seconds between two checkpoints in a long epoch; more where writing one takes more than a hundredth of that."""
+
+
+@final
+class Worker:
+    """The training of this process.
+
+    Args:
+        options: From the command line.
+        group: All processes.
+        lifeline: To the engine, or None.
+
+    Attributes:
+        loop: Makes the steps.
+        saved: Whether a failure has left a checkpoint of the state just before it.
+    """
+
+    def __init__(self, options: argparse.Namespace, group: Group, lifeline: Lifeline | None) -> None:
+        self.saved = False
+        self._group = group
+        self._lifeline = lifeline
+        # Of those that the engine hears, the first speaks for all; without an engine, the first of all.
+        heard = group.sum([float(lifeline is not None and rank == group.rank) for rank in range(group.count)])
+        self._leads = group.rank == (heard.index(1.0) if any(heard) else 0)
+        self._checkpoints = checkpoint.CheckpointDirectory(options.directory)
+        self._strategy = strategy(options.strategy)
+        self._last_epoch: int = options.epochs
+        self._kept, _, _ = checkpoint.read_newest_good(options.directory)
+        self._kept["last_epoch"] = self._last_epoch
+        given = self._kept["config"]
+        self._seed: int = given["seed"]
+        self._save_every = as_every("checkpoint_every", given["checkpoint_every"])
+        self._history = History()
+        self._history.load_state_dict(self._kept["history"])
+        recipe, self._randomness = self._recipe(options)
+        self.loop = TrainingLoop(recipe, self._randomness, Observers(lambda _: None))
+        self._determinism = Determinism(recipe.device, wanted=given["deterministic"])
+        self._saved_at, self._cost = 0.0, 0.0
+        self._load(self._kept)
+
+    def _recipe(self, options: argparse.Namespace) -> tuple[Recipe, PrivateRandomness]:
+        group, state = self._group, self._kept
+        device = torch.device(f"cuda:{torch.cuda.current_device()}" if options.device == "cuda" else "cpu")
+        train, val, drawing = unpack(options.directory)
+        given = {**state["config"], "device": str(device)}
+        if drawing is not None:
+            graph = NodeGraph.from_json(drawing.graph)
+            drawn = read_training(graph, drawing.variables, seed=self._seed, device=device)._asdict()
+            train, val = drawn["train_data"], drawn["val_data"]
+            given |= {name: drawn[name] for name in state["missing"]}
+        assert train is not None
+        config = Config(**given)
+        sources = config.open_data(train, val)
+        model = as_module(NodeGraph.from_json(state["graph"]), self._seed)
+        trained = self._strategy.prepare(model, device)
+        mine = [None if source is None else Sharded(source, group.rank, group.count) for source in sources]
+        assert mine[0] is not None
+        # That the data fits the model, the engine has seen.
+        recipe = config.recipe(model, mine[0], mine[1], expected=())
+        counting = [
+            {name: Joined(metric, group, first=group.rank == 0) for name, metric in metrics.items()}
+            for metrics in (recipe.metrics, recipe.val_metrics)
+        ]
+        randomness = PrivateRandomness(self._seed, device, python=any(source.draws for source in sources if source))
+        recipe = msgspec.structs.replace(
+            recipe, metrics=counting[0], val_metrics=counting[1], peers=group, trained=trained
+        )
+        return recipe, randomness
+
+    # In step with the others
+
+    def run(self) -> None:
+        """Train to the end, or until the engine stops it.
+
+        Raises:
+            NotFiniteError: In every process at once; a checkpoint of the state before that step is written.
+        """
+        self._tell(Ready(self.loop.steps, self._group.count))
+        try:
+            for event in self._events():
+                self._report(event)
+        except NotFiniteError:
+            self._save()
+            self.saved = True
+            raise
+        self._save()
+        self._tell(Ended())
+
+    def _events(self) -> Iterator[Event]:
+        events = self.loop.run(self._last_epoch)
+        try:
+            while self._verdict() is Verdict.GO:
+                if self._group.rank > 0:
+                    # Numbers of its own, which a restart brings back although nobody has kept them.
+                    self._randomness.reseed(key_of(self._seed, self.loop.steps, self._group.rank))
+                with self._determinism:
+                    event = next(events, None)
+                if event is None:
+                    return
+                yield event
+        finally:
+            events.close()
+
+    def _report(self, event: Event) -> None:
+        saved = False
+        match event:
+            case Stepped(frame=step):
+                self._history.record(step)
+                saved = self._save_every.after_step(step.step)
+            case EpochEnded(frame=epoch):
+                self._history.record(epoch)
+                saved = self._save_every.after_epoch(epoch.epoch)
+            case Judged(frame=judged):
+                self._history.record(judged)
+            case _:
+                pass
+        if saved:
+            self._save()
+        self._tell(Happened(event, self.loop.steps, self.loop.epoch, self.loop.position, saved))
+
+    def _tell(self, message: FromWorker) -> None:
+        if self._lifeline is not None and self._leads:
+            self._lifeline.tell(message)
+
+    def _verdict(self) -> Verdict:
+        """To go on, or to stop; saves and loads on the way."""
+        while True:
+            # The others say GO, which is 0 and changes nothing in the sum.
+            own, asked = self._wanted() if self._leads else (Verdict.GO, False)
+            match Verdict(int(self._group.sum([float(own)])[0])):
+                case Verdict.SAVE:
+                    self._save()
+                case Verdict.LOAD:
+                    self._load(checkpoint.read_newest_good(self._checkpoints.directory)[0])
+                case verdict:
+                    return verdict
+            if asked:
+                self._tell(Obeyed())
+
+    def _wanted(self) -> tuple[Verdict, bool]:
+        """What to do, and whether the engine asks for it."""
+        if time.monotonic() - self._saved_at > max(_SAVE_EVERY, 100 * self._cost):
+            return Verdict.SAVE, False
+        return (Verdict.GO, False) if self._lifeline is None else (self._lifeline.verdict(), True)
+
+    # Checkpoints
+
+    def _load(self, state: dict[str, Any]) -> None:
+        recipe = self.loop.recipe
+        self.loop.load_state_dict(self._strategy.scatter(state["loop"], recipe.model, recipe.optimizer))
+        self._saved_at = time.monotonic()
+
+    def _save(self) -> None:
+        began = time.monotonic()
+        state = self._strategy.gather(self.loop.state_dict())
+        if self._group.rank == 0:
+            history = self._history.state_dict()
+            self._checkpoints.save(self.loop.steps, {**self._kept, "loop": state, "history": history})
+        # Nobody goes on, or says that it is done, before the file is there.
+        self._group.sum([0.0])
+        self._saved_at = time.monotonic()
+        self._cost = self._saved_at - began
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="One process of a training that an engine has packed.")
+    parser.add_argument("directory", type=Path, help="what the engine has packed")
+    parser.add_argument("--strategy", choices=STRATEGIES, default="ddp")
+    parser.add_argument("--backend", default="gloo", help="carries the gradients")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--epochs", type=int, required=True, help="the last epoch to make")
+    parser.add_argument("--threads", type=int, default=1, help="that operations of this process use")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for the others without an engine")
+    parser.add_argument("--import", dest="imports", action="append", default=[], help="module to import first")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Take part in a training; the exit status tells torchrun whether that went well."""
+    launcher = os.getppid()
+    die_with_parent()
+    options = _options()
+    rank, address = int(os.environ["RANK"]), os.environ.get(ADDRESS)
+    lifeline = None if address is None else Lifeline(address, launcher)
+    if lifeline is not None:
+        lifeline.tell(Hello(rank, os.getpid(), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))))
+    worker = None
+    try:
+        for name in options.imports:
+            import_module(name)
+        torch.set_num_threads(options.threads)
+        if options.device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        group = Group(options.backend, None if lifeline is not None else options.timeout)
+        worker = Worker(options, group, lifeline)
+        worker.run()
+        group.close()
+    except BaseException as error:
+        if lifeline is not None:
+            lifeline.tell(_broken(rank, error, worker))
+        raise
+
+
+def _broken(rank: int, error: BaseException, worker: Worker | None) -> Broke:
+    return Broke(
+        rank=rank,
+        kind=type(error).__name__,
+        message=str(error),
+        diagnostics=list(error.diagnostics) if isinstance(error, PnneError) else [],
+        doing="starting" if worker is None else worker.loop.doing,
+        trace="".join(traceback.format_exception(error)),
+        saved=worker is not None and worker.saved,
+    )
+
+
+if __name__ == "__main__":
+    main()
