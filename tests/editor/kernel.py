@@ -25,15 +25,19 @@ from pnne_nb.protocol.messages import (
     Group,
     HistoryState,
     NodeCost,
+    HideTraining,
     Redo,
     Rejected,
     Snapshot,
+    Painted,
+    Publish,
     Source,
     Sync,
     TensorShape,
     Undo,
     Ungroup,
 )
+    Training,
 
 SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")
 """What every output of the tests' documents is said to carry: the tests are about the browser, not about shapes."""
@@ -82,6 +86,10 @@ class Kernel:
         """Return the messages that have not been sent yet, such as what Python's own edits made."""
         events, self._outbox = self._outbox, []
         return [encode_event(event) for event in events]
+    def show(self, training: Training) -> None:
+        """Have a picture of a training sent."""
+        self._outbox.append(training)
+
 
     def _carry_out(self, content: Mapping[str, Any]) -> None:
         request = decode_request(content)
@@ -98,6 +106,10 @@ class Kernel:
                 self.graph.arrange(graph, **asked)  # type: ignore[arg-type]
             case Group(nodes=nodes, name=name):
                 self.graph.group(nodes, name)
+            case Painted():
+                pass
+            case HideTraining():
+                self._outbox.append(Training(0))
             case Ungroup(node=node):
                 self.graph.ungroup(node)
             case Sync():

@@ -1,11 +1,13 @@
-"""What the editor says while one draws: what nodes and the model cost."""
+"""What the editor says while one draws: what nodes and the model cost, and how a training stands."""
 
 from __future__ import annotations
 
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.protocol.messages import Ailment, LayerState, Training
 from tests.editor.conftest import OpenEditor
+from tests.editor.page import EditorPage, sent
 
 
 def classifier() -> NodeGraph:
@@ -32,3 +34,64 @@ def test_costs_are_shown_for_the_model_and_for_the_selected_node(open_editor: Op
     expect(costs).to_contain_text("Parameters1,200 4.69 KiB")
     expect(costs).to_contain_text("Mult-adds86.4 k per sample")
     expect(costs).to_contain_text("Activations13.5 KiB per sample")
+
+
+HIDDEN = LayerState(mean=0.1, std=0.93, zeros=0.48, weights=0.012, flow=0.001)
+SCORES = LayerState(mean=0.0, std=1.5, flow=0.1, ailment=Ailment("dead", "100.0% of its outputs are 0."))
+
+
+def show(editor: EditorPage, tick: int, **layers: LayerState) -> None:
+    """Hand the page a picture of a training."""
+    editor.kernel.show(Training(tick, 10 * tick, layers))
+    editor.deliver()
+
+
+def test_a_training_is_drawn_on_nodes_and_edges(open_editor: OpenEditor) -> None:
+    editor = open_editor(classifier())
+    show(editor, 1, hidden=HIDDEN, scores=SCORES)
+    expect(editor.node("hidden")).to_contain_text("σ 0.93 · 48 % zero")
+    weak, strong = editor.edge("hidden.output", "scores.input"), editor.edge("scores.output", "y.input")
+    expect(weak).to_contain_text("∇ 0.001")
+    expect(weak).to_contain_text("N×6×24×24")
+    expect(strong).to_contain_text("∇ 0.1")
+    widths = [
+        edge.locator(".react-flow__edge-path").evaluate("path => parseFloat(getComputedStyle(path).strokeWidth)")
+        for edge in (weak, strong)
+    ]
+    assert widths[0] < widths[1], "a larger gradient is a thicker edge"
+    expect(editor.edge("x.output", "hidden.input")).not_to_contain_text("∇")
+    expect(editor.node("scores").get_by_role("img", name="dead: 100.0% of its outputs are 0.")).to_be_visible()
+    expect(editor.root.locator(".pnne-said")).to_have_text("scores: dead")
+    legend = editor.root.get_by_role("region", name="Live training")
+    expect(legend).to_contain_text("step 10")
+    expect(legend).to_contain_text("∇ gradient norm 0.0010.1")
+    legend.get_by_role("button", name="1 dead").click()
+    expect(editor.root.get_by_label("Name", exact=True)).to_have_value("scores")
+
+
+def test_a_picture_is_acknowledged_once_it_is_painted(open_editor: OpenEditor) -> None:
+    editor = open_editor(classifier())
+    for tick in (1, 2):
+        show(editor, tick, hidden=HIDDEN)
+        editor.page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
+    assert [message["tick"] for message in sent(editor.kernel, "painted")] == [1, 2]
+
+
+def test_the_training_is_hidden_by_the_person_and_by_its_end(open_editor: OpenEditor) -> None:
+    editor = open_editor(classifier())
+    legend = editor.root.get_by_role("region", name="Live training")
+    for hide in (lambda: legend.get_by_role("button", name="Hide the training").click(), lambda: show(editor, 3)):
+        show(editor, 2, hidden=HIDDEN)
+        expect(legend).to_be_visible()
+        hide()
+        expect(legend).to_have_count(0)
+        expect(editor.node("hidden")).to_contain_text("Linear")
+        expect(editor.root.locator(".pnne-live")).to_have_count(0)
+
+
+def test_what_is_not_finite_is_said_in_words(open_editor: OpenEditor) -> None:
+    editor = open_editor(classifier())
+    nan = LayerState(ailment=Ailment("notFinite", "Its output has NaN or infinite values."))
+    show(editor, 1, hidden=nan, scores=HIDDEN)
+    expect(editor.node("hidden").get_by_role("img", name="NaN: Its output has NaN")).to_be_visible()
+    expect(editor.edge("hidden.output", "scores.input")).to_contain_text("∇ NaN")

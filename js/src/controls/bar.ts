@@ -39,6 +39,20 @@ function noticeItem({ step, message, node, hint }: Notice): HTMLLIElement {
   return item;
 }
 
+/** Shows the training on the graph that is trained, in every editor of it, and hides it again. */
+function showButton(): HTMLButtonElement {
+  const button = element("button", {
+    type: "button",
+    class: "pnne-button pnne-show",
+    title: "Show activations, gradients and layers in trouble on the graph, in every open editor of it",
+  });
+  button.append(
+    icon("M1.5 1.5h5v4h-5zM9.5 10.5h5v4h-5zM4 6.5h1.2v5h3.3v1.2H4zM9 2.5h5.5v1.2H9zM9 5h4v1.2H9z"),
+    "Show on graph",
+  );
+  return button;
+}
+
 export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () => void {
   const [main, step, stop] = (["start", "step", "stop"] as const).map((command) => {
     const button = element("button", { type: "button", class: "pnne-button" });
@@ -46,6 +60,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     return button;
   }) as [HTMLButtonElement, HTMLButtonElement, HTMLButtonElement];
   main.classList.add("pnne-primary");
+  const show = showButton();
   const badge = element("span", { class: "pnne-state", role: "status" });
   const facts = element("span", { class: "pnne-facts" });
   const filled = element("div", { class: "pnne-progress-filled" });
@@ -71,7 +86,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const root = element(
     "div",
     { class: "pnne-bar", "data-testid": "pnne-controls" },
-    element("div", { class: "pnne-row" }, buttons, badge, facts),
+    element("div", { class: "pnne-row" }, buttons, badge, facts, show),
     progress,
     failure,
     refusal,
@@ -97,6 +112,11 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
       requests.send({ kind: "command", command: button.dataset.command as Command });
     });
   }
+
+  show.addEventListener("click", () => {
+    refusal.hidden = true;
+    requests.send({ kind: "show", on: model.get("shown") !== true });
+  });
 
   let shownNotices = "";
   const draw = () => {
@@ -129,12 +149,13 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     const tick = model.get("tick");
     requestAnimationFrame(() => setTimeout(() => model.send({ kind: "ack", tick })));
   };
-  model.on("change:status", draw);
-  model.on("change:tick", acknowledge);
+  const drawShown = () => show.setAttribute("aria-pressed", String(model.get("shown") === true));
+  const listeners = { "change:status": draw, "change:tick": acknowledge, "change:shown": drawShown };
+  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   draw();
+  drawShown();
   return () => {
-    model.off("change:status", draw);
-    model.off("change:tick", acknowledge);
+    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
     requests.close();
     root.remove();
   };

@@ -31,7 +31,10 @@ export interface Status {
 
 export type Command = "start" | "pause" | "resume" | "step" | "stop";
 
-export type Request = { kind: "command"; id: number; command: Command } | { kind: "choose"; id: number; layer: string };
+export type Request =
+  | { kind: "command"; id: number; command: Command }
+  | { kind: "choose"; id: number; layer: string }
+  | { kind: "show"; id: number; on: boolean };
 
 export interface Reply {
   kind: "reply";

@@ -4,10 +4,10 @@ import { Canvas } from "./canvas/Canvas";
 import { EditorContext, useScene, useSession, useView } from "./context";
 import type { Editor } from "./editor";
 import { onKeyDown } from "./keys";
+import { Legend } from "./panels/Legend";
 import { Palette } from "./panels/Palette";
 import { Properties } from "./panels/Properties";
 import { QuickSearch } from "./panels/Quick";
-import { SharedNotice } from "./panels/SharedNotice";
 import { SourcePanel } from "./panels/SourcePanel";
 import { StatusLine } from "./panels/StatusLine";
 import { Toasts } from "./panels/Toasts";
@@ -80,7 +80,6 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           }}
         >
           <Canvas />
-          <SharedNotice />
           {isEmpty && (
             <div className="pnne-empty">
               <p>Empty graph</p>
@@ -93,6 +92,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
             </div>
           )}
           {source && <SourcePanel />}
+          <Legend />
           <Toasts />
           <QuickSearch />
         </section>

@@ -1,6 +1,8 @@
 import { useStoreApi } from "@xyflow/react";
 import { useLayoutEffect, useMemo, useRef } from "react";
+import { useSession } from "../context";
 import { nodeOf } from "../document/document";
+import { HEALTHY, type LiveTraining } from "../session/training";
 import type { ViewState } from "../view";
 import { type Box, boxesOf, type NodeBox, overlaps, union } from "./boxes";
 import { lookOf } from "./categories";
@@ -29,6 +31,7 @@ export function FarView({ scene, moving, selected }: FarViewProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const store = useStoreApi();
   const boxes = useMemo(() => boxesOf(scene, moving), [scene, moving]);
+  const ailing = useSession((state) => state.training?.ailing ?? HEALTHY);
 
   useLayoutEffect(() => {
     const element = canvas.current;
@@ -47,7 +50,7 @@ export function FarView({ scene, moving, selected }: FarViewProps) {
       context.setTransform(density * zoom, 0, 0, density * zoom, density * (x + left), density * (y + top));
       const seen = { left: -(x + left) / zoom, top: -(y + top) / zoom };
       const view = { ...seen, width: (width + 2 * left) / zoom, height: (height + 2 * top) / zoom };
-      paint(context, scene, boxes, selected, view, getComputedStyle(element), zoom);
+      paint(context, scene, boxes, selected, ailing, view, getComputedStyle(element), zoom);
       painted = { x, y, zoom, width, height };
     };
     const follow = () => {
@@ -77,7 +80,7 @@ export function FarView({ scene, moving, selected }: FarViewProps) {
       end();
       clearTimeout(resting);
     };
-  }, [scene, boxes, selected, store]);
+  }, [scene, boxes, selected, ailing, store]);
 
   return <canvas ref={canvas} className="pnne-far" />;
 }
@@ -87,6 +90,7 @@ function paint(
   scene: ShownScene,
   boxes: readonly NodeBox[],
   selected: ReadonlySet<string>,
+  ailing: LiveTraining["ailing"],
   view: Box,
   style: CSSStyleDeclaration,
   zoom: number,
@@ -121,7 +125,8 @@ function paint(
     context.beginPath();
     context.roundRect(box.left, box.top, box.width, box.height, 9);
     context.fill();
-    const bad = box.card.diagnostics.some((diagnostic) => diagnostic.severity !== "info");
+    const problem = box.card.diagnostics.some((diagnostic) => diagnostic.severity !== "info");
+    const bad = problem || ailing.has(box.card.path);
     if (!bad && !selected.has(box.name)) continue;
     context.lineWidth = 3 / zoom;
     context.strokeStyle = token(selected.has(box.name) ? "--pn-accent" : "--pn-error");

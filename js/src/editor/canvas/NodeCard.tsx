@@ -8,6 +8,7 @@ import type { Card } from "./card";
 import { lookOf } from "./categories";
 import type { CardNode } from "./flow";
 import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
+import { LiveMark, LiveText } from "./Live";
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
@@ -49,7 +50,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
           <span className="pnne-card-name" title={card.name}>
             {card.name}
           </span>
-          {!card.collapsed && <span className="pnne-card-type">{card.type}</span>}
+          {!card.collapsed && <LiveText path={card.path} type={card.type} />}
         </span>
         {card.uses > 1 && (
           <span className="pnne-times" title={`Shown by ${card.uses} nodes: a change inside changes all of them`}>
@@ -66,6 +67,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
       )}
       {hasLabels(card, "output") && <div style={{ height: LABELS_HEIGHT }} />}
       <Ports card={card} />
+      <LiveMark path={card.path} />
       {selected && worst && (
         <div className={`pnne-card-message pnne-severity-${worst} nodrag nopan`}>
           {card.diagnostics.map((diagnostic) => (

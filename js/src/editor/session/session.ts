@@ -1,11 +1,12 @@
 import type { Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
-import type { GraphDocument } from "../document/document";
+import { fromState, type GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
 import type { Model } from "./model";
 import { Store } from "./store";
 import { committed, edited, fromSnapshot, type SyncState, without } from "./sync";
+import { type LiveTraining, liveTraining } from "./training";
 
 /** How long Python may take before the editor says so, in milliseconds. */
 export const WAITING_AFTER = 3_000;
@@ -35,9 +36,15 @@ export interface SessionState {
   readonly connection: Connection;
   /** Whether Python has said what the document is now; what the page was opened with may be older. */
   readonly current: boolean;
+  /** The blocks that this person has made: the Subgraph nodes of the outermost graph. */
+  readonly blocks: GraphDocument;
   readonly readOnly: boolean;
+  /** A training of this graph, while one is shown. */
+  readonly training: LiveTraining | null;
   readonly notices: readonly Notice[];
 }
+
+const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
 
 type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
 
@@ -61,7 +68,9 @@ export class Session {
       catalog,
       connection: "ready",
       current: false,
+      blocks: NO_BLOCKS,
       readOnly: model.get("read_only") === true,
+      training: null,
       notices: [],
     });
     const receive = (content: unknown) => this.receive(content as Event);
@@ -125,6 +134,28 @@ export class Session {
     if (!this.isLocked()) this.request({ message: "ungroup", node, graph });
   }
 
+  /** Says that a picture of a training is on the screen, so that the next may come. */
+  painted(tick: number): void {
+    this.tell({ message: "painted", tick });
+  }
+
+  hideTraining(): void {
+    this.tell({ message: "hideTraining" });
+  }
+
+  /** Offers what a Subgraph node shows, named by its full path, in every palette. */
+  publish(node: string, name: string): void {
+    this.request({ message: "publish", node, name });
+  }
+
+  unpublish(name: string): void {
+    this.request({ message: "unpublish", name });
+  }
+
+  loadBlocks(text: string): void {
+    this.request({ message: "loadBlocks", text });
+  }
+
   sync(): void {
     this.request({ message: "sync" });
   }
@@ -151,13 +182,18 @@ export class Session {
   }
 
   private request(request: Unaddressed<Request>): number {
-    this.lastId += 1;
-    const id = this.lastId;
+    const id = this.tell(request);
     this.unanswered.set(id, Date.now());
-    this.model.send({ ...request, id, client: this.client });
     this.later(WAITING_AFTER, () => this.watch());
     this.later(OFFLINE_AFTER, () => this.watch());
     return id;
+  }
+
+  /** Sends what has no answer, or none that is waited for; returns its id. */
+  private tell(request: Unaddressed<Request>): number {
+    this.lastId += 1;
+    this.model.send({ ...request, id: this.lastId, client: this.client });
+    return this.lastId;
   }
 
   receive(event: Event): void {
@@ -186,6 +222,12 @@ export class Session {
         break;
       case "nodeTypeAdded":
         this.patch({ catalog: withType(state.catalog, event.type) });
+        break;
+      case "training":
+        this.patch({ training: liveTraining(event, state.training) });
+        break;
+      case "blocks":
+        this.patch({ blocks: fromState(event.document) });
         break;
       case "source":
         if (own) {

@@ -1,0 +1,71 @@
+import type { CSSProperties } from "react";
+import type { Ailment, LayerState } from "../../protocol";
+import { useSession } from "../context";
+import { strength } from "../session/training";
+
+/** What a person calls it. */
+export const AILMENTS: Record<Ailment["kind"], string> = {
+  notFinite: "NaN",
+  exploding: "exploding",
+  vanishing: "vanishing",
+  dead: "dead",
+  saturated: "saturated",
+};
+
+/** The second line of a card: its type, or what it does while it is trained. */
+export function LiveText({ path, type }: { path: string; type: string }) {
+  const layer = useSession((state) => state.training?.layers[path]);
+  if (!layer) return <span className="pnne-card-type">{type}</span>;
+  const parts = [`σ ${numberText(layer.std)}`];
+  if (layer.zeros && layer.zeros >= 0.005) parts.push(`${Math.round(100 * layer.zeros)} % zero`);
+  return (
+    <span className="pnne-card-type pnne-live-text" title={`${type}\n${described(layer)}`}>
+      {parts.join(" · ")}
+    </span>
+  );
+}
+
+/** A word on the card of a layer that something is wrong with. */
+export function LiveMark({ path }: { path: string }) {
+  const ailment = useSession((state) => state.training?.layers[path]?.ailment);
+  if (!ailment) return null;
+  return (
+    <span
+      className={`pnne-ailment pnne-ailment-${ailment.kind}`}
+      role="img"
+      aria-label={`${AILMENTS[ailment.kind]}: ${ailment.reason}`}
+      title={ailment.reason}
+    >
+      {AILMENTS[ailment.kind]}
+    </span>
+  );
+}
+
+/** The gradient that comes back along an edge: its number, and how strong it is among all, 0 to 1. */
+export function useFlow(source: string): { text: string; style: CSSProperties; bad: boolean } | null {
+  const layer = useSession((state) => (source ? state.training?.layers[source] : undefined));
+  const range = useSession((state) => state.training?.range ?? null);
+  if (!layer) return null;
+  const kind = layer.ailment?.kind;
+  const bad = kind === "notFinite" || kind === "exploding";
+  if (layer.flow == null) return bad ? { text: "∇ NaN", style: {}, bad } : null;
+  const style = { "--pn-flow": strength(layer.flow, range).toFixed(2) } as CSSProperties;
+  return { text: `∇ ${numberText(layer.flow)}`, style, bad };
+}
+
+/** Two significant digits: `0.93`, `1.2e-4`. */
+export function numberText(value: number | null | undefined): string {
+  if (value == null) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size < 1e-3 || size >= 1e4) return value.toExponential(1).replace("e+", "e");
+  return String(Number(value.toPrecision(size >= 100 ? 3 : 2)));
+}
+
+function described(layer: LayerState): string {
+  const lines = [`Output: mean ${numberText(layer.mean)}, standard deviation ${numberText(layer.std)}`];
+  if (layer.zeros != null) lines.push(`Zeros: ${(100 * layer.zeros).toFixed(1)} %`);
+  if (layer.weights != null) lines.push(`Gradient of its weights: ${numberText(layer.weights)}`);
+  if (layer.flow != null) lines.push(`Gradient through its output: ${numberText(layer.flow)}`);
+  return lines.join("\n");
+}

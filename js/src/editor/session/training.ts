@@ -1,0 +1,41 @@
+import type { Ailment, LayerState, Training } from "../../protocol";
+
+/** A training as it is drawn on the graph. */
+export interface LiveTraining {
+  readonly tick: number;
+  readonly step: number;
+  readonly layers: Readonly<Record<string, LayerState>>;
+  /** Least and largest gradient norm along an edge; null while none is known. */
+  readonly range: readonly [number, number] | null;
+  /** What is wrong, by node path; the same object as long as it is the same. */
+  readonly ailing: ReadonlyMap<string, Ailment["kind"]>;
+}
+
+export const HEALTHY: ReadonlyMap<string, Ailment["kind"]> = new Map();
+
+/** Takes over a picture; null where it shows nothing. */
+export function liveTraining(picture: Training, earlier: LiveTraining | null): LiveTraining | null {
+  const layers = Object.entries(picture.layers ?? {});
+  if (layers.length === 0) return null;
+  const flows = layers.flatMap(([, layer]) => (layer.flow ? [layer.flow] : []));
+  const ailing = new Map<string, Ailment["kind"]>();
+  for (const [path, { ailment }] of layers) if (ailment) ailing.set(path, ailment.kind);
+  return {
+    tick: picture.tick,
+    step: picture.step,
+    layers: picture.layers,
+    range: flows.length > 0 ? [Math.min(...flows), Math.max(...flows)] : null,
+    ailing: sameMap(ailing, earlier?.ailing ?? HEALTHY) ? (earlier?.ailing ?? HEALTHY) : ailing,
+  };
+}
+
+/** How strong a gradient is among those that are shown, 0 to 1, by its magnitude. */
+export function strength(flow: number, range: LiveTraining["range"]): number {
+  if (!range || flow <= 0) return 0;
+  const [low, high] = [Math.log(range[0]), Math.log(range[1])];
+  return high - low < 1e-6 ? 0.5 : (Math.log(flow) - low) / (high - low);
+}
+
+function sameMap(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
+  return a.size === b.size && [...a].every(([key, value]) => b.get(key) === value);
+}
