@@ -23,21 +23,21 @@ from pnne_nb.protocol.messages import (
     GetCatalog,
     GetSource,
     Group,
+    HideTraining,
     HistoryState,
     NodeCost,
-    HideTraining,
+    Painted,
+    Publish,
     Redo,
     Rejected,
     Snapshot,
-    Painted,
-    Publish,
     Source,
     Sync,
     TensorShape,
+    Training,
     Undo,
     Ungroup,
 )
-    Training,
 
 SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")
 """What every output of the tests' documents is said to carry: the tests are about the browser, not about shapes."""
@@ -82,14 +82,14 @@ class Kernel:
         self._request = (None, None)
         return self.pending()
 
-    def pending(self) -> list[dict[str, Any]]:
-        """Return the messages that have not been sent yet, such as what Python's own edits made."""
-        events, self._outbox = self._outbox, []
-        return [encode_event(event) for event in events]
     def show(self, training: Training) -> None:
         """Have a picture of a training sent."""
         self._outbox.append(training)
 
+    def pending(self) -> list[dict[str, Any]]:
+        """Return the messages that have not been sent yet, such as what Python's own edits made."""
+        events, self._outbox = self._outbox, []
+        return [encode_event(event) for event in events]
 
     def _carry_out(self, content: Mapping[str, Any]) -> None:
         request = decode_request(content)
@@ -102,14 +102,14 @@ class Kernel:
                 self.graph.undo(**asked)  # type: ignore[arg-type]
             case Redo():
                 self.graph.redo(**asked)  # type: ignore[arg-type]
-            case Arrange(graph=graph):
-                self.graph.arrange(graph, **asked)  # type: ignore[arg-type]
-            case Group(nodes=nodes, name=name):
-                self.graph.group(nodes, name)
             case Painted():
                 pass
             case HideTraining():
                 self._outbox.append(Training(0))
+            case Arrange(graph=graph):
+                self.graph.arrange(graph, **asked)  # type: ignore[arg-type]
+            case Group(nodes=nodes, name=name):
+                self.graph.group(nodes, name)
             case Ungroup(node=node):
                 self.graph.ungroup(node)
             case Sync():

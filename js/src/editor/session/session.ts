@@ -1,5 +1,5 @@
 import type { Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
-import { fromState, type GraphDocument } from "../document/document";
+import type { GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
@@ -36,15 +36,11 @@ export interface SessionState {
   readonly connection: Connection;
   /** Whether Python has said what the document is now; what the page was opened with may be older. */
   readonly current: boolean;
-  /** The blocks that this person has made: the Subgraph nodes of the outermost graph. */
-  readonly blocks: GraphDocument;
   readonly readOnly: boolean;
   /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
   readonly notices: readonly Notice[];
 }
-
-const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
 
 type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
 
@@ -68,7 +64,6 @@ export class Session {
       catalog,
       connection: "ready",
       current: false,
-      blocks: NO_BLOCKS,
       readOnly: model.get("read_only") === true,
       training: null,
       notices: [],
