@@ -69,6 +69,9 @@ export type Request =
   | Arrange
   | Group
   | Ungroup
+  | Publish
+  | Unpublish
+  | LoadBlocks
   | Sync
   | GetCatalog
   | GetSource
@@ -82,6 +85,7 @@ export type Event =
   | Snapshot
   | Catalog
   | NodeTypeAdded
+  | Blocks
   | Source
   | Training;
 
@@ -378,6 +382,37 @@ export interface Ungroup {
   readonly graph?: string;
 }
 
+/** Offer what a Subgraph node shows as a block in every palette; `node` is its path from the root. */
+export interface Publish {
+  readonly message: "publish";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly node: string;
+  readonly name: string;
+}
+
+/** Offer a block no longer. */
+export interface Unpublish {
+  readonly message: "unpublish";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly name: string;
+}
+
+/** Offer the blocks of a graph file too; `text` is what it holds. */
+export interface LoadBlocks {
+  readonly message: "loadBlocks";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly text: string;
+}
+
 /** Send a `Snapshot` to this view. */
 export interface Sync {
   readonly message: "sync";
@@ -630,6 +665,14 @@ export interface PropertyState {
 export interface NodeTypeAdded {
   readonly message: "nodeTypeAdded";
   readonly type: NodeTypeState;
+}
+
+/** The blocks that the palette offers: the Subgraph nodes of a document's outermost graph. */
+export interface Blocks {
+  readonly message: "blocks";
+  readonly document: DocumentState;
+  readonly id: number | null;
+  readonly client: string | null;
 }
 
 /** Generated source of the model. */

@@ -97,9 +97,29 @@ class HideTraining(_Request, frozen=True, tag="hideTraining"):
     """Measure and show nothing of a training any more; answered by an empty `Training` to every view."""
 
 
+class Publish(_Request, frozen=True, tag="publish"):
+    """Offer what a Subgraph node shows as a block in every palette; `node` is its path from the root."""
+
+    node: str
+    name: str
+
+
+class Unpublish(_Request, frozen=True, tag="unpublish"):
+    """Offer a block no longer."""
+
+    name: str
+
+
+class LoadBlocks(_Request, frozen=True, tag="loadBlocks"):
+    """Offer the blocks of a graph file too; `text` is what it holds."""
+
+    text: str
+
+
 Request: TypeAlias = (
-    Edit | Undo | Redo | Arrange | Group | Ungroup | Sync | GetCatalog | GetSource | Painted | HideTraining
-)
+    Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource
+    | Painted | HideTraining
+)  # fmt: skip
 
 
 # To the browser
@@ -232,6 +252,14 @@ class NodeTypeAdded(_Message, frozen=True, tag="nodeTypeAdded"):
     type: NodeTypeState
 
 
+class Blocks(_Message, frozen=True, tag="blocks"):
+    """The blocks that the palette offers: the Subgraph nodes of a document's outermost graph."""
+
+    document: DocumentState
+    id: int | None = None
+    client: str | None = None
+
+
 class Source(_Message, frozen=True, tag="source"):
     """Generated source of the model."""
 
@@ -280,4 +308,4 @@ class Training(_Message, frozen=True, tag="training"):
     layers: dict[str, LayerState] = {}
 
 
-Event: TypeAlias = Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Source | Training
+Event: TypeAlias = Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Blocks | Source | Training

@@ -23,6 +23,7 @@ from torch import nn
 from pnne_nb import compiler
 from pnne_nb.compiler import to_source
 from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError, expect
+from pnne_nb.graph.blocks import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
 from pnne_nb.graph.ops import LookOp
@@ -32,6 +33,7 @@ from pnne_nb.protocol.catalog import catalog_event, node_type_state
 from pnne_nb.protocol.codec import asked_by, decode_request, encode_event
 from pnne_nb.protocol.messages import (
     Arrange,
+    Blocks,
     Catalog,
     Committed,
     Derived,
@@ -43,8 +45,10 @@ from pnne_nb.protocol.messages import (
     Group,
     HideTraining,
     HistoryState,
+    LoadBlocks,
     NodeTypeAdded,
     Painted,
+    Publish,
     Redo,
     Rejected,
     Request,
@@ -54,6 +58,7 @@ from pnne_nb.protocol.messages import (
     Training,
     Undo,
     Ungroup,
+    Unpublish,
 )
 from pnne_nb.protocol.numbers import with_floats
 from pnne_nb.runtime.engine import TrainingEngine
@@ -132,6 +137,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._derivation.follow(_weakly(self._derived)),
             self._graph.observe(_weakly(self._committed)),
             registry.observe(_weakly(self._type_added)),
+            blocks.graph.observe(_weakly(self._blocks_changed)),
             self._kept.close,
         )
         self._release = weakref.finalize(self, _end, endings)
@@ -268,11 +274,16 @@ class GraphEditor(anywidget.AnyWidget):
                 self.training = None
             case Sync():
                 self._tell(lambda: self._snapshot(id, client))
+                if blocks:
+                    self._blocks_changed()
                 if self._picture is not None:
                     self._show_training(self._picture)
                 self._derivation.request()
             case GetCatalog():
                 self._tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
+            case Publish() | Unpublish() | LoadBlocks():
+                _change_blocks(graph, request)
+                self._tell(lambda: Blocks(blocks.graph.state(), id, client))
             case GetSource():
                 text = to_source(graph)
                 self._tell(lambda: Source(id, client, text))
@@ -320,6 +331,9 @@ class GraphEditor(anywidget.AnyWidget):
         self._tell(lambda: NodeTypeAdded(node_type_state(spec)))
         self._derivation.request()
 
+    def _blocks_changed(self, _done: Transaction | None = None) -> None:
+        self._tell(lambda: Blocks(blocks.graph.state()))
+
     def _reject(self, id: int | None, client: str | None, error: PnneError) -> None:
         self._tell(lambda: Rejected(id, client, self._graph.version, str(error), error.diagnostics))
 
@@ -338,6 +352,16 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _history(self) -> HistoryState:
         return HistoryState(self._graph.undo_label, self._graph.redo_label)
+
+
+def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) -> None:
+    match request:
+        case Publish(node=node, name=name):
+            blocks.publish(graph, node, name)
+        case Unpublish(name=name):
+            blocks.remove(name)
+        case LoadBlocks(text=text):
+            blocks.load_text(text)
 
 
 def _weakly(method: Callable[..., None]) -> Callable[..., None]:

@@ -8,6 +8,7 @@ from typing import Any, assert_never, final
 import msgspec
 
 from pnne_nb.errors import Diagnostic, GraphError, PnneError
+from pnne_nb.graph.blocks import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
 from pnne_nb.graph.registry import registry
@@ -15,6 +16,7 @@ from pnne_nb.protocol.catalog import catalog_event
 from pnne_nb.protocol.codec import decode_request, encode_event
 from pnne_nb.protocol.messages import (
     Arrange,
+    Blocks,
     Committed,
     Derived,
     DerivedChanged,
@@ -25,6 +27,7 @@ from pnne_nb.protocol.messages import (
     Group,
     HideTraining,
     HistoryState,
+    LoadBlocks,
     NodeCost,
     Painted,
     Publish,
@@ -37,6 +40,7 @@ from pnne_nb.protocol.messages import (
     Training,
     Undo,
     Ungroup,
+    Unpublish,
 )
 
 SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")
@@ -108,20 +112,30 @@ class Kernel:
                 self._outbox.append(Training(0))
             case Arrange(graph=graph):
                 self.graph.arrange(graph, **asked)  # type: ignore[arg-type]
-            case Group(nodes=nodes, name=name):
-                self.graph.group(nodes, name)
-            case Ungroup(node=node):
-                self.graph.ungroup(node)
+            case Group(nodes=nodes, name=name, graph=graph):
+                self.graph.group(nodes, name, graph=graph)
+            case Ungroup(node=node, graph=graph):
+                self.graph.ungroup(node, graph=graph)
             case Sync():
                 self._outbox.append(self.snapshot(request.id, request.client))
+                if blocks:
+                    self._outbox.append(Blocks(blocks.graph.state()))
             case GetCatalog():
                 self._outbox.append(catalog_event(registry.values(), request.id, request.client))
+            case Publish(node=node, name=name):
+                blocks.publish(self.graph, node, name)
+            case Unpublish(name=name):
+                blocks.remove(name)
+            case LoadBlocks(text=text):
+                blocks.load_text(text)
             case GetSource():
                 if any(diagnostic.severity == "error" for diagnostic in self.graph.diagnostics()):
                     raise GraphError("The graph has errors; its source can be shown once they are gone.")
                 self._outbox.append(Source(request.id, request.client, "class Net(nn.Module):\n    ...\n"))
             case _:
                 assert_never(request)
+        if isinstance(request, (Publish, Unpublish, LoadBlocks)):
+            self._outbox.append(Blocks(blocks.graph.state(), request.id, request.client))
         if isinstance(request, Arrange) and version == self.graph.version:
             self._outbox.append(Committed(version, (), "Arrange", self._history(), request.client, request.id))
 

@@ -1,4 +1,5 @@
 import type { EdgeState, Fix, Op } from "../protocol";
+import { type Fresh, freshBlock, shownType } from "./blocks";
 import { freePlace, type Point, STEP_Y } from "./canvas/placement";
 import { centreOf, SceneMaker, type ShownScene } from "./canvas/scene";
 import { matchPorts, refusalsFrom, type Scene, whyNotConnect } from "./document/connection";
@@ -110,20 +111,28 @@ export class Editor {
   ): string | null {
     const scene = this.scene();
     if (!scene) return null;
-    const name = freeName(type, scene.graph.nodes);
-    const node = { name, type };
+    const name = freeName(shownType(type), scene.graph.nodes);
     const { nodes } = this.view.get();
     const [only] = nodes.size === 1 && !at ? nodes : [];
     const feeder = only === undefined ? undefined : scene.graph.nodes.get(only);
     const source = feeder && scene.cards.get(feeder.name)?.ports;
-    const ports = portsOf(scene.document, node, scene.types.get(type));
+    const fresh = this.fresh(scene, type, name);
+    const { ports } = fresh;
     const edge = from
       ? edgeFrom(scene, from.port, from.side, name, ports)
       : feeder && source && matchPorts(feeder.name, source, name, ports);
     const wanted = at ?? this.placeFor(scene, edge && feeder ? feeder.name : null);
     const position = at ?? freePlace(this.centres(scene), wanted);
     const ops: Op[] = [
-      { op: "addNode", name, type, position: [Math.round(position[0]), Math.round(position[1])], graph: scene.graphId },
+      ...fresh.before,
+      {
+        op: "addNode",
+        name,
+        type: fresh.type,
+        properties: fresh.properties,
+        position: [Math.round(position[0]), Math.round(position[1])],
+        graph: scene.graphId,
+      },
     ];
     if (edge && (from || chained)) ops.push({ op: "connect", ...edge, graph: scene.graphId });
     if (into) ops.push(...(insertOps(scene, name, ports, into, scene.graphId) ?? []));
@@ -360,6 +369,18 @@ export class Editor {
 
   dispose(): void {
     if (this.nudging) clearTimeout(this.nudging);
+  }
+
+  private fresh(scene: ShownScene, type: string, name: string): Fresh {
+    const ports = () => portsOf(scene.document, { name, type }, scene.types.get(type));
+    return (
+      freshBlock(type, this.session.store.get().blocks, scene.document, scene.graphId) ?? {
+        type,
+        properties: {},
+        ports: ports(),
+        before: [],
+      }
+    );
   }
 
   private placeFor(scene: ShownScene, feeder: string | null): Point {

@@ -1,6 +1,7 @@
 import type { Frame, TensorShape } from "../../protocol";
 import { edgeId } from "../document/document";
 import { COLOURS, type FrameBox, TITLE_HEIGHT } from "../document/frame";
+import { download } from "../download";
 import { STILL } from "../view";
 import { type Box, boxesOf, type NodeBox, union } from "./boxes";
 import { lookOf } from "./categories";
@@ -135,12 +136,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
 export async function savePicture(svg: string, name: string, format: "svg" | "png"): Promise<void> {
   const vector = new Blob([svg], { type: "image/svg+xml" });
   const blob = format === "svg" ? vector : await rasterized(vector);
-  const address = URL.createObjectURL(blob);
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = `${name || "graph"}.${format}`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 1_000);
+  download(blob, `${name || "graph"}.${format}`);
 }
 
 async function rasterized(vector: Blob): Promise<Blob> {

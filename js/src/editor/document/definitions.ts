@@ -95,7 +95,13 @@ export function sameGraph(own: Graph, other: Graph, ids: ReadonlyMap<string, str
 export function addGraphOps(id: string, { nodes, edges, frames }: Graph, ids: ReadonlyMap<string, string>): Op[] {
   const ops: Op[] = [{ op: "addGraph", graph: id }];
   for (const node of nodes.values()) {
-    ops.push({ op: "addNode", ...node, properties: renamedIn(node.type, node.properties ?? {}, ids), graph: id });
+    const { shares: _, ...properties } = renamedIn(node.type, node.properties ?? {}, ids);
+    ops.push({ op: "addNode", ...node, properties, graph: id });
+  }
+  // A node can share only with one that is there.
+  for (const { name, properties } of nodes.values()) {
+    const value = properties?.shares;
+    if (typeof value === "string") ops.push({ op: "setProperty", node: name, property: "shares", value, graph: id });
   }
   for (const { source, target } of edges.values()) ops.push({ op: "connect", source, target, graph: id });
   for (const frame of frames.values()) ops.push({ op: "addFrame", ...frame, graph: id });

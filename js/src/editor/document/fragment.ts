@@ -62,11 +62,18 @@ export function pasteOps(
     taken.add(name);
     renamed.set(node.name, name);
   }
+  const sharing: Op[] = [];
   for (const node of fragment.nodes) {
     const { shares } = node.properties ?? {};
     const definition = definitionOf(node);
     const properties = { ...node.properties };
-    if (typeof shares === "string" && renamed.has(shares)) properties.shares = renamed.get(shares) as string;
+    const value = typeof shares === "string" ? renamed.get(shares) : undefined;
+    if (value !== undefined) {
+      delete properties.shares;
+      // A node can share only with one that is there.
+      const name = renamed.get(node.name) ?? node.name;
+      sharing.push({ op: "setProperty", node: name, property: "shares", value, graph: graphId });
+    }
     if (definition !== null) properties.definition = ids.get(definition) ?? definition;
     ops.push({
       op: "addNode",
@@ -78,6 +85,7 @@ export function pasteOps(
       collapsed: node.collapsed ?? false,
     });
   }
+  ops.push(...sharing);
   const follow = (address: string) => {
     const [node, port] = splitPort(address);
     return `${renamed.get(node)}.${port}`;
@@ -102,7 +110,7 @@ export function pasteOps(
  * One that the document has already, equal in all it shows, is used as it is: what is pasted beside its original is
  * one more use of it. Another of the same name gets a free one.
  */
-function definitionOps(
+export function definitionOps(
   fragment: Fragment,
   document: GraphDocument,
   graphId: string,

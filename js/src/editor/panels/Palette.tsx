@@ -9,6 +9,7 @@ import {
   useState,
 } from "react";
 import type { NodeTypeState } from "../../protocol";
+import { blockTypes, chooseBlocks, MY_BLOCKS, saveBlocks, shownType } from "../blocks";
 import { lookOf } from "../canvas/categories";
 import { useEditor, useSession } from "../context";
 import { searchTypes } from "./search";
@@ -44,6 +45,7 @@ const DRAG_STARTS_AFTER = 4;
 export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement | null> }) {
   const editor = useEditor();
   const catalog = useSession((state) => state.catalog);
+  const library = useSession((state) => state.blocks);
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState(0);
   const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
@@ -51,8 +53,12 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
   const list = useRef<HTMLDivElement>(null);
   const groups = useMemo(() => {
     const types = [...(catalog?.types.values() ?? [])].filter((type) => !NOT_OFFERED.has(type.type));
-    return query.trim() === "" ? byCategory(types) : [{ category: "", types: searchTypes(types, query) }];
-  }, [catalog, query]);
+    const blocks = blockTypes(library);
+    if (query.trim() !== "") return [{ category: "", types: searchTypes([...blocks, ...types], query) }];
+    const mine = { category: MY_BLOCKS, types: blocks };
+    // Those that there are come first; the way to load some does not stand in the way of who has none.
+    return blocks.length > 0 ? [mine, ...byCategory(types)] : [...byCategory(types), mine];
+  }, [catalog, library, query]);
   const flat = groups.flatMap((group) => group.types);
   const current = query.trim() === "" ? -1 : Math.min(chosen, flat.length - 1);
 
@@ -101,7 +107,8 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
         {!catalog && <p className="pnne-hint">Loading node types…</p>}
         {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}
         {groups.map((group, place) => {
-          const open = !group.category || place < OPEN_AT_FIRST !== toggled.has(group.category);
+          const opensByItself = place < OPEN_AT_FIRST;
+          const open = !group.category || opensByItself !== toggled.has(group.category);
           return (
             <div key={group.category}>
               {group.category && (
@@ -114,6 +121,19 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
                   {group.category}
                   <small>{group.types.length}</small>
                 </button>
+              )}
+              {open && group.category === MY_BLOCKS && (
+                <p className="pnne-my-blocks">
+                  {group.types.length === 0 && <span>Publish a block from its properties, or</span>}
+                  <button type="button" className="pnne-fix" onClick={() => chooseBlocks(editor)}>
+                    Load blocks
+                  </button>
+                  {group.types.length > 0 && (
+                    <button type="button" className="pnne-fix" onClick={() => saveBlocks(library)}>
+                      Save blocks
+                    </button>
+                  )}
+                </p>
               )}
               {open && group.types.length > 0 && (
                 <div role="listbox" aria-label={group.category || "Results"}>
@@ -201,7 +221,7 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
           <path d={look.icon} />
         </svg>
       </span>
-      <span className="pnne-option-name">{type.type}</span>
+      <span className="pnne-option-name">{shownType(type.type)}</span>
       {showCategory && <span className="pnne-option-category">{type.category}</span>}
     </div>
   );

@@ -4,6 +4,7 @@ import type { ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotName } from "../document/names";
 import { textOf } from "../values/text";
+import { BlockForm } from "./BlockForm";
 import { Costs } from "./Costs";
 import { Field } from "./Field";
 import { FrameForm } from "./FrameForm";
@@ -109,6 +110,7 @@ function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
           The type {node.type} is not registered in the kernel; its values are kept as they are.
         </p>
       )}
+      {node.type === "Subgraph" && <BlockForm scene={scene} node={node} />}
       <PropertyList scene={scene} node={node} type={type} />
     </>
   );

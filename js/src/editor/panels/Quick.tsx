@@ -9,6 +9,7 @@ import {
   useState,
 } from "react";
 import type { EdgeState } from "../../protocol";
+import { blockTypes, shownType } from "../blocks";
 import { lookOf } from "../canvas/categories";
 import type { ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useView } from "../context";
@@ -59,10 +60,10 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
   const id = useId();
   const box = useRef<HTMLDivElement>(null);
   const input = useRef<HTMLInputElement>(null);
-  const choices = useMemo(
-    () => choicesFor(quick, scene, editor, query).slice(0, MOST_SHOWN),
-    [quick, scene, editor, query],
-  );
+  // The list follows the typing at leisure; Enter means what has been typed.
+  const shown = (words: string) => choicesFor(quick, scene, editor, words).slice(0, MOST_SHOWN);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `shown` is made of these
+  const choices = useMemo(() => shown(query), [quick, scene, editor, query]);
   const current = Math.min(chosen, choices.length - 1);
 
   useEffect(() => input.current?.focus({ preventScroll: true }), []);
@@ -80,7 +81,7 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "Escape") close();
-    else if (event.key === "Enter") take(choices[current]);
+    else if (event.key === "Enter") take(current < 0 || text !== query ? shown(text)[chosen] : choices[current]);
     else if (event.key === "ArrowDown") setChosen(Math.min(current + 1, choices.length - 1));
     else if (event.key === "ArrowUp") setChosen(Math.max(current - 1, 0));
     else return;
@@ -178,7 +179,8 @@ function choicesFor(quick: Quick, scene: ShownScene, editor: Editor, query: stri
 }
 
 function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, editor: Editor, query: string): Choice[] {
-  const fits = [...scene.types.values()].filter((type) => {
+  const blocks = blockTypes(editor.session.store.get().blocks);
+  const fits = [...blocks, ...scene.types.values()].filter((type) => {
     if (NOT_OFFERED.has(type.type)) return false;
     if (!quick.from && !quick.edge) return true;
     const node = { name: "", type: type.type };
@@ -188,7 +190,7 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
   });
   return searchTypes(fits, query).map((type) => ({
     key: type.type,
-    label: type.type,
+    label: shownType(type.type),
     detail: type.category,
     category: type.category,
     type: type.type,

@@ -10,11 +10,13 @@ export function SharedNotice() {
   const shared = scene && sharedWith(scene.document, path);
   if (!shared) return null;
   return (
-    <p className="pnne-shared" role="note">
-      <b>{shared.name}</b> is used {shared.uses} times: a change here changes all of them.
+    <p className="pnne-shared" role="note" title={`${shared.uses} nodes show ${shared.name}`}>
+      <span>
+        <b>×{shared.uses}</b> A change here changes all {shared.uses} uses.
+      </span>
       {!readOnly && (
         <button type="button" className="pnne-fix" onClick={() => makeOwn(editor)}>
-          Make this one its own
+          Make its own
         </button>
       )}
     </p>

@@ -3,6 +3,7 @@ import { pictureOf, savePicture } from "../canvas/picture";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { addFrame } from "../framing";
 import { openFind } from "../gestures";
+import { SharedNotice } from "./SharedNotice";
 
 const ICONS = {
   add: "M8 3v10M3 8h10",
@@ -127,6 +128,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         onClick={() => editor.patch({ snap: !snap })}
       />
       <Breadcrumbs />
+      <SharedNotice />
       <span className="pnne-spring" />
       <Action
         name="Code"

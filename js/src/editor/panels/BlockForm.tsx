@@ -1,0 +1,61 @@
+import { useState } from "react";
+import type { NodeState } from "../../protocol";
+import { blockTypes, shownType } from "../blocks";
+import type { ShownScene } from "../canvas/scene";
+import { useEditor, useSession } from "../context";
+import { definitionOf, usesOf } from "../document/definitions";
+import { whyReserved } from "../document/names";
+import { togglePeek } from "../gestures";
+
+/** What can be done with a block as such: look into it, enter it, offer it in the palette. */
+export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
+  const editor = useEditor();
+  const library = useSession((state) => state.blocks);
+  const definition = definitionOf(node) ?? "";
+  const [name, setName] = useState(definition);
+  const published = blockTypes(library).some(({ type }) => shownType(type) === name);
+  const uses = usesOf(scene.document).get(definition) ?? 0;
+  const reason = whyReserved(name);
+  return (
+    <section className="pnne-block-form pnne-fields" aria-label="Block">
+      <h3>Block</h3>
+      <p>
+        <button type="button" className="pnne-fix" onClick={() => editor.enter([...editor.view.get().path, node.name])}>
+          Enter
+        </button>
+        <button type="button" className="pnne-fix" onClick={() => togglePeek(editor, node.name)}>
+          Look inside
+        </button>
+        {uses > 1 && <span>shown by {uses} nodes</span>}
+      </p>
+      <p>
+        <input
+          aria-label="Name of the block"
+          aria-invalid={reason !== null}
+          value={name}
+          spellCheck={false}
+          onChange={(event) => setName(event.target.value)}
+        />
+        <button
+          type="button"
+          className="pnne-fix"
+          disabled={reason !== null}
+          title="Offer this block in the palette of every open editor"
+          onClick={() => editor.session.publish(scene.prefix + node.name, name)}
+        >
+          {published ? "Publish again" : "Publish"}
+        </button>
+        {published && (
+          <button type="button" className="pnne-fix" onClick={() => editor.session.unpublish(name)}>
+            Withdraw
+          </button>
+        )}
+      </p>
+      {reason && (
+        <p className="pnne-reason" role="alert">
+          {reason}
+        </p>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,214 @@
+"""Blocks in the browser: looked into, counted, made their own, copied with what they show, published in the palette."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from pnne_nb.graph.blocks import blocks
+from pnne_nb.graph.document import NodeGraph
+from tests.editor.conftest import OpenEditor
+from tests.editor.page import EditorPage
+
+
+@pytest.fixture(autouse=True)
+def no_blocks() -> Iterator[None]:
+    """The process's library is empty before and after."""
+    yield
+    for name in list(blocks):
+        blocks.remove(name)
+
+
+@pytest.fixture
+def graph() -> NodeGraph:
+    """``x -> first -> second -> y``: two nodes that show one definition, ``first``."""
+    graph = NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 8))
+    graph.add("Linear", name="fc", out_features=8)
+    graph.add("ReLU", name="relu")
+    graph.add("Output", name="y")
+    for start, end in (("x", "fc"), ("fc", "relu"), ("relu", "y")):
+        graph.connect(start, end)
+    graph.group(["fc", "relu"], name="first")
+    graph.add("Subgraph", name="second", definition="first")
+    graph.disconnect("first", "y")
+    graph.connect("first", "second")
+    graph.connect("second", "y")
+    graph.arrange()
+    graph.arrange("first")
+    return graph
+
+
+@pytest.fixture
+def editor(graph: NodeGraph, open_editor: OpenEditor) -> EditorPage:
+    return open_editor(graph)
+
+
+def test_a_block_says_how_many_show_it(editor: EditorPage) -> None:
+    expect(editor.node("first").locator(".pnne-times")).to_have_text("×2")
+    expect(editor.node("first")).to_have_attribute("aria-label", "first, Subgraph, shown 2 times")
+    expect(editor.node("x").locator(".pnne-times")).to_have_count(0)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_look_inside_a_block_without_leaving_the_graph(graph: NodeGraph, open_editor: OpenEditor, theme: str) -> None:
+    editor = open_editor(graph, theme=theme)
+    editor.node("first").hover()
+    editor.root.get_by_role("button", name="Look inside first").click()
+    peek = editor.root.get_by_role("dialog", name="Inside of first")
+    picture = peek.get_by_role("img")
+    assert "fc, Linear" in (picture.get_attribute("alt") or "")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
+    editor.screenshot(f"editor-peek-{theme}")
+    expect(editor.node("second")).to_be_visible()
+    editor.root.get_by_role("region", name="Graph").focus()
+    editor.page.keyboard.press("Escape")
+    expect(peek).to_have_count(0)
+    editor.node("second").click()
+    editor.page.keyboard.press("p")
+    editor.root.get_by_role("dialog", name="Inside of second").get_by_role("button", name="Enter").click()
+    expect(editor.node("second.fc")).to_be_visible()
+
+
+def test_inside_a_shared_definition_the_editor_says_so_and_makes_a_use_its_own(
+    editor: EditorPage, graph: NodeGraph
+) -> None:
+    editor.node("second").dblclick()
+    note = editor.root.get_by_role("note")
+    expect(note).to_contain_text("A change here changes all 2 uses.")
+    note.get_by_role("button", name="Make its own").click()
+    expect(note).to_have_count(0)
+    editor.settle()
+    assert graph["second"].properties["definition"] == "first2"
+    assert [node.type for node in graph.graphs["first2"].nodes.values()] == ["Input", "Linear", "ReLU", "Output"]
+    assert len(graph.graphs["first2"].edges) == 3
+    assert ("first.output", "second.input") in graph.edges, "what is around it stays connected"
+    assert graph.undo_label == "Make second its own"
+    editor.node("second.relu").click()
+    editor.page.keyboard.press("Delete")
+    editor.settle()
+    assert "relu" in graph.graphs["first"].nodes
+    graph.undo()
+    graph.undo()
+    editor.deliver()
+    expect(editor.root.get_by_role("note")).to_be_visible()
+
+
+def test_a_pasted_block_is_one_more_use_of_its_definition(editor: EditorPage, graph: NodeGraph) -> None:
+    editor.node("first").click()
+    editor.page.keyboard.press("Control+c")
+    editor.page.keyboard.press("Control+v")
+    expect(editor.node("subgraph1")).to_be_visible()
+    expect(editor.node("first").locator(".pnne-times")).to_have_text("×3")
+    editor.settle()
+    assert set(graph.graphs) == {"", "first"}
+
+
+def test_a_block_is_copied_to_another_notebook_with_all_that_it_shows(
+    graph: NodeGraph, open_editor: OpenEditor
+) -> None:
+    graph.group(["first"], name="outer")
+    editor = open_editor(graph)
+    editor.node("outer").click()
+    editor.page.keyboard.press("Control+c")
+    other = NodeGraph("other")
+    other.add("ReLU", name="own")
+    other.group(["own"], name="first")
+    there = open_editor(other)
+    expect(there.node("first")).to_be_visible()
+    there.root.get_by_role("region", name="Graph").focus()
+    there.page.keyboard.press("Control+v")
+    expect(there.node("subgraph1")).to_be_visible()
+    there.settle()
+    assert set(other.graphs) == {"", "first", "outer", "first2"}
+    assert other["subgraph1.first"].definition == "first2"
+    assert other["subgraph1.first.fc"].type == "Linear"
+    assert "own" in other.graphs["first"].nodes, "what was there under the same name is as it was"
+    there.node("subgraph1").click()
+    there.page.keyboard.press("Delete")
+    expect(there.node("subgraph1")).to_have_count(0)
+    there.settle()
+    assert set(other.graphs) == {"", "first"}, "what nothing shows any more goes too"
+    there.button("Undo").click()
+    there.settle()
+    assert set(other.graphs) == {"", "first", "outer", "first2"}
+
+
+def test_a_copy_goes_into_its_own_definition_as_a_definition_of_its_own(editor: EditorPage, graph: NodeGraph) -> None:
+    editor.node("second").click()
+    editor.page.keyboard.press("Control+c")
+    editor.node("first").dblclick()
+    expect(editor.node("first.fc")).to_be_visible()
+    editor.page.keyboard.press("Control+v")
+    expect(editor.node("first.subgraph1")).to_be_visible()
+    editor.settle()
+    assert graph["first.subgraph1"].definition == "first2"
+
+
+def test_a_published_block_is_in_the_palette_and_can_be_used(editor: EditorPage, graph: NodeGraph) -> None:
+    editor.node("first").click()
+    name = editor.root.get_by_role("textbox", name="Name of the block")
+    name.fill("Dense")
+    editor.root.get_by_role("button", name="Publish").click()
+    option = editor.root.locator('[role="option"][data-type="block:Dense"]')
+    expect(option).to_have_text("Dense")
+    expect(editor.root.get_by_role("listbox", name="My blocks")).to_be_visible()
+    assert list(blocks) == ["Dense"]
+    option.click()
+    expect(editor.node("dense1")).to_be_visible()
+    expect(editor.port("dense1.input")).to_be_attached()
+    editor.settle()
+    assert graph["dense1.fc"].type == "Linear"
+    assert graph.undo_label == "Add dense1"
+    option.click()
+    editor.settle()
+    assert graph["dense2"].definition == graph["dense1"].definition == "Dense"
+    editor.screenshot("editor-my-blocks")
+    expect(editor.node("dense1").locator(".pnne-times")).to_have_text("×2")
+    editor.root.get_by_role("button", name="Withdraw").click()
+    expect(option).to_have_count(0)
+    assert "dense1" in graph, "what uses it keeps it"
+
+
+def test_a_published_block_goes_into_an_edge_and_is_found_by_name(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    blocks.publish(graph, "first", "Dense")
+    editor = open_editor(graph)
+    box = editor.edge("x.output", "first.input").locator("path").first.bounding_box()
+    assert box is not None
+    editor.page.mouse.dblclick(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    dialog = editor.root.get_by_role("dialog")
+    dialog.get_by_role("searchbox").fill("dense")
+    expect(dialog.get_by_role("option").first).to_contain_text("Dense")
+    editor.page.keyboard.press("Enter")
+    expect(editor.edge("dense1.output", "first.input")).to_be_attached()
+    editor.settle()
+    assert ("x.output", "dense1.input") in graph.edges
+
+
+def test_blocks_are_saved_to_a_file_and_loaded_from_one(
+    graph: NodeGraph, open_editor: OpenEditor, tmp_path: Path
+) -> None:
+    blocks.publish(graph, "first", "Dense")
+    editor = open_editor(graph)
+    with editor.page.expect_download() as download:
+        editor.root.get_by_role("button", name="Save blocks").click()
+    assert download.value.suggested_filename == "blocks.pnne.json"
+    path = tmp_path / "blocks.pnne.json"
+    download.value.save_as(path)
+    blocks.remove("Dense")
+    assert blocks.load(path) == ("Dense",)
+    blocks.remove("Dense")
+    with editor.page.expect_file_chooser() as chooser:
+        editor.root.get_by_role("button", name="Load blocks").click()
+    chooser.value.set_files(path)
+    expect(editor.root.locator('[role="option"][data-type="block:Dense"]')).to_be_visible()
+    assert list(blocks) == ["Dense"]
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    with editor.page.expect_file_chooser() as chooser:
+        editor.root.get_by_role("button", name="Load blocks").click()
+    chooser.value.set_files(broken)
+    expect(editor.toast).to_contain_text("this is not JSON")
