@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         UnknownSeriesError,
         UnknownTypeError,
     )
+    from pnne_nb.graph.blocks import blocks
     from pnne_nb.graph.document import NodeGraph
     from pnne_nb.graph.node import Edge, Node, Transaction
     from pnne_nb.inspector.checks import check_gradients, check_numerics
@@ -129,6 +130,7 @@ __all__ = [
     "UnknownTypeError",
     "VerificationReport",
     "benchmark",
+    "blocks",
     "catalog",
     "check_gradients",
     "check_numerics",
@@ -158,6 +160,7 @@ _MODULES = {
         "ShapeError StaleVersionError TrainingError UnknownGraphError UnknownNodeError UnknownPortError "
         "UnknownPropertyError UnknownSeriesError UnknownTypeError"
     ),
+    "graph.blocks": "blocks",
     "graph.document": "NodeGraph",
     "graph.node": "Edge Node Transaction",
     "runtime.datasets": "register_dataset",
