@@ -1,4 +1,4 @@
-"""How measurement meets training: `Probe` says when it is called, `Cadence` how often.
+"""How measurement meets training: `Probe` says when it is called, `Cadence` how often, `Toll` what it costs.
 
 ``runtime`` calls probes and ``inspector`` makes them; neither imports the other.
 """
@@ -64,3 +64,36 @@ class Cadence:
         if self._since is None or now <= self._since:
             return 0.0
         return min(1.0, self._cost / (now - self._since))
+
+
+@final
+class Toll:
+    """What observing a step costs, from the times that observed and other steps take.
+
+    All times are seconds of the training thread's own processor time: the clock on the wall would count what other
+    programs take, and end the watching on a busy machine. What hooks cost inside forward and backward shows only as a
+    longer step. A single step's length says little, hence the mean.
+    """
+
+    def __init__(self) -> None:
+        self._bare: float | None = None
+        self._hidden = 0.0
+        self._warm = False
+
+    def bare(self, seconds: float) -> None:
+        """A step was not observed, and took `seconds`."""
+        self._bare = seconds if self._bare is None else 0.9 * self._bare + 0.1 * seconds
+
+    def observed(self, seconds: float, known: float) -> float:
+        """A step was observed, and took `seconds`, of which the probes are known to have taken `known`.
+
+        Returns:
+            What observing it cost. The first one pays for what is loaded and set up once, says nothing about the
+            next, and counts as nothing.
+        """
+        if not self._warm:
+            self._warm = True
+            return 0.0
+        if self._bare is not None:
+            self._hidden += 0.1 * (seconds - self._bare - known - self._hidden)
+        return known + max(0.0, self._hidden)

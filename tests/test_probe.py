@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pnne_nb.probe import Cadence
+from pnne_nb.probe import Cadence, Toll
 
 
 def test_a_cheap_observation_comes_at_the_rate_asked_for() -> None:
@@ -34,3 +34,24 @@ def test_no_share_before_the_first_step() -> None:
 def test_a_budget_is_a_share(budget: float) -> None:
     with pytest.raises(ValueError, match="budget must be a share of the running time"):
         Cadence(budget=budget)
+
+
+def test_the_first_observation_costs_nothing_since_it_sets_up_what_the_others_use() -> None:
+    assert Toll().observed(1.0, 0.5) == 0.0
+
+
+def test_what_hooks_take_inside_the_step_is_found_from_its_length() -> None:
+    toll = Toll()
+    toll.observed(1.0, 0.5)
+    for _ in range(100):
+        toll.bare(0.010)
+        cost = toll.observed(0.015, known=0.002)
+    assert cost == pytest.approx(0.005, rel=0.01)
+
+
+def test_one_step_that_was_held_up_does_not_end_the_watching() -> None:
+    toll = Toll()
+    toll.observed(1.0, 0.5)
+    toll.bare(0.010)
+    assert toll.observed(0.110, known=0.001) < 0.012
+    assert toll.observed(0.001, known=0.001) >= 0.001

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from pnne_nb.frames import Frame, StepFrame
-from pnne_nb.probe import Cadence, Probe
+from pnne_nb.probe import Cadence, Probe, Toll
 
 KEPT = 4096
 """Frames that are kept; the oldest go first."""
@@ -41,12 +41,12 @@ class HandwrittenLoop:
         self._steps = 0
         self._open = False
         self._began = 0.0
-        self._cost = 0.0
-        self._bare = 0.0
+        self._toll = Toll()
+        self._known = 0.0
         self._last = 0.0
 
     def __enter__(self) -> HandwrittenLoop:
-        self._began = self._last = time.monotonic()
+        self._began, self._last = time.monotonic(), time.thread_time()
         self._handles = [
             register_optimizer_step_pre_hook(self._before_update),
             register_optimizer_step_post_hook(self._after_update),
@@ -76,7 +76,7 @@ class HandwrittenLoop:
 
     def step(self, loss: float | Tensor | None = None) -> None:
         """End a step; if it was observed, keep its frames."""
-        now = time.monotonic()
+        began = time.thread_time()
         self._steps += 1
         if self._open:
             self._open = False
@@ -85,23 +85,19 @@ class HandwrittenLoop:
                 value = float(loss.detach() if isinstance(loss, Tensor) else loss)
                 # The loop does not tell its learning rate and the size of its batches.
                 self.frames.append(StepFrame(self._steps, 1, value, float("nan"), 0, time.monotonic() - self._began))
-            ended = time.monotonic()
-            whole = ended - self._last
-            # What hooks cost inside forward and backward shows only as a longer step.
-            self._cost += ended - now
-            self._cadence.spent(max(self._cost, whole - self._bare if self._bare else 0.0), ended)
+            now = time.thread_time()
+            self._cadence.spent(self._toll.observed(now - self._last, self._known + now - began), time.monotonic())
         else:
-            whole = now - self._last
-            self._bare = whole if self._bare == 0.0 else 0.9 * self._bare + 0.1 * whole
-        self._last = time.monotonic()
+            self._toll.bare(began - self._last)
+        self._last = time.thread_time()
         self._open_if_due()
 
     def _open_if_due(self) -> None:
-        now = time.monotonic()
-        if self._cadence.due(now):
+        if self._cadence.due(time.monotonic()):
+            began = time.thread_time()
             self._probe.open(self._steps + 1)
             self._open = True
-            self._cost = time.monotonic() - now
+            self._known = time.thread_time() - began
 
     def _ours(self, optimizer: torch.optim.Optimizer) -> bool:
         own = {id(parameter) for parameter in self._model.parameters()}
@@ -109,12 +105,12 @@ class HandwrittenLoop:
 
     def _before_update(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         if self._open and self._ours(optimizer):
-            began = time.monotonic()
+            began = time.thread_time()
             self._probe.gradients_ready()
-            self._cost += time.monotonic() - began
+            self._known += time.thread_time() - began
 
     def _after_update(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         if self._open and self._ours(optimizer):
-            began = time.monotonic()
+            began = time.thread_time()
             self._probe.updated()
-            self._cost += time.monotonic() - began
+            self._known += time.thread_time() - began

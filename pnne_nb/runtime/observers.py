@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import final
 
 from pnne_nb.frames import AnomalyFrame, CostFrame, Frame
-from pnne_nb.probe import Cadence, Probe
+from pnne_nb.probe import Cadence, Probe, Toll
 
 _COST_EVERY = 1.0
 """Seconds between two reports of the cost."""
@@ -29,9 +29,7 @@ class Observers:
         self._publish = publish
         self._lock = threading.Lock()
         self._probes: tuple[tuple[Probe, Cadence], ...] = ()
-        self._bare = 0.0
-        self._hidden = 0.0
-        self._warm = False
+        self._toll = Toll()
         self._observed = 0
         self._reported = float("-inf")
 
@@ -54,25 +52,18 @@ class Observers:
         if not probes:
             yield None
             return
-        began = time.monotonic()
-        due = [(probe, cadence) for probe, cadence in probes if cadence.due(began)]
+        began, now = time.thread_time(), time.monotonic()
+        due = [(probe, cadence) for probe, cadence in probes if cadence.due(now)]
         if not due:
             yield None
-            self._bare = _smoothed(self._bare, time.monotonic() - began)
+            self._toll.bare(time.thread_time() - began)
             return
         watched = Watched([probe for probe, _ in due], step)
         try:
             yield watched
         finally:
             frames = watched.close()
-        ended = time.monotonic()
-        # What hooks cost inside forward and backward shows only as a longer step. On a busy machine a single
-        # step's length says little, and one unlucky step must not end the watching for seconds: hence the mean.
-        if self._bare:
-            self._hidden += 0.1 * (ended - began - self._bare - watched.seconds - self._hidden)
-        # The first observation pays for what torch loads and sets up once; it says nothing about the next.
-        cost = watched.seconds + max(0.0, self._hidden) if self._warm else 0.0
-        self._warm = True
+        cost, ended = self._toll.observed(time.thread_time() - began, watched.seconds), time.monotonic()
         for _, cadence in due:
             cadence.spent(cost / len(due), ended)
         self._observed += 1
@@ -130,8 +121,6 @@ class Watched:
         self._frames.extend(probe.close())
 
     def _each(self, call: Callable[[Probe], None]) -> None:
-        # The thread's own time: on a busy machine the clock on the wall counts other programs too. Waiting for a
-        # device shows in the length of the step.
         began = time.thread_time()
         for probe in tuple(self._open):
             try:
@@ -142,7 +131,3 @@ class Watched:
                 with suppress(Exception):
                     probe.close()
         self.seconds += time.thread_time() - began
-
-
-def _smoothed(old: float, new: float) -> float:
-    return new if old == 0.0 else 0.9 * old + 0.1 * new
