@@ -204,12 +204,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         Raises:
             UnknownSeriesError: There is no such name.
         """
-        with self._lock:
-            if name in self._series:
-                return self._series[name].points()[1]
-            if name in self._epochs:
-                return np.array(self._epochs[name], dtype=np.float64)
-        raise self._unknown(name)
+        return self.points(name)[1]
 
     def __iter__(self) -> Iterator[str]:
         with self._lock:
@@ -225,11 +220,19 @@ class History(Mapping[str, NDArray[np.float64]]):
         Raises:
             UnknownSeriesError: There is no such name.
         """
+        return self.points(name)[0]
+
+    def points(self, name: str = "loss") -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Steps and values of `name` as of one moment: read one after the other, they may have grown in between.
+
+        Raises:
+            UnknownSeriesError: There is no such name.
+        """
         with self._lock:
             if name in self._series:
-                return self._series[name].points()[0]
+                return self._series[name].points()
             if name in self._epochs:
-                return np.array(self._epoch_steps, dtype=np.int64)
+                return np.array(self._epoch_steps, dtype=np.int64), np.array(self._epochs[name], dtype=np.float64)
         raise self._unknown(name)
 
     def _unknown(self, name: object) -> UnknownSeriesError:
@@ -308,7 +311,8 @@ class History(Mapping[str, NDArray[np.float64]]):
             columns |= {name: self[name] for name in self if name not in self._series}
             return pd.DataFrame(columns, index=pd.Index(self.epochs, name="epoch"))
         if over == "steps":
-            series = {name: pd.Series(self[name], index=self.steps(name)) for name in self._series}
+            points = {name: self.points(name) for name in self if name not in self._epochs}
+            series = {name: pd.Series(values, index=steps) for name, (steps, values) in points.items()}
             columns = {name: values[~values.index.duplicated()] for name, values in series.items()}
             return pd.DataFrame(columns).rename_axis(index="step")
         raise ValueError(f'over must be "epochs" or "steps", not {over!r}.')
@@ -332,7 +336,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             (
                 (name, int(step), value)
                 for name in self
-                for step, value in zip(self.steps(name), self[name], strict=True)
+                for step, value in zip(*self.points(name), strict=True)
                 if name in self._series or not np.isnan(value)
             ),
         )

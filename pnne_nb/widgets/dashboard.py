@@ -228,10 +228,11 @@ class TrainingDashboard(ipywidgets.VBox):
     def _catch_up(self, engine: TrainingEngine) -> None:
         """Take in what happened before there was a dashboard; frames that tell of it again are left out."""
         history = engine.history
-        steps, losses, rates = history.steps("loss"), history["loss"], history["learning_rate"]
+        (steps, losses), rates = history.points("loss"), history["learning_rate"]
         self._known_steps = 0
-        for step, loss, rate in zip(steps.tolist(), losses.tolist(), rates.tolist(), strict=True):
-            self.take([StepFrame(step, 0, loss, rate, 0, 0.0)])
+        for step, loss in zip(steps.tolist(), losses.tolist(), strict=True):
+            # Only the latest rate is shown, and of a long training the two are kept at different steps.
+            self.take([StepFrame(step, 0, loss, float(rates[-1]), 0, 0.0)])
         self.take(history.epoch_frames())
         self.take(history.anomalies)
         if len(steps):

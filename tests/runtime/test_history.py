@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -139,3 +140,22 @@ def test_a_history_continues_where_another_was() -> None:
     }
     assert second.anomalies == first.anomalies
     assert second.summary()["steps"] == 89
+
+
+@pytest.mark.stress
+def test_steps_and_values_are_read_as_of_one_moment_while_training_writes() -> None:
+    history = History(capacity=64)
+    ended = threading.Event()
+
+    def train() -> None:
+        for number in range(1, 20_000):
+            history.record(frame(number, loss=float(number)))
+        ended.set()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    while not ended.is_set():
+        steps, values = history.points("loss")
+        np.testing.assert_array_equal(steps, values)
+        history.to_frame("steps")
+    thread.join()
