@@ -43,6 +43,7 @@ class NumberAxis:
         self._log = log
         self._whole = whole
         self._zero = zero
+        self._span: tuple[float, float] | None = None
         low, high = (0.1, 1.0) if log else (0.0, 1.0)
         kind = bqplot.LogScale if log else bqplot.LinearScale
         self.scale = kind(min=low, max=high, allow_padding=False)
@@ -62,8 +63,11 @@ class NumberAxis:
         drawn = values[np.isfinite(values) & (values > 0 if self._log else True)]
         if drawn.size == 0:
             return
-        low = 0.0 if self._zero else float(drawn.min())
-        ticks = self._ticks(low, float(drawn.max()))
+        span = 0.0 if self._zero else float(drawn.min()), float(drawn.max())
+        if span == self._span:
+            return
+        self._span = span
+        ticks = self._ticks(*span)
         if ticks != self.axis.tick_values.tolist():
             self.axis.tick_values = ticks
             with self.scale.hold_sync():

@@ -20,7 +20,7 @@ class Pacer:
         budget: Share of one core's time that drawing may take, in (0, 1].
     """
 
-    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.03) -> None:
+    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.02) -> None:
         self.hz = hz
         self.keep_alive = keep_alive
         self.budget = budget
