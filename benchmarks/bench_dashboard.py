@@ -1,131 +1,151 @@
-"""What the dashboard costs: training with it, acknowledged as a browser would, against training alone.
+"""What the dashboard costs: training with it, painted and acknowledged as by a browser, against training alone.
 
-In a real kernel, so that every message is encoded and sent. Blocks with and without the dashboard alternate, each
-first in turn. What counts is the training thread's own CPU seconds a step, median of the paired ratios: drawing
-happens in other threads, on the core that the training leaves to the kernel, and is printed apart; wall ratios are
-printed too, and mean little on a shared machine. Then the time of a trivial cell while training is drawn: wall
-milliseconds, and so an upper bound. Budgets: 1.03 for the CNN, and 100 ms for p95.
+In a real kernel, whose messages a client receives, and answers as a page does that needs 20 ms to paint. Blocks with
+and without the dashboard take turns, as `paired` says, by three clocks of the training thread: its own CPU time; the
+wall without the time that it stood in the scheduler's queue because other programs had the cores, which is what the
+training loses to the drawing, waiting for Python's lock included; and the plain wall, which on a shared machine is
+an upper bound. Budget: 1.03 by the first two. Beside it: how often was drawn and observed, and which threads worked.
+Then the time of a trivial cell while training is drawn, wall milliseconds, p95 at most 100.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import statistics
 import time
+from pathlib import Path
+from queue import Empty
 from typing import Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-MAX_RATIO = 1.03
+from benchmarks.paired import Comparison, Interval
+
+BUDGET = 1.03
 MAX_CELL_MS = 100.0
-PAIRS = 5
+SECONDS = {"cnn": 90.0, "resnet": 60.0, "mlp": 40.0}
+"""For each comparison. The MLP's step of half a millisecond is one long wait for Python's lock: without a budget."""
+PAINT = 0.02
 CELLS = 60
 
-SETUP = """
-import json, queue, threading, time
-import torch
-from torch import nn
-import pnne_nb as pn
-
-def cnn():
-    layers = [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10))
-
-def mlp():
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-
-def engine_for(model):
-    data = torch.randn(4096, 1, 8, 8), torch.randint(0, 10, (4096,))
-    return pn.TrainingEngine(model, data, epochs=1_000_000, batch_size=128, device="cpu")
-
-shown_frames = queue.SimpleQueue()
-
-def browse():
-    # A browser that needs 20 ms to paint.
-    while True:
-        bar, tick = shown_frames.get()
-        time.sleep(0.02)
-        bar._handle_custom_msg({"kind": "ack", "tick": tick}, [])
-
-threading.Thread(target=browse, name="browser", daemon=True).start()
-
-def show(engine):
-    dashboard = pn.TrainingDashboard(engine)
-    bar = dashboard.children[0]
-    bar.observe(lambda change: shown_frames.put((bar, change.new)), "tick")
-    return dashboard
-
-def training_seconds():
-    (thread,) = (thread for thread in threading.enumerate() if thread.name == "pnne-training")
-    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-
-def block(engine, steps, shown):
-    dashboard = show(engine) if shown else None
-    engine.step(steps // 3)
-    ticks, cost = (dashboard.children[0].tick if shown else 0), 0.0
-    wall, cpu, training = time.perf_counter(), time.process_time(), training_seconds()
-    engine.step(steps)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    training = training_seconds() - training
-    if dashboard:
-        ticks, cost = dashboard.children[0].tick - ticks, dashboard.children[0].status["cost"] or 0.0
-        dashboard.close()
-    return training / steps, wall, ticks, (cpu - training) / wall, cost
+START = """
+import threading
+from benchmarks.drawn_training import report
+def work():
+    try:
+        print("REPORT", report({name!r}, {seconds}))
+    except BaseException as error:
+        print("FAILED", repr(error))
+        raise
+threading.Thread(target=work, name="measuring", daemon=True).start()
 """
 
-PAIR = """
-engine = engines[{name!r}]
-order = (True, False) if {turned} else (False, True)
-measured = dict((shown, block(engine, {steps}, shown)) for shown in order)
-print(json.dumps([measured[False], measured[True]]))
+DRAW = """
+from benchmarks.drawn_training import DrawnTraining
+training = DrawnTraining("cnn")
+training.drawn()
 """
 
 
-def run(client: BlockingKernelClient, code: str) -> str:
-    """Run a cell; what it printed, or `SystemExit` with its error."""
-    printed: list[str] = []
+class Page:
+    """A browser's part: receives all that the kernel says, and acknowledges what it has painted."""
 
-    def note(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream":
-            printed.append(message["content"]["text"])
+    def __init__(self, client: BlockingKernelClient) -> None:
+        self._client = client
+        self._painting: list[tuple[float, str, int]] = []
 
-    reply = client.execute_interactive(code, output_hook=note, timeout=300)
-    if reply["content"]["status"] != "ok":
-        raise SystemExit("\n".join(reply["content"]["traceback"]))
-    return "".join(printed)
+    def run(self, code: str) -> None:
+        """Run a cell to its end.
+
+        Raises:
+            SystemExit: With the cell's error.
+        """
+        number = self._client.execute(code)
+        while True:
+            message = self._next()
+            if message is None or message["parent_header"].get("msg_id") != number:
+                continue
+            if message["msg_type"] == "error":
+                raise SystemExit("\n".join(message["content"]["traceback"]))
+            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                return
+
+    def listen_for(self, word: str) -> str:
+        """Live on until a line is printed that begins with `word`; returns the rest of it.
+
+        Raises:
+            SystemExit: If one begins with "FAILED".
+        """
+        printed = ""
+        while True:
+            message = self._next()
+            if message is not None and message["msg_type"] == "stream":
+                printed += message["content"]["text"]
+                *lines, printed = printed.split("\n")
+                for line in lines:
+                    if line.startswith("FAILED"):
+                        raise SystemExit(line)
+                    if line.startswith(word):
+                        return line.removeprefix(word)
+
+    def _next(self) -> dict[str, Any] | None:
+        """The next message, or None after a few milliseconds without one."""
+        while self._painting and self._painting[0][0] <= time.monotonic():
+            _, comm, tick = heapq.heappop(self._painting)
+            content = {"comm_id": comm, "data": {"method": "custom", "content": {"kind": "ack", "tick": tick}}}
+            self._client.shell_channel.send(self._client.session.msg("comm_msg", content))
+        try:
+            message = self._client.get_iopub_msg(timeout=0.005)
+        except Empty:
+            return None
+        if message["msg_type"] == "comm_msg":
+            tick = message["content"]["data"].get("state", {}).get("tick")
+            if tick is not None:
+                heapq.heappush(self._painting, (time.monotonic() + PAINT, message["content"]["comm_id"], tick))
+        return message
 
 
-def cost(client: BlockingKernelClient, name: str, steps: int) -> float:
-    """Print what training takes with the dashboard, relative to without; return the ratio that counts."""
-    ratios, walls, drawings, observings, rates, bare_ms = [], [], [], [], [], []
-    run(client, PAIR.format(name=name, steps=steps, turned=False))
-    for pair in range(PAIRS):
-        cell = PAIR.format(name=name, steps=steps, turned=pair % 2 == 1)
-        (bare, alone, _, idle, _), (shown, wall, ticks, drawing, observing) = json.loads(run(client, cell))
-        ratios.append(shown / bare)
-        walls.append(wall / alone)
-        drawings.append(drawing - idle)
-        observings.append(observing)
-        rates.append(ticks / wall)
-        bare_ms.append(1e3 * bare)
-    run(client, f"engines[{name!r}].stop()")
-    middle = statistics.median(ratios)
+def cost(page: Page, name: str) -> tuple[str, list[str]]:
+    """Compare, and print; returns the model's name and what is over budget."""
+    page.run(START.format(name=name, seconds=SECONDS[name]))
+    clocks, beside = json.loads(page.listen_for("REPORT"))
+    found = {
+        clock: Comparison(Interval(**entry["ratio"]), Interval(**entry["null"]), entry["bare"], entry["rounds"])
+        for clock, entry in clocks.items()
+    }
+    first = found["cpu"]
+    print(f"{name}: with the dashboard / without, {first.rounds} rounds, bare step {1e3 * first.bare:.2f} ms CPU")
+    over = []
+    for clock, comparison in found.items():
+        verdict = comparison.ratio.verdict(BUDGET)
+        judged = clock != "wall" and name != "mlp"
+        print(f"  {clock:9} {comparison}{f': {verdict} (≤ {BUDGET})' if judged else ''}")
+        if judged and verdict == "broken":
+            over.append(f"{name} by {clock} ({comparison.ratio})")
+
+    def middle(key: str) -> float:
+        return statistics.median(block[key] for block in beside)
+
+    names = sorted({name for block in beside for name in block["threads"]})
+    threads = {name: statistics.median(block["threads"].get(name, 0.0) for block in beside) for name in names}
+    whole, training = threads.pop("process"), threads.pop("pnne-training")
+    told = ", ".join(f"{name} {spent:.1f}" for name, spent in threads.items() if spent > 0.5)
     print(
-        f"{name}: the training thread takes {middle:.3f} of its bare CPU time ({min(ratios):.3f} to {max(ratios):.3f}; "
-        f"wall {statistics.median(walls):.3f}; bare step {statistics.median(bare_ms):.2f} ms). Observing, as the engine "
-        f"says: {statistics.median(observings):.1%}. Drawing, in other threads: {statistics.median(drawings):.1%} of a "
-        f"core, {statistics.median(rates):.1f} drawings/s."
+        f"  {middle('drawings'):.1f} drawings/s, {middle('frames'):.1f} observed steps/s, whose cost is shown as"
+        f" {middle('shown'):.1%}; other threads: {whole - training:.0f} ms CPU a second ({told})",
+        flush=True,
     )
-    return middle
+    return name, over
 
 
-def cell_milliseconds(client: BlockingKernelClient) -> list[float]:
+def cell_milliseconds(page: Page) -> list[float]:
     """Wall milliseconds of trivial cells, sorted."""
     times = []
     for _ in range(CELLS):
         began = time.perf_counter()
-        run(client, "1 + 1")
+        page.run("1 + 1")
         times.append(1e3 * (time.perf_counter() - began))
         time.sleep(0.05)
     return sorted(times)
@@ -133,16 +153,16 @@ def cell_milliseconds(client: BlockingKernelClient) -> list[float]:
 
 def main() -> None:
     """Print the figures; raise `SystemExit` if one is over budget."""
-    manager, client = start_new_kernel(kernel_name="python3")
+    manager, client = start_new_kernel(kernel_name="python3", cwd=str(Path(__file__).parents[1]))
+    over: list[str] = []
     try:
-        run(client, SETUP)
-        run(client, "engines = {'cnn': engine_for(cnn()), 'mlp': engine_for(mlp())}")
-        share = cost(client, "cnn", 300)
-        cost(client, "mlp", 2500)
-        quiet = cell_milliseconds(client)
-        run(client, "engine = engines['cnn']; dashboard = show(engine); engine.start()")
-        busy = cell_milliseconds(client)
-        run(client, "engine.stop()")
+        page = Page(client)
+        for name in SECONDS:
+            over += cost(page, name)[1]
+        quiet = cell_milliseconds(page)
+        page.run(DRAW)
+        busy = cell_milliseconds(page)
+        page.run("training.engine.stop()")
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
@@ -151,10 +171,10 @@ def main() -> None:
         f"trivial cell while training is drawn: median {busy[CELLS // 2]:.0f} ms, p95 {p95:.0f} ms "
         f"(quiet: {quiet[CELLS // 2]:.0f} and {quiet[int(0.95 * CELLS)]:.0f} ms; wall)"
     )
-    if share > MAX_RATIO:
-        raise SystemExit(f"Training with the dashboard takes {share:.3f} of the bare CPU time; budget {MAX_RATIO}.")
     if p95 > MAX_CELL_MS:
-        raise SystemExit(f"A trivial cell takes {p95:.0f} ms (p95) while training is drawn; budget {MAX_CELL_MS:.0f}.")
+        over.append(f"a trivial cell while training is drawn ({p95:.0f} ms p95 > {MAX_CELL_MS:.0f} ms)")
+    if over:
+        raise SystemExit(f"Over budget: {'; '.join(over)}.")
 
 
 if __name__ == "__main__":
