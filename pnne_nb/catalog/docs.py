@@ -13,8 +13,9 @@ _HEADING = re.compile(
     r"\n([ \t]*)(?:Args|Arg|Arguments|Parameters|Inputs|Keyword args|Keyword arguments|Keyword Args|Keyword Arguments|kwargs)"
     r"::?[ \t]*(?=\n)"
 )
+_PORTS = ("Inputs:", "Outputs:", "Shape:")
 _ENTRY = re.compile(
-    r"\n([ \t]*)(?:[-*][ \t]+)?\**`{0,2}(\w+)`{0,2}((?:[ \t]*,[ \t]*\w+)*)[ \t]*(?:\([^\n]*?\))?[ \t]*:(?!:)[ \t]*"
+    r"\n([ \t]*)(?:[-*][ \t]+)?\**`{0,2}(\w+)`{0,2}\**((?:[ \t]*,[ \t]*\w+)*)[ \t]*(?:\([^\n]*?\))?[ \t]*:(?!:)[ \t]*"
 )
 _DIRECTIVE = re.compile(r"\n[ \t]*(?:\n|\.\. |::)")
 _SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?:?$")
@@ -32,7 +33,9 @@ _LATEX = {
     r"\dots": "…", r"\,": " ", r"\sqrt": "√", r"\{": "{", r"\}": "}", r"\_": "_", r"\star": "⋆",
 }  # fmt: skip
 _LATEX_WORD = re.compile(r"\\(?:[A-Za-z]+|[,{}_])")
-_LATEX_BRACES = re.compile(r"\\(?:text|mathrm|mathbf|mathcal|operatorname|textit|textbf)\s*\{([^{}]*)\}")
+_LATEX_BRACES = re.compile(r"([A-Za-z]?)\\(?:text|mathrm|mathbf|mathcal|operatorname|textit|textbf)\s*\{([^{}]*)\}")
+
+_SUBSCRIPT = re.compile(r"([_^])\{\s*([^{}]*)\}")
 
 _LONGEST = 600
 SENTENCES = 2
@@ -61,6 +64,21 @@ def arguments(doc: str | None, wanted: Collection[str]) -> dict[str, str]:
         if len(found) == len(wanted):
             break
     return {name: _tooltip(text) for name, text in found.items()}
+
+
+def ports(doc: str | None, wanted: Collection[str]) -> dict[str, str]:
+    """Return what a docstring says about each wanted input and output: ``- Input: (N, C)`` under ``Shape:``."""
+    text = doc or ""
+    about: dict[str, str] = {}
+    for heading in _PORTS:
+        place = text.find(heading)
+        if place < 0 or text[text.rfind("\n", 0, place) + 1 : place].strip():
+            continue
+        names = {name.capitalize() if heading == "Shape:" else name: name for name in wanted if name not in about}
+        found: dict[str, str] = {}
+        _read_section(text, text.find("\n", place), names, found)
+        about |= {names[spelled]: _tooltip(entry) for spelled, entry in found.items()}
+    return about
 
 
 def references(doc: str | None) -> list[str]:
@@ -110,11 +128,15 @@ def plain(text: str) -> str:
     if "`" in text:
         text = _CODE.sub(r"\1", _LINK.sub(r"\1", _ROLE.sub(lambda match: match[1], text)))
     if "\\" in text:
-        text = _LATEX_BRACES.sub(r"\1", text)
+        # A command would swallow the word: \cdot\text{heads}.
+        text = _LATEX_BRACES.sub(lambda match: f"{match[1]} {match[2]}" if match[1] else match[2], text)
         text = _LATEX_WORD.sub(lambda match: _LATEX.get(match[0], match[0][1:]), text)
+    if "{" in text:
+        text = _SUBSCRIPT.sub(r"\1\2", text)
     return " ".join(text.split())
 
 
 @functools.lru_cache(maxsize=4096)  # the same words stand at many functions
 def _tooltip(text: str) -> str:
-    return " ".join(_SENTENCE.split(plain(text), maxsplit=SENTENCES)[:SENTENCES])
+    # What follows "where" may be a formula on lines of its own, which no tooltip shows.
+    return re.sub(r",? where:?$", "", " ".join(_SENTENCE.split(plain(text), maxsplit=SENTENCES)[:SENTENCES]))

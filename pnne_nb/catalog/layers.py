@@ -47,20 +47,23 @@ def module_spec(
     for part, owner in zip(parts, owners, strict=True):
         shared = [a for a in _constructor(owner) if (a.name, a.name) in part.properties]
         built = {**{a.name: a for a in shared}, **built}
+    returns = outputs or facts.OUTPUTS.get(name, ())
+    results = output_ports(name, returns)
     about = _argument_docs(
-        [cls, *owners], {*built, *(argument.name for argument in calls), *(part.when for part in parts)}
+        [cls, *owners],
+        {*built, *(argument.name for argument in calls), *(part.when for part in parts)},
+        {port.name for port in results} | {argument.name for argument in calls if argument.kind is not None},
     )
     passed = {part.argument for part in parts}
     properties = [_init_property(name, a, about) for a in built.values() if a.name not in passed]
     properties += [Property(part.when, BoolType(), False, doc=about[part.when]) for part in parts if part.when]
-    returns = outputs or facts.OUTPUTS.get(name, ())
     return NodeSpec(
         type=name,
         category=category,
         kind="module",
         target=target,
         inputs=tuple(port(name, a, about.get(a.name, "")) for a in calls if a.kind is not None),
-        outputs=output_ports(name, returns),
+        outputs=tuple(msgspec.structs.replace(port, doc=about[port.name]) for port in results),
         properties=(*properties, *call_properties(name, calls, about), *MODULE_PROPERTIES),
         positional=positional(calls),
         returns=returns if any(isinstance(item, tuple) for item in returns) else (),
@@ -146,10 +149,13 @@ def _init_property(name: str, argument: Argument, about: dict[str, str]) -> Prop
     return Property(prop.name, kind, default, "init", prop.doc)
 
 
-def _argument_docs(classes: Sequence[type[nn.Module]], wanted: Collection[str]) -> dict[str, str]:
+def _argument_docs(
+    classes: Sequence[type[nn.Module]], wanted: Collection[str], ports: Collection[str]
+) -> dict[str, str]:
     about: dict[str, str] = {}
     for cls in classes:
         for doc in (cls.__doc__, cls.forward.__doc__):
             about |= docs.arguments(doc, set(wanted).difference(about))
-    missing = set(wanted).difference(about)
+    about |= docs.ports(classes[0].__doc__, set(ports).difference(about))
+    missing = {*wanted, *ports}.difference(about)
     return {**about, **{name: facts.lookup(facts.ARGUMENT_DOCS, classes[0].__name__, name) or "" for name in missing}}

@@ -43,6 +43,33 @@ def test_arguments_are_read_from_their_sections() -> None:
     }
 
 
+def test_ports_are_read_from_the_shapes() -> None:
+    doc = r"""
+    Does it.
+
+    Inputs: input, (h_0, c_0)
+        * **input**: of shape :math:`(L, H_{in})`
+        * **h_0**: the first state. Defaults to zeros. And more.
+
+    Shape: more of it
+        - Input: not this, it was told above
+        - Target: :math:`(N, C_{\text{out}})`, where
+
+          .. math:: C = 1
+        - Output: the same. The Shape: of it.
+
+    Example::
+        - Other: no
+    """
+    assert docs.ports(doc, {"input", "h_0", "target", "output", "Other", "other"}) == {
+        "input": "of shape (L, H_in)",
+        "h_0": "the first state. Defaults to zeros.",
+        "target": "(N, C_out)",
+        "output": "the same. The Shape: of it.",
+    }
+    assert docs.ports(None, {"input"}) == docs.ports("Shape: is not a heading here", {"input"}) == {}
+
+
 def test_only_wanted_arguments_are_read() -> None:
     assert docs.arguments(TORCH, {"alpha"}).keys() == {"alpha"}
 
@@ -65,6 +92,7 @@ def test_references_name_what_a_docstring_refers_to() -> None:
         (r":math:`\beta \times 2`", "β × 2"),
         ("``None`` or *x*", "None or *x*"),
         (r"\text{size} and \frac", "size and frac"),
+        (r":math:`(N\cdot\text{num\_heads}, H_{\text{in}})`", "(N· num_heads, H_in)"),
         ("two   spaces\n", "two spaces"),
     ],
 )

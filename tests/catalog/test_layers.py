@@ -95,8 +95,22 @@ def test_everything_is_documented() -> None:
         assert spec.doc
         assert not set(spec.doc) & set("`\\")
         assert [prop.name for prop in spec.properties if not prop.doc] == []
+        assert [port.name for port in (*spec.inputs, *spec.outputs) if not port.doc] == []
         assert spec.url.endswith(f"torch.nn.{name}.html")
         assert spec.properties[-3:] == MODULE_PROPERTIES
+
+
+def test_ports_are_described_by_torchs_own_shapes() -> None:
+    convolution, recurrent = SPECS["Conv2d"], SPECS["LSTM"]
+    assert convolution.inputs[0].doc == "(N, C_in, H_in, W_in) or (C_in, H_in, W_in)"
+    assert convolution.outputs[0].doc == "(N, C_out, H_out, W_out) or (C_out, H_out, W_out)"
+    assert [port.doc.partition(" for ")[0] for port in (recurrent.inputs[0], *recurrent.outputs)] == [
+        "tensor of shape (L, H_in)",
+        "tensor of shape (L, D * H_out)",
+        "tensor of shape (D * num_layers, H_out)",
+        "tensor of shape (D * num_layers, H_cell)",
+    ]
+    assert not any("operand" in port.doc for spec in SPECS.values() for port in spec.inputs)
 
 
 def test_choices_are_those_that_torch_accepts() -> None:
