@@ -121,12 +121,9 @@ def _given(
                 yield port.name, Sequence(tuple(wires[name] for name in items))
         elif port.name in wires:
             yield port.name, wires[port.name]
-    shown = {port.name for port in spec.inputs}
-    for prop in spec.properties:
-        if prop.role != "call":
-            continue
+    for prop in spec.passed:
         if prop.name in wires:
-            if prop.name not in shown:
+            if not any(port.name == prop.name for port in spec.inputs):
                 yield prop.name, wires[prop.name]
             continue
         value = values.get(prop.name, prop.default)

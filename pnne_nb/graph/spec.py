@@ -179,6 +179,11 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         return tuple(prop for prop in self.properties if prop.required)
 
     @cached_property
+    def passed(self) -> tuple[Property, ...]:
+        """The properties that are arguments of the call."""
+        return tuple(prop for prop in self.properties if prop.role == "call")
+
+    @cached_property
     def inferable(self) -> tuple[Property, ...]:
         """The constructor's properties that may be left `AUTO`."""
         return tuple(prop for prop in self.properties if prop.role == "init" and admits(prop.type, AUTO))
