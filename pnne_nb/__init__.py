@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         RegistrationError,
         ShapeError,
         StaleVersionError,
+        TargetError,
         TrainingError,
         UnknownGraphError,
         UnknownNodeError,
@@ -116,6 +117,7 @@ __all__ = [
     "RegistrationError",
     "ShapeError",
     "StaleVersionError",
+    "TargetError",
     "TensorSpec",
     "TorchCompiler",
     "TrainingDashboard",
@@ -157,7 +159,7 @@ _MODULES = {
         "ArgumentError BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError "
         "GraphFileAccessError GraphFileError GraphFileNotFoundError IllegalNameError InspectionError "
         "KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError ProtocolError RegistrationError "
-        "ShapeError StaleVersionError TrainingError UnknownGraphError UnknownNodeError UnknownPortError "
+        "ShapeError StaleVersionError TargetError TrainingError UnknownGraphError UnknownNodeError UnknownPortError "
         "UnknownPropertyError UnknownSeriesError UnknownTypeError"
     ),
     "graph.blocks": "blocks",

@@ -25,6 +25,7 @@ PnneError
 ├── ExecutionError(RuntimeError)        a compiled module failed at a node while running
 ├── TrainingError(RuntimeError)
 │   ├── CheckpointError
+│   ├── TargetError(ValueError, IndexError)  a loss cannot compare outputs and targets
 │   └── UnknownSeriesError(KeyError)
 ├── LayerNotFoundError(KeyError)
 └── InspectionError(RuntimeError)       a module cannot be looked into
@@ -203,6 +204,10 @@ class TrainingError(PnneError, RuntimeError):
 
 class CheckpointError(TrainingError):
     """A checkpoint is damaged or does not fit."""
+
+
+class TargetError(TrainingError, ValueError, IndexError):
+    """A loss cannot compare what the model gives with what the data has for targets."""
 
 
 class UnknownSeriesError(TrainingError, KeyError):

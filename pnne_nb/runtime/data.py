@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping, Sized
 from typing import Any, Protocol, TypeAlias, final
 
 import msgspec
@@ -20,15 +19,16 @@ from torch.utils.data import (
     Sampler,
     SequentialSampler,
     TensorDataset,
-    get_worker_info,
 )
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.runtime.randomness import key_of, seeded_globals
+from pnne_nb.runtime.samples import Samples, are_samples
+from pnne_nb.runtime.workers import WorkerStart, explained
 
 Array: TypeAlias = Tensor | NDArray[Any]
-Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Array, ...] | list[Array]
+Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Array, ...] | list[Array] | list[Any]
 
 InputShapes: TypeAlias = tuple[tuple[str, tuple[int | str, ...] | None], ...]
 """Name and shape of each Input node; None stands for any shape, a name in a shape for any size."""
@@ -36,7 +36,10 @@ InputShapes: TypeAlias = tuple[tuple[str, tuple[int | str, ...] | None], ...]
 TARGET_KEYS = ("target", "targets", "label", "labels", "y")
 """Under which of these a mapping holds what the loss compares with."""
 
-_ACCEPTED = "Give a DataLoader, a Dataset, or a tuple of tensors or numpy arrays such as (X, y)."
+_ACCEPTED = (
+    "Give a DataLoader, a Dataset, a tuple of tensors or numpy arrays such as (X, y), or a list of examples such as "
+    "[(x0, y0), (x1, y1)]."
+)
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -105,6 +108,10 @@ def open_source(data: Data, *, batch_size: int, shuffle: bool, seed: int, num_wo
         case IterableDataset():
             loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers)
             return StreamSource(loader)
+        case list() if are_samples(data):
+            return open_source(
+                Samples(data), batch_size=batch_size, shuffle=shuffle, seed=seed, num_workers=num_workers, name=name
+            )
         case Dataset():
             require_examples(_length(data, name), name)
             template = DataLoader(data, batch_size, num_workers=num_workers, persistent_workers=num_workers > 0)
@@ -262,7 +269,7 @@ class DatasetSource:
         if self._loader is None:
             self._loader = self._build()
         self._order.epoch, self._order.start = epoch, start
-        return iter(self._loader)
+        return explained(iter(self._loader))
 
     def close(self) -> None:
         """End the workers, also if the traceback of an error still holds on to them."""
@@ -280,7 +287,7 @@ class DatasetSource:
             collate_fn=given.collate_fn,
             pin_memory=given.pin_memory,
             timeout=given.timeout,
-            worker_init_fn=_WorkerStart(given.worker_init_fn),
+            worker_init_fn=WorkerStart(given.worker_init_fn),
             multiprocessing_context=given.multiprocessing_context,
             prefetch_factor=given.prefetch_factor,
             persistent_workers=given.persistent_workers,
@@ -303,7 +310,7 @@ class StreamSource:
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of the loader's next pass, without the first `start`."""
         del epoch
-        batches = iter(self._loader)
+        batches = explained(iter(self._loader))
         for _ in range(start):
             next(batches, None)
         return batches
@@ -354,20 +361,6 @@ class _KeyedDataset(Dataset[Any]):
         with seeded_globals(key):
             fetch = getattr(self._dataset, "__getitems__", None)
             return [self._dataset[index] for index in indices] if fetch is None else fetch(indices)
-
-
-@final
-class _WorkerStart:
-    """Keeps a kernel interrupt from killing workers, then does what the given loader wanted."""
-
-    def __init__(self, then: Callable[[int], None] | None) -> None:
-        self._then = then
-
-    def __call__(self, worker: int) -> None:
-        if get_worker_info() is not None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if self._then is not None:
-            self._then(worker)
 
 
 def as_batch(raw: Any, *, wants_target: bool) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data import Batch, TensorSource, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.failures import loss_failed, model_failed
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.recipe import Recipe
 
@@ -82,11 +84,31 @@ class ForwardPass:
         with recipe.precision.autocast():
             if recipe.step is not None:
                 return None, _scalar(recipe.step(recipe.model, to_device(raw, recipe.device)), "The step function")
-            runs = recipe.trained if recipe.trained is not None and torch.is_grad_enabled() else recipe.model
-            output = runs(*batch.inputs, **batch.named)
+            output = self._output(batch)
             if recipe.loss is None:
                 return None, _scalar(output, "Without a loss, the model must return its own: it")
-            return output, _scalar(recipe.loss(output, batch.target), "The loss function")
+            return output, _scalar(self._loss(recipe.loss, output, batch.target), "The loss function")
+
+    def _output(self, batch: Batch) -> Any:
+        recipe = self.recipe
+        runs = recipe.trained if recipe.trained is not None and torch.is_grad_enabled() else recipe.model
+        try:
+            return runs(*batch.inputs, **batch.named)
+        except RuntimeError as error:
+            explained = model_failed(error, recipe.model, batch)
+            if explained is None:
+                raise
+            raise explained from error
+
+    @staticmethod
+    def _loss(loss: Callable[[Any, Any], Tensor], output: Any, target: Any) -> Any:
+        try:
+            return loss(output, target)
+        except (RuntimeError, IndexError, ValueError) as error:
+            explained = loss_failed(error, loss, output, target)
+            if explained is None:
+                raise
+            raise explained from error
 
     def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> None:
         """Let `metrics` take a batch into account."""

@@ -15,7 +15,7 @@ from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
 from pnne_nb.runtime.data import Source
 from pnne_nb.runtime.forward import ForwardPass
-from pnne_nb.runtime.metrics import load_metric, saved_metric
+from pnne_nb.runtime.metrics import load_metric, results, saved_metric
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
@@ -287,7 +287,7 @@ class TrainingLoop:
     def _train_metrics(self) -> dict[str, float]:
         metrics = {"train_loss": self._loss_sum / self._examples if self._examples else math.nan}
         if self.recipe.compares:
-            metrics.update({f"train_{name}": float(metric.compute()) for name, metric in self.recipe.metrics.items()})
+            metrics |= results(self.recipe.metrics, "train")
         return metrics
 
     def _end_epoch(self, metrics: dict[str, float]) -> EpochEnded:

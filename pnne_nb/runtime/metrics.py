@@ -20,7 +20,7 @@ class Metric(Protocol):
         """Take one batch into account."""
 
     def compute(self) -> Any:
-        """The value over all batches since the last reset."""
+        """The value over all batches since the last reset; None if the metric says nothing about such data."""
 
     def reset(self) -> None:
         """Forget every batch."""
@@ -127,33 +127,58 @@ def load_metric(metric: Metric, state: dict[str, Any] | None) -> None:
 
 @final
 class Accuracy:
-    """The share of right predictions, see `accuracy`: counted on the device without waiting for it."""
+    """The share of right predictions, see `accuracy`: counted on the device without waiting for it.
+
+    Of targets that are measurements, not classes, it says nothing; the first batch decides.
+    """
 
     def __init__(self) -> None:
         self._hits: Tensor | int = 0
         self._seen = 0
+        self._measurements = 0
 
     def update(self, output: Any, target: Any) -> None:
         """Take one batch into account."""
-        hits = _hits(output, target)
-        self._hits = hits.sum() + self._hits
-        self._seen += hits.numel()
+        if not self._seen and not _are_classes(target):
+            self._measurements = 1
+        if not self._measurements:
+            hits = _hits(output, target)
+            self._hits = hits.sum() + self._hits
+            self._seen += hits.numel()
 
-    def compute(self) -> float:
-        """The share over all predictions since the last reset; NaN without any."""
+    def compute(self) -> float | None:
+        """The share over all predictions since the last reset; NaN without any, None of measurements."""
+        if self._measurements:
+            return None
         return float(self._hits) / self._seen if self._seen else float("nan")
 
     def reset(self) -> None:
         """Forget every batch."""
-        self._hits, self._seen = 0, 0
+        self._hits, self._seen, self._measurements = 0, 0, 0
 
     def state_dict(self) -> dict[str, Any]:
         """The counts so far."""
-        return {"hits": int(self._hits), "seen": self._seen}
+        return {"hits": int(self._hits), "seen": self._seen, "measurements": self._measurements}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict`."""
-        self._hits, self._seen = state["hits"], state["seen"]
+        self._hits, self._seen, self._measurements = state["hits"], state["seen"], state["measurements"]
+
+
+def _are_classes(target: Any) -> bool:
+    """Whether a target holds numbers of classes, yes and no, or probabilities of classes; not measurements."""
+    if not isinstance(target, Tensor) or not target.is_floating_point():
+        return True
+    if bool(((target == 0) | (target == 1)).all()):
+        return True
+    several = target.dim() > 1 and target.shape[1] > 1
+    return several and bool((target >= 0).all()) and bool(((target.sum(1) - 1).abs() < 1e-3).all())
+
+
+def results(metrics: Mapping[str, Metric], prefix: str) -> dict[str, float]:
+    """What `metrics` say, by name: ``"train_accuracy"`` …"""
+    found = {f"{prefix}_{name}": metric.compute() for name, metric in metrics.items()}
+    return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[str, Metric]:
@@ -209,9 +234,10 @@ def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.devi
     # Imported late on purpose: it takes two seconds, and most trainings do without.
     import torchmetrics  # noqa: PLC0415
 
-    known = {*PER_BATCH, *(entry for entry in torchmetrics.__all__ if entry[0].isupper())}
+    known = [*PER_BATCH, *sorted(entry for entry in torchmetrics.__all__ if entry[0].isupper())]
     if name not in known or name in PER_BATCH:
-        raise TrainingError(f"There is no metric called {name!r}.{near(name, known)}")
+        meant = near(name, known) or near(next((long for long in known if long.startswith(name)), ""), known)
+        raise TrainingError(f"There is no metric called {name!r}.{meant}")
     try:
         metric: Any = getattr(torchmetrics, name)(**options)
     except (TypeError, ValueError) as error:

@@ -63,9 +63,10 @@ class MetricNode:
                 f"{self._label}: {self._choice} cannot compare an output and a target of shapes {shapes}: {error}"
             ) from error
 
-    def compute(self) -> float:
-        """The value over all batches since the last reset; NaN without any."""
-        return math.nan if self.counting is None else float(self.counting.compute())
+    def compute(self) -> float | None:
+        """The value over all batches since the last reset; NaN without any, None where the metric says nothing."""
+        value = math.nan if self.counting is None else self.counting.compute()
+        return None if value is None else float(value)
 
     def reset(self) -> None:
         """Forget every batch."""

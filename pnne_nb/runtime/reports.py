@@ -12,7 +12,7 @@ from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, MemoryFrame, StateFr
 from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.events import Listeners
 from pnne_nb.runtime.history import History
-from pnne_nb.runtime.trend import LossTrend
+from pnne_nb.runtime.trend import Trends
 
 
 @final
@@ -29,7 +29,7 @@ class Reports:
         self.history = History()
         self.channel = Channel()
         self.listeners = Listeners()
-        self._trend = LossTrend()
+        self._trends = Trends()
 
     def announce(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
         """Keep and tell what happened; what a listener raises comes out here."""
@@ -38,11 +38,10 @@ class Reports:
         self.listeners.tell(frame)
 
     def stepped(self, frame: StepFrame) -> None:
-        """Announce a step, and what its loss gives reason for."""
+        """Announce a step, and what its numbers give reason for."""
         self.announce(frame)
-        exploded = self._trend.observe(frame.step, frame.loss)
-        if exploded is not None:
-            self.announce(exploded)
+        for anomaly in self._trends.observe(frame):
+            self.announce(anomaly)
 
     def looked(self, memory: MemoryFrame, times: TimeFrame) -> None:
         """Keep and tell what the monitor saw."""

@@ -1,15 +1,44 @@
-"""Notices a loss that grows instead of falling."""
+"""Notices a loss that grows instead of falling, and gradients that explode or vanish."""
 
 from __future__ import annotations
 
 from typing import final
 
-from pnne_nb.frames import AnomalyFrame
+from pnne_nb.frames import AnomalyFrame, StepFrame
 
 _SMOOTHING = 0.05
 _STEPS = 20
 """Steps whose mean is what the training began with."""
 _GROWTH = 3.0
+_GRADIENT_GROWTH = 1000.0
+_VANISHED = 1e-6
+"""Share of the norm that the gradients began with."""
+_STILL_WRONG = 0.1
+"""Share of the loss at the beginning: below it, small gradients are what a trained model has."""
+
+
+@final
+class _Level:
+    """A quantity, smoothed, next to its mean over the first steps."""
+
+    def __init__(self) -> None:
+        self.first = 0.0
+        self.smoothed = 0.0
+        self._seen = 0
+
+    def observe(self, value: float) -> None:
+        """Take one value into account."""
+        if self._seen < _STEPS:
+            self._seen += 1
+            self.first += (value - self.first) / self._seen
+            self.smoothed = self.first
+        else:
+            self.smoothed += _SMOOTHING * (value - self.smoothed)
+
+    @property
+    def known(self) -> bool:
+        """Whether the first steps are over."""
+        return self._seen == _STEPS
 
 
 @final
@@ -17,27 +46,80 @@ class LossTrend:
     """Compares the smoothed loss with its mean over the first steps; says once that it is several times as large."""
 
     def __init__(self) -> None:
-        self._seen = 0
-        self._first = 0.0
-        self._smoothed = 0.0
+        self.level = _Level()
         self._said = False
 
     def observe(self, step: int, loss: float) -> AnomalyFrame | None:
         """Take the loss of `step` into account; tells if it has exploded."""
-        if self._seen < _STEPS:
-            self._seen += 1
-            self._first += (loss - self._first) / self._seen
-            self._smoothed = self._first
-            return None
-        self._smoothed += _SMOOTHING * (loss - self._smoothed)
-        if self._smoothed <= _GROWTH * self._first or self._first <= 0:
-            self._said = self._said and self._smoothed > self._first
+        level = self.level
+        level.observe(loss)
+        if not level.known or level.smoothed <= _GROWTH * level.first or level.first <= 0:
+            self._said = self._said and level.smoothed > level.first
             return None
         if self._said:
             return None
         self._said = True
         message = (
-            f"The loss has exploded: about {self._smoothed:.3g} at step {step}, after {self._first:.3g} in the first "
+            f"The loss has exploded: about {level.smoothed:.3g} at step {step}, after {level.first:.3g} in the first "
             f"{_STEPS} steps."
         )
         return AnomalyFrame(step, "loss-explosion", message, hint="Try a smaller learning rate, or grad_clip=1.0.")
+
+
+@final
+class GradientTrend:
+    """The same for the norm of all gradients; says once each that they have exploded or vanished."""
+
+    def __init__(self) -> None:
+        self._level = _Level()
+        self._said: set[str] = set()
+
+    def observe(self, step: int, norm: float, *, learned: bool) -> AnomalyFrame | None:
+        """Take the norm of `step` into account; `learned` excuses small gradients."""
+        level = self._level
+        level.observe(norm)
+        if not level.known:
+            return None
+        if level.smoothed > _GRADIENT_GROWTH * level.first > 0:
+            return self._once(
+                "exploding-gradients",
+                step,
+                f"The gradients have exploded: their norm is about {level.smoothed:.3g} at step {step}, after "
+                f"{level.first:.3g} at first.",
+                "Try grad_clip=1.0, a smaller learning rate, or normalisation between the layers.",
+            )
+        if level.smoothed <= _VANISHED * level.first and not learned:
+            return self._once(
+                "vanishing-gradients",
+                step,
+                f"The gradients have vanished: their norm is about {level.smoothed:.3g} at step {step}, after "
+                f"{level.first:.3g} at first, and the loss has not fallen: nothing more is learned.",
+                "Look for dead ReLUs and saturated activations, and try a smaller learning rate or another "
+                "initialisation.",
+            )
+        return None
+
+    def _once(self, kind: str, step: int, message: str, hint: str) -> AnomalyFrame | None:
+        if kind in self._said:
+            return None
+        self._said.add(kind)
+        return AnomalyFrame(step, kind, message, hint=hint)
+
+
+@final
+class Trends:
+    """What the numbers of the steps give reason to tell."""
+
+    def __init__(self) -> None:
+        self._loss = LossTrend()
+        self._gradients = GradientTrend()
+
+    def observe(self, frame: StepFrame) -> list[AnomalyFrame]:
+        """Take a step into account."""
+        found = [self._loss.observe(frame.step, frame.loss)]
+        # What a scaled gradient overflows to says nothing about the true one.
+        if frame.gradient_norm is not None and not frame.skipped:
+            level = self._loss.level
+            learned = level.smoothed < _STILL_WRONG * level.first
+            found.append(self._gradients.observe(frame.step, frame.gradient_norm, learned=learned))
+        return [anomaly for anomaly in found if anomaly is not None]

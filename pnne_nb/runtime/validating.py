@@ -11,6 +11,7 @@ import torch
 
 from pnne_nb.runtime.data import Source
 from pnne_nb.runtime.forward import ForwardPass
+from pnne_nb.runtime.metrics import results
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.randomness import PrivateRandomness
 
@@ -74,5 +75,5 @@ class Validation:
         total, everywhere = forward.recipe.peers.sum([total, seen])
         metrics = {"val_loss": total / everywhere if everywhere else math.nan}
         if forward.recipe.compares:
-            metrics.update({f"val_{name}": float(metric.compute()) for name, metric in counting.items()})
+            metrics |= results(counting, "val")
         return metrics

@@ -139,16 +139,41 @@ def test_numpy_arrays_become_what_layers_and_losses_expect() -> None:
         ((X, Y[:9]), r"The parts of train_data have different numbers of examples: 10 and 9 \(shapes \(10, 2\) and"),
         ((X[:0], Y[:0]), "train_data is empty: there is nothing to train on"),
         ((), "train_data is empty. Give a DataLoader"),
-        ((X, "labels"), r"train_data\[1\] is a str. Give a DataLoader, a Dataset, or a tuple"),
+        ((X, "labels"), r"train_data\[1\] is a str. Give a DataLoader, a Dataset, a tuple"),
         ((X, torch.tensor(1)), r"train_data\[1\] is a single number; the first dimension must count the examples"),
         ((np.array(["a", "b"]),), r"train_data\[0\] holds elements of type <U1, which is no number"),
-        (X, "train_data is a Tensor. Give a DataLoader, a Dataset, or a tuple"),
+        (X, "train_data is a Tensor. Give a DataLoader, a Dataset, a tuple"),
         (None, "train_data is a NoneType. Give a DataLoader"),
     ],
 )
 def test_data_that_cannot_be_used(data: Any, message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         opened(data)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(X[index], int(Y[index])) for index in range(len(X))],
+        [[X[index].tolist(), int(Y[index])] for index in range(len(X))],
+        [(X[index].double().numpy(), np.int64(Y[index])) for index in range(len(X))],
+    ],
+    ids=["tensors", "lists", "numpy"],
+)
+def test_a_list_of_examples_is_data(samples: Any) -> None:
+    source = open_source(samples, batch_size=4, shuffle=False, seed=0, num_workers=0, name="train_data")
+    inputs, targets = next(iter(source.batches(1)))
+    assert torch.equal(inputs, X[:4].float())
+    assert torch.equal(targets, Y[:4])
+    assert (inputs.dtype, targets.dtype) == (torch.float32, torch.int64)
+
+
+def test_a_list_of_mappings_and_single_numbers_is_data() -> None:
+    samples = [{"x": float(index), "target": index % 2 == 0} for index in range(5)]
+    source = open_source(samples, batch_size=5, shuffle=False, seed=0, num_workers=0, name="train_data")
+    batch = next(iter(source.batches(1)))
+    assert batch["x"].dtype == torch.float32
+    assert batch["target"].dtype == torch.bool
 
 
 class Endless(Dataset[int]):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.metrics import Averaged, accuracy, load_metric, make_metrics, saved_metric
+from pnne_nb.runtime.metrics import Averaged, accuracy, load_metric, make_metrics, results, saved_metric
 
 CPU = torch.device("cpu")
 
@@ -37,6 +37,32 @@ def test_accuracy_of_pictures_and_of_sequences() -> None:
 def test_accuracy_of_shapes_that_do_not_fit() -> None:
     with pytest.raises(TrainingError, match=r"accuracy cannot compare an output of shape \(4, 3\) with a target"):
         accuracy(torch.zeros(4, 3), torch.zeros(5, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("target", "counts"),
+    [
+        (torch.tensor([0, 1, 2]), True),
+        (torch.tensor([0.0, 1.0, 1.0]), True),
+        (torch.tensor([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]]), True),
+        (torch.tensor([[0.2], [0.9], [0.5]]), False),
+        (torch.tensor([1.5, -3.0, 0.0]), False),
+        (torch.tensor([[1.5, -3.0], [0.0, 1.0], [0.0, 0.0]]), False),
+    ],
+)
+def test_accuracy_says_nothing_about_measurements(target: Tensor, counts: bool) -> None:
+    metric = make_metrics(["accuracy"], CPU)["accuracy"]
+    output = torch.zeros(3, 3) if not target.is_floating_point() else torch.zeros_like(target)
+    metric.update(output, target)
+    assert list(results({"accuracy": metric}, "val")) == ["val_accuracy"] * counts
+    other = make_metrics(["accuracy"], CPU)["accuracy"]
+    load_metric(other, saved_metric(metric))
+    assert other.compute() == metric.compute()
+
+
+def test_a_short_name_is_understood_but_not_taken() -> None:
+    with pytest.raises(TrainingError, match=r"There is no metric called 'acc'\. Did you mean 'accuracy'"):
+        make_metrics(["acc"], CPU)
 
 
 def test_an_average_weighs_by_examples() -> None:

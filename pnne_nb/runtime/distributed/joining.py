@@ -42,14 +42,14 @@ class Joined:
         """Take one batch into account."""
         self._metric.update(output, target)
 
-    def compute(self) -> float:
-        """The value over all examples of all processes since the last reset."""
-        counting = self._counting()
-        if isinstance(counting, nn.Module):
-            return float(counting.compute())
-        joined = copy.deepcopy(counting)
-        load_metric(joined, self.state_dict())
-        return float(joined.compute())
+    def compute(self) -> float | None:
+        """The value over all examples of all processes since the last reset; None if the metric says nothing."""
+        joined = self._counting()
+        if not isinstance(joined, nn.Module):
+            joined = copy.deepcopy(joined)
+            load_metric(joined, self.state_dict())
+        value = joined.compute()
+        return None if value is None else float(value)
 
     def reset(self) -> None:
         """Forget every batch."""

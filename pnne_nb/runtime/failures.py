@@ -1,0 +1,93 @@
+"""What torch says when data does not fit a model or a loss, in words that name the place and both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.compiler import blame
+from pnne_nb.errors import Diagnostic, PnneError, TargetError, TrainingError
+from pnne_nb.runtime.blame import node_of
+from pnne_nb.runtime.data import Batch
+
+_CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
+"""Losses whose targets are numbers of classes."""
+
+
+def model_failed(error: RuntimeError, model: nn.Module, batch: Batch) -> TrainingError | None:
+    """What to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
+    if isinstance(error, PnneError | torch.OutOfMemoryError) or blame(error) is not None:
+        return None
+    place = node_of(error, model)
+    layer = None if place is None else _layer(model, place)
+    where = "The model fails" if layer is None else f"The model fails at layer {place!r} ({_brief(layer)})"
+    message = f"{where} on a batch of inputs {said([*batch.inputs, *batch.named.values()])}: {_sentence(error)}"
+    hint = (
+        "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
+        if "type" in str(error)
+        else "The first dimension counts the examples. Compare the others with what the layers expect."
+    )
+    return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, place, hint=hint)])
+
+
+def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> TargetError | None:
+    """What to raise instead of `error`, which a loss raised; None if it says enough itself."""
+    if isinstance(error, PnneError | torch.OutOfMemoryError) or blame(error) is not None:
+        return None
+    name = getattr(loss, "__name__", type(loss).__name__)
+    message = (
+        f"{name} cannot compare the model's output {said(output)} with the target {said(target)}: {_sentence(error)}"
+    )
+    return TargetError(f"{message}{_advice(loss, output, target)}")
+
+
+def _advice(loss: Any, output: Any, target: Any) -> str:
+    if not (isinstance(output, Tensor) and isinstance(target, Tensor) and isinstance(loss, _CLASSES)):
+        return ""
+    if output.dim() < 1 or target.numel() == 0:
+        return ""
+    count = output.shape[1 if output.dim() > 1 else 0]
+    if target.is_floating_point():
+        if target.shape == output.shape:
+            return ""
+        return " Numbers of classes must be integers: give target.long()."
+    low, high = int(target.min()), int(target.max())
+    ignored = getattr(loss, "ignore_index", None)
+    if (low < 0 and low != ignored) or high >= count:
+        return (
+            f" The targets reach from {low} to {high}, and an output with {count} columns knows the classes 0 to "
+            f"{count - 1}: give the last layer {high + 1} outputs, or number the classes from 0."
+        )
+    return ""
+
+
+def said(value: Any) -> str:
+    """Shape and type of a tensor, or of each in a collection: ``(16, 1, 6, 6) float32``."""
+    match value:
+        case Tensor():
+            return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        case Mapping():
+            return ", ".join(f"{name}: {said(item)}" for name, item in value.items())
+        case list() | tuple():
+            return ", ".join(map(said, value)) or "of nothing"
+        case _:
+            return type(value).__name__
+
+
+def _layer(model: nn.Module, place: str) -> nn.Module | None:
+    return dict(model.named_modules()).get(place)
+
+
+def _brief(layer: nn.Module) -> str:
+    """What a layer prints, without what is in it."""
+    if next(layer.children(), None) is not None:
+        return type(layer).__name__
+    return repr(layer)
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

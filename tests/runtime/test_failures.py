@@ -1,0 +1,85 @@
+"""What does not fit is said with its place and both sides, not in torch's words alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pnne_nb.errors import TargetError, TrainingError
+from pnne_nb.frames import StateFrame
+from pnne_nb.runtime.failures import loss_failed, model_failed, said
+from tests.runtime.tasks import engine, images, network
+
+PICTURES, CLASSES = images()
+
+
+def failure(model: nn.Module, data: Any, **options: Any) -> tuple[BaseException, StateFrame]:
+    trained = engine(model=model, train_data=data, **options)
+    trained.start()
+    with pytest.raises(TrainingError):
+        trained.wait(60)
+    frame = trained.channel.drain()[-1]
+    assert isinstance(frame, StateFrame)
+    assert trained.error is not None
+    return trained.error, frame
+
+
+@pytest.mark.parametrize(
+    ("outputs", "target", "options", "message"),
+    [
+        (3, CLASSES, {}, (r"CrossEntropyLoss cannot compare the model's output \(16, 3\) float32 with the target \(16,\) "
+         r"int64: .*out of bounds.* The targets reach from \d to 3, and an output with 3 columns knows the classes 0 to "
+         "2: give the last layer 4 outputs, or number the classes from 0")),
+        (4, CLASSES - 1, {}, r"The targets reach from -1 to 2, and an output with 4 columns knows the classes 0 to 3"),
+        (4, CLASSES.float(), {}, r"target \(16,\) float32: .* Numbers of classes must be integers: give target.long\(\)"),
+        (4, CLASSES[:, None], {}, r"target \(16, 1\) int64: 0D or 1D target tensor expected"),
+        (4, CLASSES.float()[:, None], {"loss": "BCEWithLogitsLoss"}, (r"BCEWithLogitsLoss cannot compare the model's "
+         r"output \(16, 4\) float32 with the target \(16, 1\) float32")),
+    ],
+)  # fmt: skip
+def test_targets_that_a_loss_cannot_take(outputs: int, target: Any, options: Any, message: str) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, outputs))
+    error, frame = failure(model, (PICTURES, target), **options)
+    assert isinstance(error, TargetError)
+    assert isinstance(error, IndexError)
+    with pytest.raises(TargetError, match=message):
+        raise error
+    assert frame.error is not None
+    assert frame.error.startswith("TargetError: ")
+
+
+@pytest.mark.parametrize(
+    ("pictures", "message"),
+    [
+        (PICTURES[:, :, :5], (r"The model fails at layer '5' \(Linear\(in_features=64, .*\)\) on a batch of inputs "
+         r"\(16, 1, 5, 6\) float32: mat1 and mat2 shapes .* The first dimension counts the examples")),
+        (PICTURES.expand(96, 3, 6, 6), r"at layer '0' \(Conv2d\(1, 4.*\)\) on a batch of inputs \(16, 3, 6, 6\)"),
+        (PICTURES.double(), r"at layer '0' .* \(16, 1, 6, 6\) float64: .* give x.float\(\) to float32 layers"),
+    ],
+)  # fmt: skip
+def test_inputs_that_a_plain_module_cannot_take_name_its_layer(pictures: Any, message: str) -> None:
+    error, frame = failure(network(), (pictures, CLASSES))
+    with pytest.raises(TrainingError, match=message):
+        raise error
+    assert frame.node == message.partition("'")[2].partition("'")[0]
+
+
+def test_what_says_enough_itself_is_left_alone() -> None:
+    full = torch.OutOfMemoryError("no room")
+    known = TrainingError("said well")
+    for error in (full, known):
+        assert loss_failed(error, nn.MSELoss(), PICTURES, CLASSES) is None
+    model = network()
+    batch: Any = None
+    assert model_failed(full, model, batch) is None
+    assert model_failed(known, model, batch) is None
+
+
+def test_values_are_said_by_shape_and_type() -> None:
+    assert (
+        said({"x": torch.zeros(2, 3), "y": [torch.ones(1).long(), "text"]}) == "x: (2, 3) float32, y: (1,) int64, str"
+    )
+    assert said(()) == "of nothing"
