@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from pnne_nb.catalog import register_node
     from pnne_nb.compiler import (
         Explanation,
+        MemoryPlan,
         TensorSpec,
         TorchCompiler,
         VerificationReport,
+        detect_anomaly,
         explain,
         from_module,
         infer_shapes,
+        passes,
+        plan_memory,
         to_source,
+        transform,
         verify,
     )
     from pnne_nb.compiler import compile as compile  # the name of the contract
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
         KindMismatchError,
         LayerNotFoundError,
         NameTakenError,
+        PassError,
         PnneError,
         PortTakenError,
         ProtocolError,
@@ -105,11 +111,13 @@ __all__ = [
     "Inspector",
     "KindMismatchError",
     "LayerNotFoundError",
+    "MemoryPlan",
     "ModuleExplorer",
     "NameTakenError",
     "Node",
     "NodeGraph",
     "NodeSpec",
+    "PassError",
     "PnneError",
     "PortTakenError",
     "Prediction",
@@ -137,30 +145,34 @@ __all__ = [
     "check_gradients",
     "check_numerics",
     "compile",
+    "detect_anomaly",
     "diagnose",
     "explain",
     "from_module",
     "infer_shapes",
+    "passes",
+    "plan_memory",
     "profile",
     "register_dataset",
     "register_node",
     "summary",
     "to_source",
+    "transform",
     "verify",
 ]
 
 _MODULES = {
     "compiler": (
-        "Explanation TensorSpec TorchCompiler VerificationReport compile explain from_module infer_shapes to_source "
-        "verify"
+        "Explanation MemoryPlan TensorSpec TorchCompiler VerificationReport compile detect_anomaly explain from_module "
+        "infer_shapes passes plan_memory to_source transform verify"
     ),
     "catalog": "register_node",
     "errors": (
         "ArgumentError BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError "
         "GraphFileAccessError GraphFileError GraphFileNotFoundError IllegalNameError InspectionError "
-        "KindMismatchError LayerNotFoundError NameTakenError PnneError PortTakenError ProtocolError RegistrationError "
-        "ShapeError StaleVersionError TargetError TrainingError UnknownGraphError UnknownNodeError UnknownPortError "
-        "UnknownPropertyError UnknownSeriesError UnknownTypeError"
+        "KindMismatchError LayerNotFoundError NameTakenError PassError PnneError PortTakenError ProtocolError "
+        "RegistrationError ShapeError StaleVersionError TargetError TrainingError UnknownGraphError UnknownNodeError "
+        "UnknownPortError UnknownPropertyError UnknownSeriesError UnknownTypeError"
     ),
     "graph.blocks": "blocks",
     "graph.document": "NodeGraph",

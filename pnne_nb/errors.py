@@ -21,7 +21,8 @@ PnneError
 ├── ProtocolError(ValueError)           a browser message cannot be read
 ├── RegistrationError(ValueError)       a node type cannot be registered
 ├── CompileError(ValueError)            a document cannot become a module
-│   └── ShapeError
+│   ├── ShapeError
+│   └── PassError                       a pass cannot do what was asked of it
 ├── ExecutionError(RuntimeError)        a compiled module failed at a node while running
 ├── TrainingError(RuntimeError)
 │   ├── CheckpointError
@@ -192,6 +193,10 @@ class CompileError(PnneError, ValueError):
 
 class ShapeError(CompileError):
     """Shapes or dtypes do not fit."""
+
+
+class PassError(CompileError):
+    """A pass cannot do what was asked of it; the document is as it was."""
 
 
 class ExecutionError(PnneError, RuntimeError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from types import NoneType
-from typing import SupportsIndex, final
+from typing import SupportsIndex
 
 import msgspec
 from torch import nn
@@ -22,14 +22,10 @@ from pnne_nb.compiler.reusing import carry_over
 from pnne_nb.compiler.running import constructed, guard
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
 from pnne_nb.compiler.source import generate
-from pnne_nb.errors import ArgumentError, Diagnostic, ShapeError, expect, shown
+from pnne_nb.errors import Diagnostic, ShapeError, expect
 from pnne_nb.graph import files
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.registry import registry
-
-Pass = Callable[[Unit], Unit]
-"""A transformation of the lowered document that leaves its outputs equal."""
-
 
 CHECKED_NODES = 64
 """Shapes of graphs up to this size are checked by every compilation. A larger graph without ``"auto"`` sizes compiles
@@ -49,118 +45,75 @@ def forget(_: object = None) -> None:
 registry.observe(forget)
 
 
-@final
-class TorchCompiler:
-    """Compiles documents, with passes between lowering and source.
+def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
+    """Return a new instance of the class that `graph` describes.
 
     Args:
-        passes: Applied in order to the lowered document.
+        graph: The document; it is not changed.
+        reuse: A model whose tensors are copied wherever name and shape still fit, together with their
+            device, element type and ``requires_grad``, and with the training mode of its modules. It is
+            not changed and shares nothing with the result. Opaque nodes take a copy of their module from it.
+
+    Raises:
+        CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
+        ArgumentError: If `graph` is no graph, or `reuse` no module.
+        ShapeError: If shapes do not fit (graphs above `CHECKED_NODES` nodes: only where a size is ``"auto"``).
     """
-
-    def __init__(self, passes: Iterable[Pass] = ()) -> None:
-        expect(passes, Iterable, "passes", "functions of a lowered document")
-        self._passes = tuple(passes)
-        for each in self._passes:
-            if not callable(each):
-                raise ArgumentError(f"A pass is a function of a lowered document, not {shown(each)}.")
-
-    def compile(self, graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
-        """Return a new instance of the class that `graph` describes.
-
-        Args:
-            graph: The document; it is not changed.
-            reuse: A model whose tensors are copied wherever name and shape still fit, together with their
-                device, element type and ``requires_grad``, and with the training mode of its modules. It is
-                not changed and shares nothing with the result. Opaque nodes take a copy of their module from it.
-
-        Raises:
-            CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
-            ArgumentError: If `graph` is no graph, or `reuse` no module.
-            ShapeError: If shapes do not fit (graphs above `CHECKED_NODES` nodes: only where a size is ``"auto"``).
-        """
-        expect_graph(graph)
-        expect(reuse, (nn.Module, NoneType), "reuse", "a model")
-        loaded = self._load(graph)
-        model = constructed(loaded, self._opaque_modules(graph, loaded, reuse))
-        if reuse is not None:
-            carry_over(reuse, model)
-            for path, device in loaded.generated.devices.items():
-                model.get_submodule(path).to(device)
-        return model
-
-    def to_source(self, graph: NodeGraph) -> str:
-        """Return the source of the class, stand-alone, with shapes in comments where they are known.
-
-        Raises:
-            CompileError: As `compile`.
-        """
-        shapes = infer(graph)
-        unit = self._transformed(_lowered(graph, shapes.resolved, read(graph)))
-        return generate(unit, _comments(graph, shapes)).text
-
-    def _load(self, graph: NodeGraph) -> Loaded:
-        known = _known.get(id(graph))
-        if not self._passes and known is not None and known[0]() is graph and known[1] == graph.version:
-            return known[2]
-        version = graph.version
-        resolved = {}
-        drawings = read(graph)
-        if has_automatic(drawings) or sum(len(drawing.nodes) for drawing in drawings.values()) <= CHECKED_NODES:
-            shapes = infer(graph)
-            wrong = [diagnostic for diagnostic in shapes.diagnostics if diagnostic.severity == "error"]
-            if wrong and not any(d.severity == "error" for d in graph.diagnostics()):
-                raise failure(graph.name, wrong, ShapeError)
-            resolved = shapes.resolved
-        unit = self._transformed(_lowered(graph, resolved, drawings))
-        loaded = loader.load(generate(unit), unit.objects)
-        guard(loaded)
-        if not self._passes:
-            _make_portable(loaded, graph)
-            identity = id(graph)
-            _known[identity] = (weakref.ref(graph, lambda _: _known.pop(identity, None)), version, loaded)
-        return loaded
-
-    def _transformed(self, unit: Unit) -> Unit:
-        for transform in self._passes:
-            unit = transform(unit)
-        return unit
-
-    @staticmethod
-    def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None) -> list[nn.Module]:
-        modules: list[nn.Module] = []
-        missing: list[Diagnostic] = []
-        for path in loaded.generated.opaque:
-            try:
-                found = reuse.get_submodule("" if _is_whole(graph, path) else path) if reuse is not None else None
-            except AttributeError:
-                found = None
-            if found is None:
-                missing.append(
-                    Diagnostic(
-                        code="opaque-module",
-                        message="The node is opaque: its module cannot be built from the graph.",
-                        node=path,
-                        hint="Pass the model that has it: pn.compile(graph, reuse=model).",
-                    )
-                )
-            else:
-                modules.append(copy.deepcopy(found))
-        if missing:
-            raise failure(loaded.generated.name, missing)
-        return modules
-
-
-_default = TorchCompiler()
-
-
-def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
-    """Return a new instance of the class that `graph` describes; see `TorchCompiler.compile`."""
-    return _default.compile(graph, reuse)
+    expect_graph(graph)
+    expect(reuse, (nn.Module, NoneType), "reuse", "a model")
+    loaded = load(graph)
+    model = constructed(loaded, _opaque_modules(graph, loaded, reuse))
+    if reuse is not None:
+        carry_over(reuse, model)
+        for path, device in loaded.generated.devices.items():
+            model.get_submodule(path).to(device)
+    return model
 
 
 def to_source(graph: NodeGraph) -> str:
-    """Return the PyTorch source of the class that `graph` describes; see `TorchCompiler.to_source`."""
-    return _default.to_source(graph)
+    """Return the PyTorch source of the class, stand-alone, with shapes in comments where they are known.
+
+    Raises:
+        CompileError: As `compile`.
+    """
+    shapes = infer(graph)
+    return generate(_lowered(graph, shapes.resolved, read(graph)), _comments(graph, shapes)).text
+
+
+def load(graph: NodeGraph) -> Loaded:
+    """Return the class that `graph` describes; it is found again as long as the document is not changed.
+
+    Raises:
+        CompileError: As `compile`.
+    """
+    known = _known.get(id(graph))
+    if known is not None and known[0]() is graph and known[1] == graph.version:
+        return known[2]
+    version = graph.version
+    resolved = {}
+    drawings = read(graph)
+    if has_automatic(drawings) or sum(len(drawing.nodes) for drawing in drawings.values()) <= CHECKED_NODES:
+        shapes = infer(graph)
+        wrong = [diagnostic for diagnostic in shapes.diagnostics if diagnostic.severity == "error"]
+        if wrong and not any(d.severity == "error" for d in graph.diagnostics()):
+            raise failure(graph.name, wrong, ShapeError)
+        resolved = shapes.resolved
+    unit = _lowered(graph, resolved, drawings)
+    loaded = loader.load(generate(unit), unit.objects)
+    guard(loaded)
+    _make_portable(loaded, graph)
+    identity = id(graph)
+    _known[identity] = (weakref.ref(graph, lambda _: _known.pop(identity, None)), version, loaded)
+    return loaded
+
+
+def lowered(graph: NodeGraph) -> Unit:
+    """Return the program of a document, as it is written and run.
+
+    Raises:
+        CompileError: As `compile`.
+    """
+    return _lowered(graph, infer(graph).resolved, read(graph))
 
 
 def _lowered(graph: NodeGraph, resolved: Resolved, drawings: Mapping[str, Drawing]) -> Unit:
@@ -168,10 +121,34 @@ def _lowered(graph: NodeGraph, resolved: Resolved, drawings: Mapping[str, Drawin
     return place(recompute(lower(graph, resolved, drawings), drawings), drawings, graph)
 
 
+def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None) -> list[nn.Module]:
+    modules: list[nn.Module] = []
+    missing: list[Diagnostic] = []
+    for path in loaded.generated.opaque:
+        try:
+            found = reuse.get_submodule("" if _is_whole(graph, path) else path) if reuse is not None else None
+        except AttributeError:
+            found = None
+        if found is None:
+            missing.append(
+                Diagnostic(
+                    code="opaque-module",
+                    message="The node is opaque: its module cannot be built from the graph.",
+                    node=path,
+                    hint="Pass the model that has it: pn.compile(graph, reuse=model).",
+                )
+            )
+        else:
+            modules.append(copy.deepcopy(found))
+    if missing:
+        raise failure(loaded.generated.name, missing)
+    return modules
+
+
 def _is_whole(graph: NodeGraph, path: str) -> bool:
     """Whether an opaque node stands for the whole module that was imported."""
-    origin = graph[path].origin
-    return isinstance(origin, dict) and origin.get("whole") is True
+    node = graph.nodes.get(path)
+    return node is not None and isinstance(node.origin, dict) and node.origin.get("whole") is True
 
 
 class _Blueprint(msgspec.Struct, frozen=True):
@@ -193,14 +170,14 @@ def _make_portable(loaded: Loaded, graph: NodeGraph) -> None:
     loaded.document = document = graph.state()
 
     def reduce(self: nn.Module, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001  # the protocol's signature
-        return _restore, (_Blueprint(loaded.key, files.write(document)),), dict(self.__dict__)
+        return _restore, (_Blueprint(loaded.key, files.write(document)),), self.__getstate__()  # type: ignore[no-untyped-call]
 
     loaded.cls.__reduce_ex__ = reduce  # type: ignore[method-assign,assignment]  # as object's, but for this class
 
 
 def _restore(blueprint: _Blueprint) -> nn.Module:
     """Return an empty model for its state to be put into."""
-    loaded = loader.find(blueprint.key) or _default._load(NodeGraph.from_json(blueprint.document))
+    loaded = loader.find(blueprint.key) or load(NodeGraph.from_json(blueprint.document))
     return loaded.empty()
 
 

@@ -17,6 +17,9 @@ from pnne_nb.compiler import loader
 from pnne_nb.compiler.source import Line
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
+NOT_FINITE = "not-finite"
+"""Code of what ``compiler.anomalies`` finds."""
+
 _MODULE_CALL = nn.Module.__call__
 
 
@@ -135,6 +138,8 @@ def _named(error: Exception) -> ExecutionError | None:
     Only plain exceptions of Python are replaced. Others mean something to whoever catches them: running out of
     memory, tracing that gives up, a hook that wants to leave.
     """
+    if isinstance(error, ExecutionError) and any(found.code == NOT_FINITE for found in error.diagnostics):
+        return None  # it names the node before the one that Python was about to run
     failure = find_failure(error)
     if failure is None:
         return None

@@ -1,0 +1,180 @@
+"""Names the first node that makes a NaN or an infinity, in the forward pass and in the backward pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.autograd.graph import Node
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler import loader
+from pnne_nb.compiler.running import NOT_FINITE, describe
+from pnne_nb.compiler.stepping import Step, stepping
+from pnne_nb.errors import CompileError, Diagnostic, ExecutionError
+
+_ATTRIBUTE = re.compile(r"\bself\.([A-Za-z_][A-Za-z0-9_.]*)")
+_INFINITE = re.compile(r'float\("-?inf"\)')
+
+
+@contextmanager
+def detect_anomaly(model: nn.Module) -> Iterator[None]:
+    """Have the forward and backward passes of a compiled model stop where the first NaN or infinity is made.
+
+    ::
+
+        with pn.detect_anomaly(model):
+            loss_fn(model(x), y).backward()
+
+    A node *makes* one if its inputs are free of it; what only passes on is not named. An infinity that a node has
+    among its own properties (a mask filled with ``-inf``) is meant, and so is what comes of infinite inputs.
+
+    Costs nothing outside the ``with`` block. Inside, each node's result is looked at, and the thread is traced
+    (`stepping`), so run only the suspicious steps in it.
+
+    Args:
+        model: From ``pn.compile``; may be part of a larger module.
+
+    Raises:
+        CompileError: If `model` was not compiled from a graph, or ``torch.compile`` hides its nodes.
+        ExecutionError: From the forward or the backward pass, at the first NaN or infinity; the message names the
+            node and describes its inputs.
+    """
+    loaded = loader.loaded_from(model)
+    if loaded is None:
+        raise CompileError(f"{type(model).__name__} was not compiled from a graph, so it has no nodes to name.")
+    if model._compiled_call_impl is not None:
+        raise CompileError(
+            "torch.compile hides the nodes of this model: compile the graph without a backend to check it."
+        )
+    watch = _Watch(model)
+    with stepping(model, watch.step):
+        try:
+            yield
+        finally:
+            watch.end()
+
+
+@final
+class _Watch:
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._active = True
+        self._known: set[Node] = set()  # of this forward pass; kept alive, for the hash is the address
+
+    def end(self) -> None:
+        self._active = False
+        self._known.clear()
+
+    def step(self, step: Step) -> None:
+        if not step.node:
+            self._known = set()
+            for name, value in step.outputs.items():
+                found = _found(value)
+                if found:
+                    raise _error(f"The argument {name!r} holds {found} before any node has run.", name)
+            self._note("", step)
+            return
+        given = [*_tensors(step.inputs), *_held(step)]
+        nan = any(_has(tensor, torch.isnan) for tensor in given) or 'float("nan")' in step.source
+        infinite = nan or any(_has(tensor, torch.isinf) for tensor in given) or _INFINITE.search(step.source)
+        for value in _tensors(step.outputs):
+            if (not nan and _has(value, torch.isnan)) or (not infinite and _has(value, torch.isinf)):
+                raise _error(
+                    f"Node {step.node!r} made {_found(value)} in the forward pass, in a result {describe(value)}."
+                    f"{_listed(step.inputs)}{_of_its_own(self._model, step.node)}",
+                    step.node,
+                )
+        self._note(step.node, step)
+
+    def _note(self, node: str, step: Step) -> None:
+        """Watch the backward functions that a node has added, and leave those it was given."""
+        inputs = _listed(step.inputs)
+        pending = [tensor.grad_fn for tensor in _tensors(step.outputs) if tensor.grad_fn is not None]
+        while pending:
+            function = pending.pop()
+            if function in self._known:
+                continue
+            self._known.add(function)
+            pending += [following for following, _ in function.next_functions if following is not None]
+            if node and type(function).__name__ != "AccumulateGrad":
+                function.register_hook(self._backward(node, inputs))
+
+    def _backward(self, node: str, inputs: str) -> Callable[..., None]:
+        def hook(made: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> None:
+            if not self._active:
+                return
+            if found := next(filter(None, map(_found, given)), ""):
+                raise _error(
+                    f"The gradient that comes to node {node!r} holds {found} already: it was made after the model, "
+                    "by the loss.",
+                    node,
+                )
+            if found := next(filter(None, map(_found, made)), ""):
+                raise _error(f"Node {node!r} made {found} in the backward pass, in a gradient.{inputs}", node)
+
+        return hook
+
+
+def _tensors(values: Mapping[str, Any]) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(dict(values)) if isinstance(leaf, torch.Tensor)]
+
+
+def _held(step: Step) -> Iterator[torch.Tensor]:
+    """Yield the parameters and buffers that a statement names: ``self.mask``."""
+    for path in _ATTRIBUTE.findall(step.source):
+        value: object = step.module
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        if isinstance(value, torch.Tensor):
+            yield value
+
+
+def _of_its_own(model: nn.Module, node: str) -> str:
+    """Say what is not finite among a node's own parameters and buffers."""
+    try:
+        owner = model.get_submodule(node)
+    except AttributeError:
+        return ""
+    tensors = [*owner.named_parameters(), *owner.named_buffers()]
+    return "".join(f"\n  Its {name} holds {found}." for name, tensor in tensors if (found := _found(tensor)))
+
+
+def _has(tensor: torch.Tensor, test: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.device.type == "meta":
+        return False
+    return bool(test(tensor.detach()).any())
+
+
+def _found(value: object) -> str:
+    """Say what is not finite in a tensor, e.g. ``"3 NaN and 1 infinite"``; an empty string if all of it is."""
+    if not isinstance(value, torch.Tensor) or not _has(value, _not_finite):
+        return ""
+    value = value.detach()
+    counts = {"NaN": int(torch.isnan(value).sum()), "infinite": int(torch.isinf(value).sum())}
+    said = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"{said} of {value.numel()} values"
+
+
+def _not_finite(value: torch.Tensor) -> torch.Tensor:
+    return ~torch.isfinite(value)
+
+
+def _listed(inputs: Mapping[str, Any]) -> str:
+    lines = [f"\n  {name}: {describe(value)}{_range(value)}" for name, value in inputs.items()]
+    return f"\nIts inputs:{''.join(lines)}" if lines else ""
+
+
+def _range(value: object) -> str:
+    if not isinstance(value, torch.Tensor) or value.numel() == 0 or not value.is_floating_point():
+        return ""
+    low, high = torch.aminmax(value.detach())
+    return f", from {low.item():.4g} to {high.item():.4g}"
+
+
+def _error(message: str, node: str) -> ExecutionError:
+    return ExecutionError(message, [Diagnostic(code=NOT_FINITE, message=message, node=node)])

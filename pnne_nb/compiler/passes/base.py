@@ -1,0 +1,130 @@
+"""What a pass is: one transformation of a document, with what it needs and what it promises."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, final
+
+import torch
+from torch import nn
+
+from pnne_nb.compiler.faking import imitation
+from pnne_nb.compiler.observing import Observer
+from pnne_nb.compiler.passes.proving import Promise
+from pnne_nb.compiler.passes.reports import Change, Gain
+from pnne_nb.compiler.reading import Drawing, paths_of, read
+from pnne_nb.compiler.verifying import copied, private_random_state
+from pnne_nb.graph.document import NodeGraph
+
+
+@final
+class Subject:
+    """What a pass works on.
+
+    Attributes:
+        graph: A copy of the document, which the pass may edit.
+        model: What the document compiles to as it was given to the pass; not to be changed.
+        args: Positional example inputs.
+        kwargs: Those by name.
+    """
+
+    def __init__(self, graph: NodeGraph, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.graph = graph
+        self.model = model
+        self.args = args
+        self.kwargs = kwargs
+
+    @functools.cached_property
+    def drawings(self) -> dict[str, Drawing]:
+        """The graphs of the document as they were given to the pass, each before those that use it."""
+        return read(self.graph)
+
+    @functools.cached_property
+    def prefixes(self) -> dict[str, list[str]]:
+        """By graph, the paths of its uses with a dot after each."""
+        return paths_of(self.drawings)
+
+    def paths(self, graph: str, node: str) -> tuple[str, ...]:
+        """Return where a node is seen from the root: once for each use of its graph."""
+        return tuple(f"{prefix}{node}" for prefix in self.prefixes[graph])
+
+    @functools.cached_property
+    def effects(self) -> frozenset[str]:
+        """Paths of the nodes that draw random numbers, or change or share memory that is changed in place."""
+        found: set[str] = set()
+        for train in (True, False):
+            observer = observed(self.model, self.args, self.kwargs, train=train)
+            found |= observer.random | observer.changed
+        return frozenset(found)
+
+    def is_pure(self, graph: str, node: str) -> bool:
+        """Whether a node, and all that is in it, only gives results."""
+        return not any(
+            effect == path or effect.startswith(f"{path}.")
+            for path in self.paths(graph, node)
+            for effect in self.effects
+        )
+
+
+@final
+class Rewrite:
+    """What a pass did to its subject's graph.
+
+    Attributes:
+        changes: What was changed; without any, the graph stays as it was.
+        skipped: Why nodes that looked fit were left alone, by path.
+        gains: What that gains, as far as it can be derived.
+        tensors: New parameters and buffers of the new model, by name.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.skipped: dict[str, str] = {}
+        self.gains: list[Gain] = []
+        self.tensors: dict[str, torch.Tensor] = {}
+
+
+class Pass(ABC):
+    """One transformation of a document.
+
+    Attributes:
+        promise: What it leaves equal; proved on example inputs after each use.
+        timed: Whether the gain is measured by running both models.
+    """
+
+    promise: ClassVar[Promise] = Promise()
+    timed: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """Name of the pass."""
+        return type(self).__name__
+
+    @abstractmethod
+    def rewrite(self, subject: Subject) -> Rewrite:
+        """Edit the subject's graph, and say what was done.
+
+        Raises:
+            PassError: If what was asked for cannot be done.
+        """
+
+
+def observed(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, train: bool) -> Observer:
+    """Run a model without data, or on copies where it depends on data, and return what was seen."""
+    try:
+        with imitation(model, (args, dict(kwargs))) as (twin, given):
+            return _run(twin.train(train), *given)
+    except Exception:  # noqa: BLE001  # a model that looks at its data cannot run without
+        twin, given = copy.deepcopy(model), copied((args, dict(kwargs)))
+        with private_random_state():
+            return _run(twin.train(train), *given)
+
+
+def _run(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observer:
+    observer = Observer()
+    with torch.no_grad(), observer:
+        model(*args, **kwargs)
+    return observer

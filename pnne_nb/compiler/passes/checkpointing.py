@@ -1,0 +1,126 @@
+"""Chooses what training computes again instead of keeping it, chosen by hand or by a memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from torch import nn
+
+from pnne_nb.compiler.compiling import compile as compile_graph
+from pnne_nb.compiler.compiling import lowered
+from pnne_nb.compiler.memory import MemoryPlan, measure_memory, size
+from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
+from pnne_nb.compiler.passes.reports import Change, Gain
+from pnne_nb.errors import CompileError, PassError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.structural import CHECKPOINT
+
+
+@final
+class CheckpointActivations(Pass):
+    """Sets ``checkpoint`` on nodes: what is inside is computed again in the backward pass instead of being kept.
+
+    Outputs, gradients, dropout draws and statistics stay equal, bit for bit; a training step takes up to a third
+    longer. Give either the nodes or a budget.
+
+    With a budget, whole nested graphs are tried first, those that keep most before the others, and only as many as
+    are needed; if that is not enough, the nodes inside them. The memory of a training step is worked out on
+    tensors without data (`pn.plan_memory`): tensors only, without what kernels use inside.
+
+    Args:
+        nodes: Paths of the nodes to checkpoint.
+        budget: The most bytes that a training step may have in use at once, parameters, their gradients and inputs
+            included, the optimizer's state not.
+    """
+
+    def __init__(self, nodes: Iterable[str] = (), *, budget: int | None = None) -> None:
+        self._nodes = tuple(nodes)
+        self._budget = budget
+        if bool(self._nodes) == (budget is not None):
+            raise PassError("Give either the nodes to checkpoint, or a budget in bytes.")
+
+    def rewrite(self, subject: Subject) -> Rewrite:
+        done = Rewrite()
+        before = _measured(subject, subject.model)
+        chosen = self._nodes if self._budget is None else self._chosen(subject, before, self._budget, done)
+        if not chosen:
+            return done
+        after = before
+        for node in chosen:
+            subject.graph.set(node, checkpoint=True)
+        after = _measured(subject, compile_graph(subject.graph, reuse=subject.model))
+        done.changes += [
+            Change("checkpointed", (node,), f"{size(before.saved_by(node))} in it are no longer kept")
+            for node in chosen
+        ]
+        done.gains.append(Gain("memory of a training step", before.peak, after.peak, "B"))
+        return done
+
+    def _chosen(self, subject: Subject, before: MemoryPlan, budget: int, done: Rewrite) -> tuple[str, ...]:
+        if before.peak <= budget:
+            return ()
+        least, place = before.peak, before.peak_at
+        for candidates in _levels(subject, before, done):
+            plan = _trial(subject, candidates)
+            if plan.peak < least:
+                least, place = plan.peak, plan.peak_at
+            if plan.peak > budget:
+                continue
+            low, high = 1, len(candidates)  # the first `high` are enough
+            while low < high:
+                middle = (low + high) // 2
+                if _trial(subject, candidates[:middle]).peak <= budget:
+                    high = middle
+                else:
+                    low = middle + 1
+            return tuple(candidates[:high])
+        raise PassError(
+            f"A training step cannot do with {size(budget)}: it takes {size(before.peak)}, and {size(least)} at the "
+            f"least with checkpoints, at {place}; {size(before.fixed)} of that are parameters, buffers and inputs. "
+            "Use a smaller batch, or a larger budget."
+        )
+
+
+def _levels(subject: Subject, plan: MemoryPlan, done: Rewrite) -> Iterable[Sequence[str]]:
+    """Yield the nodes that may be checkpointed together, outermost first, those that keep most at the front."""
+    level = [("", "")]
+    while level:
+        inner: list[tuple[str, str]] = []
+        candidates: list[str] = []
+        for id, prefix in level:
+            for name, node in subject.drawings[id].nodes.items():
+                path = f"{prefix}{name}"
+                if node.definition is not None:
+                    inner.append((node.definition, f"{path}."))
+                if CHECKPOINT not in node.spec.properties or not plan.saved_by(path):
+                    continue
+                why = _refusal(subject, path)
+                if why:
+                    done.skipped[path] = why
+                elif not any(path in subject.paths(id, each.rpartition(".")[2]) for each in candidates):
+                    candidates.append(path)
+        if candidates:
+            yield sorted(candidates, key=lambda path: -plan.saved_by(path))
+        level = inner
+
+
+def _refusal(subject: Subject, path: str) -> str:
+    graph = NodeGraph.from_json(subject.graph.to_json())
+    graph.set(path, checkpoint=True)
+    try:
+        lowered(graph)
+    except CompileError as error:
+        return error.diagnostics[0].message if error.diagnostics else str(error)
+    return ""
+
+
+def _trial(subject: Subject, nodes: Iterable[str]) -> MemoryPlan:
+    graph = NodeGraph.from_json(subject.graph.to_json())
+    for node in nodes:
+        graph.set(node, checkpoint=True)
+    return _measured(subject, compile_graph(graph, reuse=subject.model))
+
+
+def _measured(subject: Subject, model: nn.Module) -> MemoryPlan:
+    return measure_memory(model, subject.args, subject.kwargs, training=True)

@@ -1,0 +1,122 @@
+"""Removes nodes whose results nobody uses."""
+
+from __future__ import annotations
+
+from typing import final
+
+from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
+from pnne_nb.compiler.passes.editing import borrowed, remove
+from pnne_nb.compiler.passes.reports import Change, Gain
+from pnne_nb.compiler.reading import NO_WIRES, Drawing
+from pnne_nb.graph.ops import RemoveNode
+
+
+@final
+class RemoveDeadNodes(Pass):
+    """Removes nodes from which no path leads to an Output, and results of nested graphs that no use of them needs.
+
+    What does more than give a result stays: nodes that draw random numbers (without them, others would draw
+    differently), that change tensors in place, that keep statistics, or whose weights others use. Inputs stay too:
+    they are how the model is called.
+
+    Args:
+        keep_weights: Whether nodes with parameters or buffers stay, so that the keys of ``state_dict`` remain.
+    """
+
+    def __init__(self, *, keep_weights: bool = False) -> None:
+        self._keep_weights = keep_weights
+
+    def rewrite(self, subject: Subject) -> Rewrite:
+        done = Rewrite()
+        total = sum(len(drawing.nodes) for drawing in subject.drawings.values())
+        # Users before what they use: what a use does not need may be dead inside.
+        for id, drawing in reversed(subject.drawings.items()):
+            if id not in subject.graph.graphs:
+                continue
+            results = self._unused_results(subject, id, drawing)
+            if results:
+                subject.graph.apply([RemoveNode(name, id) for name in results])
+                for name in results:
+                    done.changes.append(
+                        Change("removed", subject.paths(id, name), "no use of the nested graph needs it")
+                    )
+            self._sweep(subject, id, drawing, set(results), done)
+        left = sum(len(graph.nodes) for graph in subject.graph.graphs.values())
+        done.gains.append(Gain("nodes", total, left))
+        return done
+
+    def _sweep(self, subject: Subject, id: str, drawing: Drawing, removed: set[str], done: Rewrite) -> None:
+        alive = _alive(drawing, removed)
+        kept = borrowed(subject, id)
+        dead = []
+        # From the end: what only a kept node feeds on is kept with it.
+        for name in reversed(drawing.order):
+            node = drawing.nodes[name]
+            if name in alive or name in removed or node.type in ("Input", "Output") or node.spec.kind == "training":
+                continue
+            why = self._needed(subject, id, name, kept)
+            if why:
+                done.skipped.update(dict.fromkeys(subject.paths(id, name), why))
+                alive |= _behind(drawing, name)
+            else:
+                dead.append(name)
+        remove(subject, id, dead)
+        for name in reversed(dead):
+            keys = [f"{path}.{key}" for path in subject.paths(id, name) for key in _keys(subject, path)]
+            done.changes.append(
+                Change("removed", subject.paths(id, name), f"state_dict loses {', '.join(keys)}" if keys else "")
+            )
+
+    def _needed(self, subject: Subject, id: str, name: str, kept: set[str]) -> str:
+        """Say why a node stays although nobody uses its results, or return an empty string."""
+        if name in kept:
+            return "its weights are used by another node"
+        if self._keep_weights and any(_keys(subject, path) for path in subject.paths(id, name)):
+            return "its weights are to stay"
+        if not subject.is_pure(id, name):
+            return "it draws random numbers, or changes tensors in place"
+        return ""
+
+    @staticmethod
+    def _unused_results(subject: Subject, id: str, drawing: Drawing) -> list[str]:
+        """Return the Output nodes of a nested graph that no use needs, but for the last."""
+        if not id:
+            return []
+        used = {
+            edge.source.partition(".")[2]
+            for graph in subject.graph.graphs.values()
+            for node in graph.nodes.values()
+            if node.definition == id
+            for edge in graph.consumers(node.name)
+        }
+        unused = [name for name in drawing.outputs if name not in used]
+        return unused if len(unused) < len(drawing.outputs) else []
+
+
+def _alive(drawing: Drawing, removed: set[str]) -> set[str]:
+    found: set[str] = set()
+    for name in drawing.outputs:
+        if name not in removed:
+            found |= _behind(drawing, name)
+    return found
+
+
+def _behind(drawing: Drawing, name: str) -> set[str]:
+    """Return a node and all that feeds it."""
+    found = {name}
+    pending = [name]
+    while pending:
+        for ref in drawing.wires.get(pending.pop(), NO_WIRES).values():
+            if ref.node not in found:
+                found.add(ref.node)
+                pending.append(ref.node)
+    return found
+
+
+def _keys(subject: Subject, path: str) -> list[str]:
+    """Return the names of the tensors that a node owns."""
+    prefix = f"{path}."
+    names = [*dict(subject.model.named_parameters()), *dict(subject.model.named_buffers())]
+    return [
+        name.removeprefix(prefix) if name != path else name for name in names if name == path or name.startswith(prefix)
+    ]

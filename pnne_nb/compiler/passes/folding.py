@@ -1,0 +1,141 @@
+"""Computes once what is the same in every forward pass."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, final
+
+import torch
+
+from pnne_nb.compiler.expressions import is_known
+from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
+from pnne_nb.compiler.passes.editing import consumers
+from pnne_nb.compiler.passes.reports import Change, Gain
+from pnne_nb.compiler.reading import NO_WIRES, Drawing
+from pnne_nb.compiler.stepping import Step, stepping
+from pnne_nb.compiler.verifying import copied, private_random_state
+from pnne_nb.graph.ops import AddNode, Connect, Op, RemoveNode
+from pnne_nb.graph.types import ConstantType, check
+
+LIMIT = 1024
+"""Tensors with more elements than this are not written into the document."""
+
+
+@final
+class FoldConstants(Pass):
+    """Replaces what hangs on constants alone by its value.
+
+    Python values become Constant nodes; tensors of up to `LIMIT` elements become Buffer nodes that are not part of
+    ``state_dict``, and so move with the model. Only torch's own functions are folded, and none that draws random
+    numbers, works in place, or gives memory that was not filled. Parameters and buffers are no constants: they can
+    be trained and loaded. A tensor that is itself a result is left, for a caller may change it.
+
+    Args:
+        limit: The largest number of elements of a tensor to fold.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+
+    def rewrite(self, subject: Subject) -> Rewrite:
+        done = Rewrite()
+        fixed = {id: _fixed(subject, id, drawing) for id, drawing in subject.drawings.items()}
+        if not any(fixed.values()):
+            return done
+        values = _values(subject)
+        before = after = 0
+        for id, drawing in subject.drawings.items():
+            before += len(drawing.nodes)
+            self._fold(subject, id, drawing, fixed[id], values, done)
+            after += len(subject.graph.graphs[id].nodes)
+        done.gains.append(Gain("nodes", before, after))
+        return done
+
+    def _fold(
+        self, subject: Subject, id: str, drawing: Drawing, fixed: set[str], values: dict[str, Any], done: Rewrite
+    ) -> None:
+        gone: set[str] = set()
+        # From the end: what only a folded node needs goes with it.
+        for name in reversed(drawing.order):
+            if name not in fixed and drawing.nodes[name].type != "Constant":
+                continue
+            users = consumers(subject, id, name)
+            if users and name in fixed:
+                new = self._replacement(subject, id, drawing, name, values, done)
+                if new is None:
+                    continue
+                place = list(subject.graph.graphs[id].nodes).index(name)
+                added = AddNode(name, new[0], new[1], drawing.nodes[name].position, id, place)
+                ops: list[Op] = [RemoveNode(name, id), added]
+                ops += [Connect(f"{name}.output", f"{node}.{port}", id) for node, port in users]
+                subject.graph.apply(ops)
+                gone.add(name)
+                done.changes.append(Change("folded", subject.paths(id, name), f"it gives {new[2]}"))
+            elif not users and gone.intersection(drawing.followers.get(name, ())):
+                subject.graph.apply([RemoveNode(name, id)])
+                gone.add(name)
+
+    def _replacement(
+        self, subject: Subject, id: str, drawing: Drawing, name: str, values: dict[str, Any], done: Rewrite
+    ) -> tuple[str, dict[str, object], str] | None:
+        """Return type and properties of the node that holds a value, and the value in words."""
+        paths = subject.paths(id, name)
+        found = [values[path] for path in paths if path in values]
+        if len(found) < len(paths):
+            return None
+        value = found[0]
+        if not isinstance(value, torch.Tensor):
+            try:
+                kept = check(ConstantType(), value)
+            except ValueError:
+                return None
+            return ("Constant", {"value": kept}, repr(kept)) if type(kept) is type(value) else None
+        direct = any(drawing.nodes[node].type == "Output" for node, _ in consumers(subject, id, name))
+        why = (
+            "it is itself a result, which a caller may change" if direct
+            else f"it has {value.numel()} elements, and the limit is {self._limit}" if value.numel() > self._limit
+            else "" if value.layout is torch.strided and not value.is_quantized and value.device.type == "cpu"
+            else "its value cannot be written into a document"
+        )  # fmt: skip
+        if why:
+            done.skipped.update(dict.fromkeys(paths, why))
+            return None
+        dtype = str(value.dtype).removeprefix("torch.")
+        held = {"shape": tuple(value.shape), "dtype": dtype, "values": _nested(value.tolist()), "persistent": False}
+        return "Buffer", held, f"{list(value.shape)} {dtype}"
+
+
+def _fixed(subject: Subject, id: str, drawing: Drawing) -> set[str]:
+    """Return the nodes that hang on constants alone."""
+    found: set[str] = set()
+    for name in drawing.order:
+        node = drawing.nodes[name]
+        spec = node.spec
+        own = spec.kind == "method" or (spec.kind == "function" and is_known(spec.target))
+        if not own or "empty" in spec.target or spec.property_named("training") is not None:
+            continue
+        sources = {ref.node for ref in drawing.wires.get(name, NO_WIRES).values()}
+        if not all(source in found or drawing.nodes[source].type == "Constant" for source in sources):
+            continue
+        if len(spec.present_outputs(node.properties)) == 1 and subject.is_pure(id, name):
+            found.add(name)
+    return found
+
+
+def _values(subject: Subject) -> dict[str, Any]:
+    """Run the model once, and return what its nodes gave."""
+    values: dict[str, Any] = {}
+
+    def note(step: Step) -> None:
+        if len(step.outputs) == 1:
+            values[step.node] = next(iter(step.outputs.values()))
+
+    twin = copy.deepcopy(subject.model).eval()
+    args, kwargs = copied((subject.args, dict(subject.kwargs)))
+    with torch.no_grad(), private_random_state(), stepping(twin, note):
+        twin(*args, **kwargs)
+    return values
+
+
+def _nested(value: Any) -> object:
+    return tuple(map(_nested, value)) if isinstance(value, list) else value

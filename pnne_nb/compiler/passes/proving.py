@@ -1,0 +1,166 @@
+"""Proves that a transformed model does what the model did: runs both on the same inputs, with the same draws."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler.verifying import Mode, copied, private_random_state
+
+Found = dict[str, Any]
+"""What a run gave, by place: ``"output 0"``, ``"gradient of fc.weight"`` …"""
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """What a pass promises to leave equal.
+
+    Attributes:
+        modes: In which modes of the model.
+        outputs: How far results may differ, relative to the largest value of the tensor; 0: not in a single bit.
+        gradients: The same for gradients of inputs and of parameters that are still there, and for buffers; None:
+            nothing is promised, the model is for inference.
+    """
+
+    modes: tuple[Mode, ...] = ("train", "eval")
+    outputs: float = 0.0
+    gradients: float | None = 0.0
+
+    def __str__(self) -> str:
+        said = [f"outputs {_tolerance(self.outputs)}"]
+        if self.gradients is not None:
+            said.append(f"gradients and buffers {_tolerance(self.gradients)}")
+        return f"{', '.join(said)}, in {' and '.join(self.modes)} mode"
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """A comparison on example inputs.
+
+    Attributes:
+        promise: What was compared, and how far it may differ.
+        difference: Where it differs further; empty if it holds.
+        worst: The largest difference found, relative to the largest value of its tensor.
+    """
+
+    promise: Promise
+    difference: str
+    worst: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the models are as equal as promised."""
+        return not self.difference
+
+    def __str__(self) -> str:
+        if self.difference:
+            return f"not equal: {self.difference}"
+        seen = f" (seen: {self.worst:.1e})" if self.worst else ""
+        return f"proved equal on the example inputs: {self.promise}{seen}"
+
+
+def prove(
+    before: nn.Module, after: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], promise: Promise
+) -> Proof:
+    """Compare two models on copies of them and of the inputs; torch's random state is left as it was."""
+    worst = 0.0
+    for mode in promise.modes:
+        results = [
+            _run(model, args, kwargs, mode, gradients=promise.gradients is not None) for model in (before, after)
+        ]
+        (one, failed), (other, failed_too) = results
+        if failed is not None and failed_too is not None:
+            continue  # BatchNorm refuses a single sample in training mode: so do both
+        if failed is not None or failed_too is not None:
+            return Proof(promise, f"only one of them refuses the inputs in {mode} mode: {failed or failed_too}", worst)
+        proof = compare(one, other, promise, mode)
+        if not proof.holds:
+            return proof
+        worst = max(worst, proof.worst)
+    return Proof(promise, "", worst)
+
+
+def compare(one: Found, other: Found, promise: Promise, mode: Mode) -> Proof:
+    """Compare what two models gave in one mode, by place."""
+    worst = 0.0
+    for place, mine, theirs in _pairs(one, other):
+        allowed = promise.outputs if place.startswith("output") else promise.gradients or 0.0
+        gap = _gap(mine, theirs)
+        if not gap <= allowed:
+            said = f"by {gap:.1e} of the largest value" if gap < float("inf") else "in kind or shape"
+            return Proof(promise, f"{place} differs {said} in {mode} mode", gap)
+        worst = max(worst, gap)
+    return Proof(promise, "", worst)
+
+
+def outputs_of(result: Any) -> Found:
+    """Return what a model returned, by place."""
+    return {f"output {index}": leaf for index, leaf in enumerate(pytree.tree_leaves(result))}
+
+
+def _run(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: Mode, *, gradients: bool
+) -> tuple[Found, Exception | None]:
+    """Return results, gradients and buffers by place, or why there are none."""
+    model = copy.deepcopy(model).train(mode == "train")
+    given = copied((args, dict(kwargs)))
+    with private_random_state(), torch.set_grad_enabled(gradients):
+        try:
+            result = model(*given[0], **given[1])
+        except Exception as error:  # noqa: BLE001  # what it is does not matter: the other model must fail too
+            return {}, error
+        found = outputs_of(result)
+        leaves = list(found.values())
+        if not gradients:
+            return found, None
+        traced = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        # Squares, so that every element has a gradient of its own.
+        torch.stack(
+            [leaf.abs().square().mean().double() for leaf in traced] or [torch.zeros((), requires_grad=True)]
+        ).sum().backward()  # type: ignore[no-untyped-call]  # torch does not say
+    tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+    found |= {f"gradient of input {index}": leaf.grad for index, leaf in enumerate(tensors)}
+    found |= {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
+    found |= {f"buffer {name}": buffer for name, buffer in model.named_buffers()}
+    return found, None
+
+
+def _pairs(one: Found, other: Found) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what both have, and every result."""
+    for place in one:
+        if place in other or place.startswith("output"):
+            yield place, one[place], other.get(place)
+    for place in other:
+        if place not in one and place.startswith("output"):
+            yield place, None, other[place]
+
+
+def _gap(mine: Any, theirs: Any) -> float:
+    """Return how far two values are apart, relative to the largest; infinity if they cannot be compared."""
+    if not isinstance(mine, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+        # A gradient of zeros and none at all are the same to an optimizer that was not told.
+        known = mine if theirs is None else theirs if mine is None else None
+        if isinstance(known, torch.Tensor):
+            return 0.0 if not known.any() else float("inf")
+        return 0.0 if type(mine) is type(theirs) and mine == theirs else float("inf")
+    if mine.shape != theirs.shape or mine.dtype != theirs.dtype or mine.layout != theirs.layout:
+        return float("inf")
+    if mine.device.type == "meta" or torch.equal(mine, theirs) or mine.numel() == 0:
+        return 0.0
+    mine, theirs = mine.detach(), theirs.detach().to(mine.device)
+    if not (mine.is_floating_point() or mine.is_complex()) or mine.is_quantized:
+        return float("inf")
+    wide = torch.complex128 if mine.is_complex() else torch.float64
+    mine, theirs = mine.to(wide), theirs.to(wide)
+    same = (mine == theirs) | (mine.isnan() & theirs.isnan())
+    gaps = torch.where(same, 0.0, (mine - theirs).abs())
+    scale = torch.where(mine.isfinite(), mine.abs(), 0.0).max()
+    return float(gaps.max() / scale) if scale > 0 else float("inf")
+
+
+def _tolerance(relative: float) -> str:
+    return f"within {relative:.0e} of the largest value" if relative else "bit for bit"

@@ -1,0 +1,132 @@
+"""Follows a compiled model through its generated code, node by node, while it runs.
+
+Nothing is added to the model or to its source: Python's own tracing tells when a line of generated code is done.
+Other code runs untraced. Python traces one thread, and a debugger that traces it too is set aside meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import nn
+
+from pnne_nb.compiler import generated as parent
+from pnne_nb.compiler import loader
+from pnne_nb.compiler.source import Generated, Line
+
+_PREFIX = f"<{parent.__name__}."
+
+
+class Step(NamedTuple):
+    """A node that has run.
+
+    Attributes:
+        node: Its path; ``""`` for the model itself, whose arguments are then the outputs.
+        inputs: What it was given, by variable.
+        outputs: What it gave, by variable.
+        source: The statement that ran.
+        module: Whose ``forward`` holds it.
+    """
+
+    node: str
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    source: str
+    module: nn.Module
+
+
+@contextmanager
+def stepping(model: nn.Module, observe: Callable[[Step], None]) -> Iterator[None]:
+    """Call `observe` after each node of `model` that runs in this thread during the ``with`` block.
+
+    What it raises ends the forward pass. Nodes inside a nested graph come before the node that shows it.
+    """
+    before = sys.gettrace()
+
+    def enter(frame: types.FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        generated = _generated(frame) if event == "call" and frame.f_code.co_name == "forward" else None
+        if generated is None or _outermost(frame).f_locals.get("self") is not model:
+            return None
+        return _Watched(frame, generated, observe)
+
+    sys.settrace(enter)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def current_node(frame: types.FrameType | None) -> str:
+    """Return the path of the node that runs in `frame` or in the frames that called it; ``""`` if none does."""
+    names: list[str] = []
+    while frame is not None:
+        generated = _generated(frame)
+        line = generated.lines.get(frame.f_lineno) if generated is not None else None
+        if line is not None and line.calls:
+            names.append(line.node)
+        frame = frame.f_back
+    return ".".join(reversed(names))
+
+
+def _generated(frame: types.FrameType) -> Generated | None:
+    """Return the source that a frame runs, if it is generated."""
+    filename = frame.f_code.co_filename
+    loaded = loader.find(filename) if filename.startswith(_PREFIX) else None
+    return loaded.generated if loaded is not None else None
+
+
+def _outermost(frame: types.FrameType) -> types.FrameType:
+    found, current = frame, frame.f_back
+    while current is not None:
+        if current.f_code.co_name == "forward" and _generated(current) is not None:
+            found = current
+        current = current.f_back
+    return found
+
+
+@final
+class _Watched:
+    """The trace function of one frame of generated code."""
+
+    def __init__(self, frame: types.FrameType, generated: Generated, observe: Callable[[Step], None]) -> None:
+        self._generated = generated
+        self._observe = observe
+        self._prefix = current_node(frame.f_back)
+        self._line: Line | None = None
+        self._before = _snapshot(frame)
+        if not self._prefix:
+            arguments = {name: value for name, (value, _) in self._before.items()}
+            observe(Step("", {}, arguments, "", frame.f_locals["self"]))
+
+    def __call__(self, frame: types.FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        if event in ("line", "return"):
+            now = _snapshot(frame)
+            made = {name: value for name, (value, _) in now.items() if not _same(self._before.get(name), now[name])}
+            if made and self._line is not None:
+                node = f"{self._prefix}.{self._line.node}" if self._prefix else self._line.node
+                inputs = {name: self._before[name][0] for name in self._line.variables if name in self._before}
+                self._observe(Step(node, inputs, made, self._statement(self._line), frame.f_locals["self"]))
+            self._line, self._before = self._generated.lines.get(frame.f_lineno), now
+        return self
+
+    def _statement(self, line: Line) -> str:
+        texts = self._generated.text.splitlines()
+        return "\n".join(texts[number - 1] for number, each in self._generated.lines.items() if each is line)
+
+
+def _snapshot(frame: types.FrameType) -> dict[str, tuple[Any, int]]:
+    """Return the local variables, each with how often it was changed in place."""
+    return {name: (value, _version(value)) for name, value in frame.f_locals.items() if name != "self"}
+
+
+def _version(value: object) -> int:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+
+
+def _same(before: tuple[Any, int] | None, now: tuple[Any, int]) -> bool:
+    return before is not None and before[0] is now[0] and before[1] == now[1]
