@@ -66,6 +66,33 @@ def test_axe_finds_nothing_serious(graph: NodeGraph, open_editor: OpenEditor, th
     assert violations(editor) == ""
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_frames_and_blocks(graph: NodeGraph, open_editor: OpenEditor, theme: str) -> None:
+    graph.frames.add("Layers", around=["fc1", "fc2"], text="Two of them", colour="yellow")
+    graph.collapse("fc2")
+    graph.group(["loose"], name="block")
+    graph.add("Subgraph", name="again", definition="block")
+    graph.move("block", 260, 0)
+    graph.move("again", 260, 130)
+    editor = open_editor(graph, theme=theme)
+    editor.page.evaluate("source => { new Function(source)(); }", AXE.read_text(encoding="utf-8"))
+    assert violations(editor) == ""
+    editor.node("block").click()
+    editor.page.keyboard.press("p")
+    expect(editor.root.get_by_role("dialog", name="Inside of block")).to_be_visible()
+    assert violations(editor) == ""
+    editor.node("block").dblclick()
+    expect(editor.root.get_by_role("note")).to_be_visible()
+    assert violations(editor) == ""
+    editor.page.keyboard.press("Escape")
+    expect(editor.node("block")).to_be_visible()
+    editor.page.keyboard.press("Control+f")
+    editor.page.keyboard.type("layers")
+    editor.page.keyboard.press("Enter")
+    expect(editor.root.get_by_role("textbox", name="Title")).to_have_value("Layers")
+    assert violations(editor) == ""
+
+
 def test_a_graph_is_read_and_edited_by_keyboard_alone(graph: NodeGraph, open_editor: OpenEditor) -> None:
     editor = open_editor(graph)
     said = editor.root.locator(".pnne-said")
@@ -98,3 +125,117 @@ def test_tab_leaves_the_canvas_for_who_came_by_keyboard(graph: NodeGraph, open_e
     editor.page.keyboard.press("Tab")
     expect(editor.root.get_by_role("dialog")).to_have_count(0)
     expect(region).not_to_be_focused()
+
+
+def test_an_edge_is_reached_reconnected_and_deleted_by_keyboard(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    said = editor.root.locator(".pnne-said")
+    press = editor.page.keyboard.press
+    editor.root.get_by_role("region", name="Graph").focus()
+    press("ArrowDown")
+    press("Alt+ArrowDown")
+    expect(editor.node("fc1")).to_be_focused()
+    press("e")
+    listed = editor.root.get_by_role("dialog", name="Edges").get_by_role("option")
+    expect(listed).to_have_text(["← x.outputinput", "→ fc2.inputoutput"])
+    press("ArrowDown")
+    press("Enter")
+    expect(editor.root.locator(".react-flow__edge.selected")).to_have_count(1)
+    expect(said).to_contain_text("Edge fc1.output → fc2.input.")
+    press("r")
+    ends = editor.root.get_by_role("dialog", name="Reconnect to")
+    expect(ends.get_by_role("option", name="→ loose.input")).to_be_visible()
+    editor.page.keyboard.type("loose")
+    press("Enter")
+    expect(editor.edge("fc1.output", "loose.input")).to_be_attached()
+    expect(editor.edge("fc1.output", "fc2.input")).to_have_count(0)
+    expect(said).to_have_text("Reconnect fc1.output → loose.input")
+    editor.settle()
+    assert graph.undo_label == "Reconnect fc1.output → loose.input"
+    press("Control+f")
+    editor.page.keyboard.type("loose")
+    press("Enter")
+    press("e")
+    press("Enter")
+    press("Delete")
+    expect(editor.edge("fc1.output", "loose.input")).to_have_count(0)
+    expect(said).to_have_text("Disconnect")
+
+
+def test_a_node_is_put_into_an_edge_by_keyboard(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    press = editor.page.keyboard.press
+    editor.root.get_by_role("region", name="Graph").focus()
+    press("ArrowDown")
+    expect(editor.node("x")).to_be_focused()
+    press("e")
+    press("Enter")
+    press("Space")
+    dialog = editor.root.get_by_role("dialog", name="Add a node")
+    expect(dialog.get_by_role("searchbox")).to_be_focused()
+    editor.page.keyboard.type("gelu")
+    press("Enter")
+    expect(editor.edge("gelu1.output", "fc1.input")).to_be_attached()
+    editor.settle()
+    assert ("x.output", "gelu1.input") in graph.edges
+
+
+def test_what_fits_a_port_is_added_by_keyboard(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    press = editor.page.keyboard.press
+    editor.root.get_by_role("region", name="Graph").focus()
+    press("Control+f")
+    editor.page.keyboard.type("fc2")
+    press("Enter")
+    press("c")
+    editor.page.keyboard.type("a new")
+    press("Enter")
+    expect(editor.root.get_by_role("dialog", name="Add a node for fc2.output")).to_be_visible()
+    editor.page.keyboard.type("softmax")
+    press("Enter")
+    expect(editor.edge("fc2.output", "softmax1.input")).to_be_attached()
+
+
+def test_a_selection_grows_by_keyboard_and_is_grouped(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    press = editor.page.keyboard.press
+    editor.root.get_by_role("region", name="Graph").focus()
+    press("ArrowDown")
+    press("Alt+ArrowDown")
+    press("Alt+Shift+ArrowDown")
+    expect(editor.root.locator(".pnne-said")).to_have_text("fc2 added, 2 selected")
+    expect(editor.root.locator(".react-flow__node.selected")).to_have_count(2)
+    press("Control+g")
+    expect(editor.node("subgraph1")).to_be_visible()
+    editor.settle()
+    assert list(graph.graphs["subgraph1"].nodes) == ["input", "fc1", "fc2"]
+
+
+def test_less_motion_is_none(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    moving = """root => [...root.querySelectorAll("*")].filter((element) => {
+      const { transitionDuration, animationName } = getComputedStyle(element);
+      return animationName !== "none" || transitionDuration.split(", ").some((time) => parseFloat(time) > 0);
+    }).map((element) => element.className)"""
+    assert editor.root.evaluate(moving) != [], "otherwise the test tests nothing"
+    editor.page.emulate_media(reduced_motion="reduce")
+    try:
+        assert editor.root.evaluate(moving) == []
+        place = "root => root.querySelector('.react-flow__viewport').style.transform"
+        before = editor.root.evaluate(place)
+        editor.page.mouse.move(600, 300)
+        editor.page.keyboard.down("Control")
+        editor.page.mouse.wheel(0, 400)
+        editor.page.keyboard.up("Control")
+        editor.page.wait_for_function(
+            f"before => ({place})(document.querySelector('.pnne-editor')) !== before", arg=before
+        )
+        # A view that glides is on its way after two frames, and starts again from there when asked again.
+        arrived = f"""async root => {{
+          root.querySelector("[aria-label='Fit view']").click();
+          for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+          return ({place})(root);
+        }}"""
+        assert editor.root.evaluate(arrived) == editor.root.evaluate(arrived)
+    finally:
+        editor.page.emulate_media(reduced_motion="no-preference")

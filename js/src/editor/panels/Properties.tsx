@@ -21,7 +21,12 @@ export function Properties({ readOnly }: { readOnly: boolean }) {
   const [chosen] = selected.size === 0 && frames.size === 1 ? frames : [];
   const frame = chosen === undefined ? undefined : scene?.graph.frames.get(chosen);
   return (
-    <aside className="pnne-properties nowheel" aria-label="Properties">
+    <aside
+      className="pnne-properties nowheel"
+      aria-label="Properties"
+      // The help has nothing to focus, and is scrolled by keyboard.
+      tabIndex={node || frame || selected.size > 1 ? undefined : 0}
+    >
       {scene && node ? (
         <fieldset disabled={readOnly}>
           <NodeForm key={scene.prefix + node.name} scene={scene} node={node} />
