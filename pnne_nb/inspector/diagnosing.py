@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, final
 
-from pnne_nb.frames import Frame
-from pnne_nb.inspector.diagnosis import RULES, Rule, diagnose
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, StepFrame
+from pnne_nb.inspector.diagnosis import RULES, Rule
+from pnne_nb.inspector.evidence import Evidence
 from pnne_nb.inspector.live import LiveProbe
 
 EVERY: Final = 10
 """Observations between two looks at what has gathered: a look takes about as long as an observation."""
-
-REMEMBERED: Final = 20
-"""Observations that a look considers."""
 
 
 @final
 class DiagnosingProbe:
     """Observes like the probe that it wraps, and adds an `AnomalyFrame` for every new finding.
 
-    It is a `pnne_nb.probe.Probe`; its looks count as observing, so they stay within the budget too.
+    It is a `pnne_nb.probe.Probe`; its looks count as observing, so they stay within the budget too. What the losses
+    of the steps and the metrics of the epochs show, it finds if it is told them by `hear`.
 
     Args:
         probe: What measures.
-        rules: What to look for. Those about losses stay silent: a probe does not see them.
+        rules: What to look for.
     """
 
     def __init__(self, probe: LiveProbe, rules: Sequence[Rule] = RULES) -> None:
         self._probe = probe
         self._rules = tuple(rules)
-        self._recent: deque[Sequence[Frame]] = deque(maxlen=REMEMBERED)
+        self._evidence = Evidence.of(probe.model)
         self._observed = 0
         self._step = 0
         self._said: set[tuple[str, str | None]] = set()
+
+    def hear(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
+        """Take into account what the training tells, in its thread; what it has told itself is not told again."""
+        if isinstance(frame, AnomalyFrame):
+            self._said.add((frame.kind, frame.node))
+        else:
+            self._evidence.add(frame)
 
     def open(self, step: int) -> None:
         """Attach what the probe needs."""
@@ -54,11 +59,13 @@ class DiagnosingProbe:
         frames = self._probe.close()
         if not frames:
             return frames
-        self._recent.append(frames)
+        for frame in frames:
+            self._evidence.add(frame)
         self._observed += 1
         if self._observed % EVERY:
             return frames
-        found = diagnose(self._probe.model, (frame for step in self._recent for frame in step), self._rules)
+        self._evidence.keep_recent()
+        found = [finding for rule in self._rules for finding in rule.find(self._evidence)]
         new = [finding for finding in found if (finding.kind, finding.layer) not in self._said]
         self._said |= {(finding.kind, finding.layer) for finding in new}
         return [*frames, *(finding.frame(self._step) for finding in new)]

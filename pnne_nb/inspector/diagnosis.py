@@ -79,13 +79,12 @@ class NotFinite:
                     "Check the loss for log(0), division by zero and sqrt at 0; clip gradients; lower the learning rate.",
                 )
             ]
-        if any(not math.isfinite(loss) for loss in evidence.losses):
-            step = next(index for index, loss in enumerate(evidence.losses, 1) if not math.isfinite(loss))
+        if evidence.not_finite is not None:
             return [
                 Finding(
                     "not-finite",
                     None,
-                    f"The loss is NaN or infinite from step {step} on.",
+                    f"The loss is NaN or infinite from step {evidence.not_finite} on.",
                     "Check the data and the targets for NaN, lower the learning rate, clip gradients.",
                 )
             ]
@@ -313,7 +312,7 @@ class LossNotDecreasing:
             Finding(
                 "loss-not-decreasing",
                 None,
-                f"After {len(losses)} steps the loss is {last:.4g}; it began at {first:.4g}.",
+                f"After {len(losses) * evidence.stride} steps the loss is {last:.4g}; it began at {first:.4g}.",
                 "Raise the learning rate, check that targets belong to their inputs, that gradients reach all layers,"
                 " and that a few examples can be learnt by heart.",
             )

@@ -18,6 +18,9 @@ from pnne_nb.inspector.units import UnitCounts
 RECENT = 10
 """Observations that decide about the present."""
 
+LOSSES = 1000
+"""Losses that are kept of a training that goes on; of a longer one, means over as many steps as need be."""
+
 
 @final
 @dataclass
@@ -26,7 +29,9 @@ class Evidence:
 
     Attributes:
         kinds: Type name of every layer, in the model's order.
-        losses: Training losses by step.
+        losses: Training losses by step, or means over `stride` steps each.
+        stride: Steps that each of the losses stands for.
+        not_finite: The first step whose loss is NaN or infinite, or None.
         epochs: Metrics by epoch.
         norms: Gradient norms by observed step.
         statistics: By layer and quantity.
@@ -34,6 +39,9 @@ class Evidence:
 
     kinds: Mapping[str, str]
     losses: list[float] = field(default_factory=list)
+    stride: int = 1
+    not_finite: int | None = None
+    _pending: list[float] = field(default_factory=list)
     epochs: list[Mapping[str, float]] = field(default_factory=list)
     norms: list[NormsFrame] = field(default_factory=list)
     statistics: dict[tuple[str, Quantity], list[StatisticsFrame]] = field(default_factory=dict)
@@ -47,7 +55,7 @@ class Evidence:
         """Sort in one more frame."""
         match frame:
             case StepFrame():
-                self.losses.append(frame.loss)
+                self._add_loss(frame)
             case EpochFrame():
                 self.epochs.append(frame.metrics)
             case NormsFrame():
@@ -57,8 +65,21 @@ class Evidence:
             case _:
                 pass
 
+    def _add_loss(self, frame: StepFrame) -> None:
+        if self.not_finite is None and not math.isfinite(frame.loss):
+            self.not_finite = frame.step
+        self._pending.append(frame.loss)
+        if len(self._pending) == self.stride:
+            self.losses.append(statistics.fmean(self._pending))
+            self._pending.clear()
+
     def keep_recent(self) -> None:
-        """Forget the measurements that do not decide about the present any more."""
+        """Forget the measurements that do not decide about the present any more; of long trainings, thin the losses."""
+        while len(self.losses) > LOSSES:
+            pairs = zip(self.losses[::2], self.losses[1::2], strict=False)
+            # An odd one is the mean of half as many steps: it is lost in a thousand.
+            self.losses = [statistics.fmean(pair) for pair in pairs]
+            self.stride *= 2
         del self.norms[:-RECENT]
         for frames in self.statistics.values():
             del frames[:-RECENT]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Protocol, final, get_args
+from typing import Any, Protocol, final, get_args
 
 import pandas as pd
+import torch
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError, LayerNotFoundError, near
@@ -37,8 +38,15 @@ class Observable(Protocol):
     def module(self) -> nn.Module:
         """The module that is trained."""
 
+    @property
+    def gradient_scale(self) -> float:
+        """The factor that gradients have inside a backward pass; 1 without a scaler."""
+
     def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
         """Observe steps; returns the function that ends it."""
+
+    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
+        """Call `function` with the frame at each ``"step"``, ``"epoch"`` or ``"anomaly"``; returns how to end it."""
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold the training between two steps."""
@@ -268,9 +276,13 @@ class Inspector:
 
     # Live
 
-    def probe(self) -> LiveProbe:
-        """A probe of the watch list (every leaf layer's activations, if `watch` was never called)."""
-        return LiveProbe(self._model, self._watched or None)
+    def probe(self, gradient_scale: Callable[[], float] | None = None) -> LiveProbe:
+        """A probe of the watch list (every leaf layer's activations, if `watch` was never called).
+
+        Args:
+            gradient_scale: Tells the factor that the loss is multiplied by before the backward pass; None for 1.
+        """
+        return LiveProbe(self._model, self._watched or None, gradient_scale=gradient_scale)
 
     def attach(
         self, engine: Observable, budget: str | float = "2%", hz: float = 10.0, *, rules: Iterable[Rule] = RULES
@@ -303,18 +315,25 @@ class Inspector:
                 f"The training trains another {type(trained).__name__}, not the {type(self._model).__name__} of this"
                 " inspector: make it with Inspector(engine.module), or train inspector.net."
             )
-        remove = engine.add_probe(DiagnosingProbe(self.probe(), tuple(rules)), cadence)
+        probe = DiagnosingProbe(self.probe(lambda: engine.gradient_scale), tuple(rules))
+        removals = [
+            *(engine.on(event, probe.hear) for event in ("step", "epoch", "anomaly")),
+            engine.add_probe(probe, cadence),
+        ]
         self._trainings.append(engine)
 
         def detach() -> None:
-            remove()
+            for remove in removals:
+                remove()
             if engine in self._trainings:
                 self._trainings.remove(engine)
 
         return detach
 
     @contextmanager
-    def live(self, budget: str | float = "2%", hz: float = 10.0) -> Iterator[HandwrittenLoop]:
+    def live(
+        self, budget: str | float = "2%", hz: float = 10.0, *, scaler: torch.amp.GradScaler | None = None
+    ) -> Iterator[HandwrittenLoop]:
         """Watch a hand-written training loop, which calls `step` after each optimizer step.
 
         ```python
@@ -327,13 +346,19 @@ class Inspector:
         live.frames
         ```
 
+        Args:
+            budget: Share of the running time that watching may take: ``"1%"`` or 0.01.
+            hz: Observed steps a second, at most.
+            scaler: The one that scales the loop's loss, so that gradients of activations are shown as they are.
+
         Raises:
             InspectionError: If it is live already, or the layers' calls cannot be seen.
             ValueError: If `budget` is no share.
         """
         if self._loop is not None:
             raise InspectionError("This inspector is live already: end the other `with inspector.live()` first.")
-        with HandwrittenLoop(self._model, self.probe(), Cadence(hz, parse_share(budget))) as loop:
+        probe = self.probe(None if scaler is None else scaler.get_scale)
+        with HandwrittenLoop(self._model, probe, Cadence(hz, parse_share(budget))) as loop:
             self._loop = loop
             try:
                 yield loop

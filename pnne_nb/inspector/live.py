@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import final
@@ -70,6 +70,7 @@ class _Observation:
         bounds: Where the outputs of saturating activations end, by layer.
         before: Samples of the parameters before the optimizer's step.
         changes: By layer, (change, value before) of each parameter.
+        scale: The factor that the loss is multiplied by before the backward pass.
     """
 
     step: int
@@ -82,6 +83,7 @@ class _Observation:
     norms: PendingNorms = field(default_factory=PendingNorms)
     before: list[tuple[str, nn.Parameter, Tensor]] = field(default_factory=list)
     changes: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
+    scale: float = 1.0
 
     def pool(self, name: str, quantity: Quantity) -> _Pool:
         key = (name, quantity)
@@ -94,7 +96,11 @@ class _Observation:
         places = [(key, pool) for key, pool in self.pools.items() if pool.samples]
         tensors = [pool.joined() for _, pool in places] + [_ratio(changes) for changes in self.changes.values()]
         arrays = to_host([*tensors, *self.norms.norms])
-        samples = arrays[: len(places)]
+        # Divided here, where they are float32: in half precision, small gradients would vanish again.
+        samples = [
+            array / self.scale if quantity == "gradients" and self.scale != 1.0 else array
+            for ((_, quantity), _), array in zip(places, arrays, strict=False)
+        ]
         ratios = {
             name: float(array[0]) for name, array in zip(self.changes, arrays[len(places) : len(tensors)], strict=True)
         }
@@ -132,7 +138,8 @@ class LiveProbe:
     layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first
     floating tensor is measured. A recomputation (activation checkpointing) is not counted again.
 
-    Gradients of activations are as autograd gives them: with a `GradScaler`, scaled.
+    Gradients of activations come scaled where a `GradScaler` is at work, and are divided by `gradient_scale`: what
+    overflowed in half precision on the way stays infinite.
 
     Args:
         model: The module that runs in the training step (inside a wrapper such as DDP: the inner module).
@@ -141,6 +148,8 @@ class LiveProbe:
         histograms_of: Layers whose histograms are wanted; None for all watched.
         statistics_of: Layers whose statistics are wanted; None for all watched.
         bins: Number of bins of each histogram.
+        gradient_scale: The factor that the loss was multiplied by before the backward pass, asked in each observed
+            step; None for 1.
 
     Raises:
         LayerNotFoundError: If a pattern or a chosen layer matches nothing.
@@ -156,8 +165,10 @@ class LiveProbe:
         histograms_of: Collection[str] | None = None,
         statistics_of: Collection[str] | None = None,
         bins: int = 32,
+        gradient_scale: Callable[[], float] | None = None,
     ) -> None:
         self.model = model
+        self._gradient_scale = gradient_scale
         self.gradient_norms = gradient_norms
         self.bins = bins
         if watch is None:
@@ -211,6 +222,9 @@ class LiveProbe:
         places = sum(len(quantities) for quantities in wanted.values())
         limit = max(256, min(LIVE_SAMPLE, SAMPLE_BUDGET // max(1, places)))
         self._seen = _Observation(step, wanted, histograms, statistics, limit, self._bounds)
+        if self._gradient_scale is not None:
+            # Now, because the scaler chooses the next one before the step is over.
+            self._seen.scale = self._gradient_scale()
         for name, quantities in wanted.items():
             module = self._modules[name]
             if "inputs" in quantities:

@@ -331,6 +331,11 @@ class TrainingEngine:
         return self._model
 
     @property
+    def gradient_scale(self) -> float:
+        """The factor that gradients have inside a backward pass: of the scaler with ``precision="16"``, otherwise 1."""
+        return self._loop.recipe.precision.scale
+
+    @property
     def exclusive(self) -> bool:
         """Whether training waits for every cell, not only for those that use the model."""
         return self._shared.exclusive

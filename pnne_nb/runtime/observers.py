@@ -37,6 +37,9 @@ class Observers:
         """Add a probe; returns the function that removes it."""
         entry = (probe, cadence)
         with self._lock:
+            if not self._probes:
+                # The rate of frames is not one over the time without probes.
+                self._observed, self._reported = 0, float("-inf")
             self._probes = (*self._probes, entry)
 
         def remove() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import pytest
 import torch
 from torch import nn
 
-from pnne_nb.frames import AnomalyFrame, Frame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, StepFrame
 from pnne_nb.inspector.diagnosing import EVERY, DiagnosingProbe
+from pnne_nb.inspector.diagnosis import Divergence, LossNotDecreasing, Overfitting
+from pnne_nb.inspector.evidence import LOSSES, Evidence
 from pnne_nb.inspector.live import LiveProbe
 from tests.inspector.models import hooks_on, mlp
 
@@ -48,3 +54,61 @@ def test_the_rules_can_be_chosen() -> None:
     nn.init.constant_(net[0].bias, -100.0)  # type: ignore[arg-type]
     frames = observe(DiagnosingProbe(LiveProbe(net), ()), net, EVERY)
     assert not any(isinstance(frame, AnomalyFrame) for frame in frames)
+
+
+def told(losses: Callable[[int], float], steps: int) -> list[tuple[str, str | None]]:
+    """What is found in a training of those losses, of which every tenth step is observed."""
+    net = mlp()
+    probe, found = DiagnosingProbe(LiveProbe(net), (LossNotDecreasing(), Divergence(), Overfitting())), []
+    for step in range(1, steps + 1):
+        if step % 10 == 0:
+            found += observe(probe, net, 1)
+        probe.hear(StepFrame(step, 1, losses(step), 1e-3, 16, 0.0))
+    return [(frame.kind, frame.node) for frame in found if isinstance(frame, AnomalyFrame)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "kinds"),
+    [
+        (lambda step: 2.0 / step**0.5, []),
+        (lambda step: 2.3 + 0.01 * math.sin(step), [("loss-not-decreasing", None)]),
+        (lambda step: 1.0 + step / 100, [("divergence", None)]),
+    ],
+)
+def test_what_the_losses_show_is_told_once(losses: Callable[[int], float], kinds: list[tuple[str, str | None]]) -> None:
+    assert told(losses, 500) == kinds
+
+
+def test_overfitting_is_told_when_the_epochs_show_it() -> None:
+    net = mlp()
+    probe = DiagnosingProbe(LiveProbe(net), (Overfitting(),))
+    for epoch in range(1, 9):
+        metrics = {"train_loss": 1 / epoch, "val_loss": 0.5 + 0.1 * abs(epoch - 2)}
+        probe.hear(EpochFrame(epoch, 100 * epoch, metrics))
+    [finding] = [frame for frame in observe(probe, net, EVERY) if isinstance(frame, AnomalyFrame)]
+    assert finding.kind == "overfitting"
+    assert "lowest in epoch 2" in finding.message
+    assert finding.hint is not None
+    assert "Stop at epoch 2" in finding.hint
+
+
+def test_what_the_training_has_told_itself_is_not_told_again() -> None:
+    net = mlp()
+    nn.init.constant_(net[0].bias, -100.0)  # type: ignore[arg-type]
+    probe = DiagnosingProbe(LiveProbe(net))
+    probe.hear(AnomalyFrame(1, "dead-relu", "Nothing fires.", node="1"))
+    assert not any(
+        isinstance(frame, AnomalyFrame) and frame.kind == "dead-relu" for frame in observe(probe, net, EVERY)
+    )
+
+
+def test_the_losses_of_a_long_training_are_thinned_to_means() -> None:
+    evidence = Evidence.of(mlp())
+    for step in range(1, 100_001):
+        evidence.add(StepFrame(step, 1, float(step), 1e-3, 16, 0.0))
+        if step % 1000 == 0:
+            evidence.keep_recent()
+    assert LOSSES // 2 <= len(evidence.losses) <= LOSSES
+    first, last = evidence.losses[0], evidence.losses[-1]
+    assert first == (1 + evidence.stride) / 2
+    assert last == pytest.approx(len(evidence.losses) * evidence.stride - (evidence.stride - 1) / 2, rel=0.01)

@@ -439,12 +439,19 @@ class Training:
         self.probes: list[Probe] = []
         self.budgets: list[float] = []
         self.pauses = 0
+        self.gradient_scale = 1.0
+        self.listeners: list[tuple[str, Callable[[Any], object]]] = []
 
     def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
         assert cadence is not None
         self.probes.append(probe)
         self.budgets.append(cadence.budget)
         return lambda: self.probes.remove(probe) if probe in self.probes else None
+
+    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
+        entry = (event, function)
+        self.listeners.append(entry)
+        return lambda: self.listeners.remove(entry) if entry in self.listeners else None
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -465,6 +472,7 @@ def test_attach_adds_a_probe_and_holds_the_training_while_inspecting() -> None:
     detach()
     detach()
     assert training.probes == []
+    assert training.listeners == []
     inspector.run_inspection(torch.randn(2, 5))
     assert training.pauses == 1
 

@@ -99,6 +99,28 @@ def test_every_quantity_equals_the_answer_of_autograd() -> None:
     assert updates["ratio"] == pytest.approx((change.norm() / before.norm()).item(), rel=1e-4)
 
 
+def test_gradients_of_a_scaled_loss_are_shown_as_they_are() -> None:
+    torch.manual_seed(0)
+    net, x, scaler = mlp(), torch.randn(4, 5), torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
+    true = observe(LiveProbe(net, {"*": ("gradients",)}), x)
+    probe = LiveProbe(net, {"*": ("gradients",)}, gradient_scale=scaler.get_scale)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    net.zero_grad()
+    probe.open(1)
+    scaler.scale(net(x).square().sum()).backward()
+    scaler.unscale_(optimizer)
+    probe.gradients_ready()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2048.0
+    probe.updated()
+    scaled = list(probe.close())
+    for layer in ("0", "1", "2"):
+        assert statistics(scaled, layer, "gradients") == pytest.approx(statistics(true, layer, "gradients"))
+        one, other = histogram(scaled, layer, "gradients"), histogram(true, layer, "gradients")
+        assert (one.lower, one.upper) == pytest.approx((other.lower, other.upper))
+
+
 def test_norms_are_exact_by_layer_and_in_all() -> None:
     net, x = mlp(), torch.randn(4, 5)
     [frame] = [frame for frame in observe(LiveProbe(net), x) if isinstance(frame, NormsFrame)]
