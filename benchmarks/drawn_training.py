@@ -6,12 +6,14 @@ import gc
 import json
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pnne_nb as pn
 from benchmarks.models import MODELS
 from benchmarks.paired import Blocks, Comparison, Cost, compare
+from pnne_nb.frames import Frame, StepFrame
 
 BLOCK = 0.8
 """Seconds of one block."""
@@ -68,6 +70,7 @@ class DrawnTraining:
         self._pause = threading.Event()
         self._read = threading.Event()
         self._wanted = False
+        self._frames = 0
         self._reading: Reading | None = None
         self.engine.on("step", self._stepped)
         self.engine.start()
@@ -83,23 +86,32 @@ class DrawnTraining:
         """A block with one."""
         if self._dashboard is None:
             self._dashboard = pn.TrainingDashboard(self.engine)
+            self._count_frames(self._dashboard)
         return self._block()
+
+    def _count_frames(self, dashboard: pn.TrainingDashboard) -> None:
+        probe = dashboard._probe
+        close = probe.close
+
+        def counted() -> Sequence[Frame]:
+            self._frames += 1
+            return close()
+
+        probe.close = counted
 
     def _block(self) -> Cost:
         gc.collect()
         self._pause.wait(SETTLE)
         bar = None if self._dashboard is None else self._dashboard.children[0]
-        before, ticks, start = _thread_seconds(), bar.tick if bar else 0, self._mark()
+        before, ticks, frames, start = _thread_seconds(), bar.tick if bar else 0, self._frames, self._mark()
         self._pause.wait(BLOCK)
         end = self._mark()
         wall, cpu = end.wall - start.wall, end.cpu - start.cpu
         if bar is not None:
             after = _thread_seconds()
             taken = {name: 1e3 * (after[name] - before.get(name, 0.0)) / wall for name in after}
-            status = bar.status
-            self.beside.append(
-                Beside((bar.tick - ticks) / wall, status["framesPerSecond"], status["cost"] or 0.0, taken)
-            )
+            rates = (bar.tick - ticks) / wall, (self._frames - frames) / wall
+            self.beside.append(Beside(*rates, bar.status["cost"] or 0.0, taken))
         steps = end.steps - start.steps
         return {"cpu": cpu / steps, "unqueued": (wall - (end.queued - start.queued)) / steps, "wall": wall / steps}
 
@@ -110,7 +122,7 @@ class DrawnTraining:
         assert self._reading is not None
         return self._reading
 
-    def _stepped(self, frame: pn.frames.StepFrame) -> None:
+    def _stepped(self, frame: StepFrame) -> None:
         if self._wanted:
             self._wanted = False
             queued = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
