@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from pnne_nb.graph.names import MAX_LENGTH
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import REQUIRED, NodeSpec, Port, PortKind, Property, Required
 from pnne_nb.graph.structural import MODULE_PROPERTIES
-from pnne_nb.graph.types import PropertyType
+from pnne_nb.graph.types import ConstantType, OptionalType, PropertyType
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
 
@@ -124,6 +125,34 @@ def describe(
         doc=docs.summary(target.__doc__),
         torch=target,
     )  # fmt: skip
+
+
+def result_class(cls: type) -> NodeSpec:
+    """Return the node type of a data class or named tuple that a model returns; registered when it is first met.
+
+    Raises:
+        RegistrationError: If another type has its name, or its name cannot stand in source.
+    """
+    found = registry.get(cls.__name__)
+    if found is not None and found.torch is cls:
+        return found
+    if not _is_name(cls.__name__):
+        raise RegistrationError(f"{shown(cls.__name__)} cannot be the name of a node type.")
+    names = getattr(cls, "_fields", None) or tuple(field.name for field in dataclasses.fields(cls))
+    spec = NodeSpec(
+        type=cls.__name__,
+        category="Result",
+        kind="function",
+        target=f"{HOME}.{cls.__name__}",
+        inputs=tuple(Port(name, kind="value", optional=True) for name in names),
+        outputs=(Port("output", kind="value"),),
+        properties=tuple(Property(name, OptionalType(ConstantType()), None, role="call", doc="") for name in names),
+        positional=(),
+        doc=docs.summary(cls.__doc__),
+        torch=cls,
+    )
+    registry.register(spec, replace=_is_rerun(spec))
+    return spec
 
 
 def _own(properties: Sequence[Property]) -> Iterator[Property]:

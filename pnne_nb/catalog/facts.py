@@ -236,6 +236,7 @@ DOCS = {
     "clamp_max": "Replaces values above max by max.",
     "scalar_tensor": "A tensor without axes that holds one number.",
     "relu_": "In-place version of relu.",
+    "_weight_norm": "A weight of the direction of v and the length g along one axis, as weight normalization computes it.",
 }
 """Summaries of what torch leaves undocumented."""
 

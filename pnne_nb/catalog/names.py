@@ -19,7 +19,8 @@ FUNCTIONS = {
         adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d lp_pool1d lp_pool2d
         lp_pool3d fractional_max_pool2d fractional_max_pool3d max_unpool1d max_unpool2d max_unpool3d""",
     "Normalization": """
-        batch_norm layer_norm group_norm instance_norm rms_norm local_response_norm normalize""",
+        batch_norm layer_norm group_norm instance_norm rms_norm local_response_norm normalize
+        _weight_norm""",
     "Dropout": "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout",
     "Embedding": "embedding embedding_bag one_hot",
     "Attention": "scaled_dot_product_attention multi_head_attention_forward",
@@ -81,8 +82,9 @@ METHODS = {
     "Shape": "view view_as expand expand_as repeat size dim numel",
     "Creation": "new_zeros new_ones new_full new_empty",
     "In-place": """
-        add_ sub_ mul_ div_ pow_ clamp_ relu_ sigmoid_ tanh_ exp_ neg_ sqrt_ zero_ fill_ copy_ masked_fill_
-        unsqueeze_ squeeze_ transpose_ index_add_ index_copy_ scatter_ scatter_add_ normal_""",
+        add_ sub_ mul_ div_ pow_ clamp_ relu_ sigmoid_ tanh_ exp_ log_ abs_ neg_ sqrt_ rsqrt_
+        square_ floor_ ceil_ reciprocal_ addcmul_ addcdiv_ zero_ fill_ copy_ masked_fill_ unsqueeze_
+        squeeze_ transpose_ index_add_ index_copy_ scatter_ scatter_add_ normal_ bernoulli_""",
     "Indexing": "item",
 }
 """Methods of ``Tensor`` that ``torch`` has no function for."""

@@ -35,8 +35,17 @@ _DOCS = {
     "step": "Distance between indices; None: 1.",
     "a": "The first operand.",
     "b": "The second operand.",
+    "value": "What is assigned.",
+    "train": "The value in training mode.",
+    "eval": "The value in evaluation mode.",
 }
 _VALUE = Port("output", kind="value")
+_MATHEMATICS: dict[Callable[..., Any], str] = {
+    math.sqrt: "The square root of a number, such as a size.",
+    math.floor: "The largest integer that is not larger than a number.",
+    math.ceil: "The smallest integer that is not smaller than a number.",
+    math.trunc: "A number without its fraction, as int gives it.",
+}
 
 
 def specs() -> Iterator[NodeSpec]:
@@ -64,8 +73,29 @@ def specs() -> Iterator[NodeSpec]:
         properties=(Property("keys", ConstantType(), role="call", doc=_DOCS["keys"]),),
         positional=("items", "keys"),
     )
-    doc = "The square root of a number, such as a size."
-    yield _spec("math_sqrt", "math.sqrt", math.sqrt, doc, ("a", NumberType()))
+    for function, doc in _MATHEMATICS.items():
+        name = function.__name__
+        yield _spec(f"math_{name}", f"math.{name}", function, doc, ("a", NumberType()))
+    yield _spec(
+        "setitem",
+        "operator.setitem",
+        setitem,
+        "Assigns to an item or slice of a tensor, in place: input[index] = value. Gives the tensor.",
+        ("input", None),
+        ("index", ConstantType()),
+        ("value", ConstantType()),
+    )
+    yield msgspec.structs.replace(
+        _spec(
+            "choose",
+            "choose",
+            choose,
+            "One value while training, and another in evaluation: train if self.training else eval.",
+            ("train", OptionalType(ConstantType())),
+            ("eval", OptionalType(ConstantType())),
+        ),
+        inputs=(Port("train", kind="value"), Port("eval", kind="value")),
+    )
     part = OptionalType(ConstantType())
     yield _spec(
         "slice",
@@ -90,6 +120,17 @@ def specs() -> Iterator[NodeSpec]:
 def mapping(items: list[Any], keys: tuple[str, ...]) -> dict[str, Any]:
     """Return a dictionary of `items` under `keys`."""
     return dict(zip(keys, items, strict=True))
+
+
+def setitem(input: Any, index: Any, value: Any) -> Any:
+    """Assign to an item of `input` and return it."""
+    input[index] = value
+    return input
+
+
+def choose(train: Any, eval: Any, training: bool = True) -> Any:
+    """Return `train` or `eval`."""
+    return train if training else eval
 
 
 def _names(name: str) -> str:

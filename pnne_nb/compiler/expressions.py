@@ -7,9 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import assert_never, final
 
+from pnne_nb.compiler.branches import CHOOSE
 from pnne_nb.compiler.constants import emit, emit_index
 from pnne_nb.compiler.naming import RESERVED, check_target, is_identifier, unique
-from pnne_nb.compiler.operators import BINARY, GETATTR, GETITEM, UNARY, is_operator
+from pnne_nb.compiler.operators import BINARY, GETATTR, GETITEM, SETITEM, UNARY, is_operator
 from pnne_nb.compiler.program import (
     Argument,
     Attribute,
@@ -27,7 +28,7 @@ from pnne_nb.errors import CompileError
 _SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})
 """Methods whose sizes people write one by one: ``x.view(-1, 400)``."""
 
-_BUILTINS = frozenset({"dict", "getattr", "list", "slice", "tuple"})
+_BUILTINS = frozenset({"choose", "dict", "getattr", "list", "slice", "tuple"})
 """Functions of Python itself that the catalogue has as nodes."""
 
 _MEMBER = re.compile(r"[A-Za-z0-9_]+")
@@ -38,6 +39,13 @@ _DRAWN = {"zeros": "zeros", "ones": "ones", "normal": "randn", "uniform": "rand"
 def is_known(target: str) -> bool:
     """Whether generated source can name `target` without a registered object: it is torch's or Python's."""
     return target.startswith(("torch.", "operator.", "math.")) or target in _BUILTINS
+
+
+def repeated(texts: list[str]) -> list[str]:
+    """Return the items of a list display; equal ones are written once."""
+    if len(texts) < 3 or any(text != texts[0] for text in texts) or "(" not in texts[0]:
+        return texts
+    return [f"{texts[0]} for _ in range({len(texts)})"]
 
 
 @final
@@ -51,6 +59,7 @@ class Expressions:
         imports: Names of registered objects that occur, with their targets.
         reserved: Names that no variable and no class may take.
         variables: Of the ``forward`` that is being written.
+        lists: Paths of the lists of modules in the class that is being written.
     """
 
     variables: Variables
@@ -65,6 +74,7 @@ class Expressions:
             self._names[target] = name
         self.reserved = RESERVED | taken
         self.used: set[str] = set()
+        self.lists: set[str] = set()
         self.imports: dict[str, str] = {}
         self._made: dict[int, list[str]] = {}  # equal layers share one construction; the unit keeps it alive
 
@@ -130,20 +140,39 @@ class Expressions:
             case _:
                 assert_never(call.kind)
 
-    @staticmethod
-    def attribute(name: str) -> str:
-        """Return ``self.name``, also for names that cannot stand after a dot."""
-        return f"self.{name}" if is_identifier(name) else f"getattr(self, {emit(name)})"
+    def attribute(self, path: str) -> str:
+        """Return ``self.name``, also for names that cannot stand after a dot, and ``self.layers[0]``."""
+        return self.held(path)
 
-    @staticmethod
-    def held(path: str) -> str:
-        """Return ``self.embed.weight`` for the path of a tensor.
+    def container(self, path: str, contents: Mapping[tuple[str, ...], list[str]]) -> list[str]:
+        """Return the making of a list or dictionary of modules, in pieces.
+
+        Args:
+            path: What holds it.
+            contents: The making of each module, by its path inside.
+        """
+        made: dict[str, str] = {}
+        for name in dict.fromkeys(inside[0] for inside in contents):
+            inner = {inside[1:]: text for inside, text in contents.items() if inside[0] == name}
+            pieces = inner.get(()) or self.container(f"{path}.{name}", inner)
+            made[name] = pieces[0] + ", ".join(pieces[1:-1]) + pieces[-1]
+        if list(made) == [str(index) for index in range(len(made))]:
+            self.lists.add(path)
+            return ["nn.ModuleList([", *repeated(list(made.values())), "])"]
+        return ["nn.ModuleDict({", *(f"{emit(name)}: {text}" for name, text in made.items()), "})"]
+
+    def held(self, path: str) -> str:
+        """Return ``self.embed.weight`` for the path of a tensor or module.
 
         Raises:
             CompileError: If a part of it cannot be the name of a node or tensor.
         """
-        text = "self"
+        text, before = "self", ""
         for name in path.split("."):
+            inside, before = before, f"{before}.{name}" if before else name
+            if inside in self.lists and name.isdecimal():
+                text = f"{text}[{name}]"
+                continue
             if not _MEMBER.fullmatch(name) or name.startswith("__"):
                 raise CompileError(f"{path!r} cannot be the path of a parameter.")
             text = f"{text}.{name}" if is_identifier(name) else f"getattr({text}, {emit(name)})"
@@ -211,6 +240,12 @@ class Expressions:
             return [f"({items},)" if len(operands[0].items) == 1 else f"({items})"]
         if call.target == "dict":
             return [self._dictionary(call)]
+        if call.target == CHOOSE and len(operands) == 2:
+            return [f"{self.argument(operands[0])} if self.training else {self.argument(operands[1])}"]
+        if call.target == SETITEM and len(operands) == 3:
+            index = operands[1]
+            inner = emit_index(index.value) if isinstance(index, Constant) else self.argument(index)
+            return [f"{self._operand(operands[0])}[{inner}] = {self.argument(operands[2])}"]
         if call.keywords or not any(isinstance(operand, (Ref, Attribute)) for operand in operands):
             return None
         if len(operands) == 2 and call.target == GETITEM:

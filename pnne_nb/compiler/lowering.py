@@ -28,7 +28,7 @@ from pnne_nb.compiler.reading import NO_WIRES, Drawing, paths_of, read
 from pnne_nb.compiler.shapes import failure
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.node import Node
+from pnne_nb.graph.node import Node, is_uncalled
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.values import Value
@@ -98,7 +98,7 @@ class _Lowering:
         self._specs = {type: registry[type] for type in types}
 
     def program(self, drawing: Drawing) -> Program:
-        members: list[Member] = []
+        members: list[tuple[float, Member]] = []
         calls: dict[str, Call] = {}
         values: dict[Ref, Argument] = {}
         for name, node in drawing.nodes.items():
@@ -107,6 +107,7 @@ class _Lowering:
             elif node.type in ("Parameter", "Buffer"):
                 held = node.properties.get("of")
                 values[Ref(name, "output")] = Attribute(held if isinstance(held, str) else name)
+        paths = _member_paths(drawing)
         for name, node in drawing.nodes.items():
             spec = self._specs[node.type]
             if spec.kind in IGNORED or node.type in ("Input", "Output", "Constant"):
@@ -116,14 +117,15 @@ class _Lowering:
                 for port, ref in drawing.wires.get(name, NO_WIRES).items()
                 if self._specs[drawing.nodes[ref.node].type].kind not in IGNORED
             }
-            member, call = self._node(drawing, node, spec, wires)
+            member, call = self._node(drawing, node, spec, wires, paths)
             if member is not None and node.shares is None:
-                members.append(member)
-            if call is not None:
+                members.append((_place(node), member))
+            if call is not None and not (is_uncalled(node) and not wires):
                 calls[name] = call
         return Program(
             definition=drawing.id,
-            members=tuple(_in_original_order(drawing, members)),
+            # Imported members stand where the original has them: nodes are in the order in which they run.
+            members=tuple(member for _, member in sorted(members, key=lambda placed: placed[0])),
             entries=tuple(Entry(name, tensor=self._takes_tensor(drawing, name)) for name in drawing.inputs),
             calls=tuple(calls[name] for name in drawing.order if name in calls),
             results=tuple(
@@ -153,10 +155,10 @@ class _Lowering:
         return port is not None and port.kind == "tensor"
 
     def _node(
-        self, drawing: Drawing, node: Node, spec: NodeSpec, wires: Mapping[str, Argument]
+        self, drawing: Drawing, node: Node, spec: NodeSpec, wires: Mapping[str, Argument], paths: Mapping[str, str]
     ) -> tuple[Member | None, Call | None]:
-        name = node.name
-        owner = node.shares or name
+        name, path = node.name, paths[node.name]
+        owner = paths.get(node.shares or name, name)
         match node.type:
             case "Subgraph":
                 assert node.definition is not None, "lint reports a Subgraph node without a definition"
@@ -165,16 +167,16 @@ class _Lowering:
                 outputs = inner.outputs
                 arguments, keywords = _in_order(inner.inputs, wires)
                 call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
-                return Nested(name, node.definition), call
+                return Nested(path, node.definition), call
             case "Module":
                 inputs = _names(spec, node, "inputs")
                 outputs = _names(spec, node, "outputs")
                 if not inputs and not outputs:
                     # Kept for its tensors only.
-                    return Opaque(name), None
+                    return Opaque(path), None
                 arguments, keywords = _in_order(inputs, wires)
                 call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
-                return Opaque(name), call
+                return Opaque(path), call
             case "Parameter" | "Buffer":
                 return None if isinstance(node.properties.get("of"), str) else _weight(spec, node), None
         resolved = self._sizes(drawing, node, spec)
@@ -183,7 +185,7 @@ class _Lowering:
             self.objects[spec.target] = spec.torch
         if spec.kind == "module":
             call = Call(name, "member", owner, bound.arguments, bound.keywords, bound.results, bound.single)
-            return Layer(name, self._construction(spec, node, resolved)), call
+            return Layer(path, self._construction(spec, node, resolved)), call
         kind: Literal["method", "function"] = "method" if spec.kind == "method" else "function"
         return None, Call(name, kind, spec.target, bound.arguments, bound.keywords, bound.results, bound.single)
 
@@ -242,14 +244,22 @@ class _Lowering:
                 )
 
 
-def _in_original_order(drawing: Drawing, members: list[Member]) -> list[Member]:
-    """Put imported members where the original has them: nodes are in the order in which they run."""
-    places: dict[str, int] = {}
-    for member in members:
-        origin = drawing.nodes[member.name].origin
-        place = origin.get("member") if isinstance(origin, dict) else None
-        places[member.name] = place if isinstance(place, int) else len(members)
-    return sorted(members, key=lambda member: places[member.name])
+def _place(node: Node) -> float:
+    """Return where the original of an imported node stands among its members; infinity for a new node."""
+    place = node.origin.get("member") if isinstance(node.origin, dict) else None
+    return place if isinstance(place, int) else float("inf")
+
+
+def _member_paths(drawing: Drawing) -> dict[str, str]:
+    """Return the attribute that holds each node's module: its name, or ``layers.0`` for what stands in a list."""
+    paths: dict[str, str] = {}
+    for name, node in drawing.nodes.items():
+        held = node.origin.get("held") if isinstance(node.origin, dict) else None
+        top = held.partition(".")[0] if isinstance(held, str) else ""
+        # A copy of such a node, and one beside a node that has the list's name, stands for itself.
+        free = top and top not in drawing.nodes and held not in paths.values()
+        paths[name] = str(held) if free and node.shares is None else name
+    return paths
 
 
 def _in_order(

@@ -63,6 +63,9 @@ UNARY = _by_target(_UNARY)
 GETITEM = "operator.getitem"
 """Target that is written ``x[index]``."""
 
+SETITEM = "operator.setitem"
+"""Target that is written ``x[index] = value``: a statement, after which ``x`` is the result."""
+
 GETATTR = "getattr"
 """Target that is written ``x.shape``."""
 

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
+from itertools import groupby
 from typing import assert_never, final
 
 import msgspec
 
+from pnne_nb.compiler.branches import Branch, branches
 from pnne_nb.compiler.constants import emit
 from pnne_nb.compiler.expressions import Expressions
 from pnne_nb.compiler.naming import camel, is_identifier, parameter_name, unique
+from pnne_nb.compiler.operators import SETITEM
 from pnne_nb.compiler.program import Layer, Member, Nested, Opaque, Program, Unit, Weight
 from pnne_nb.compiler.variables import Variables
 
@@ -100,6 +103,7 @@ class _Writer:
         if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
             self._expressions.reserved |= {"restored", "contextmanager", "nullcontext"}
         self._lines: list[str] = []
+        self._margin = "        "
         self._map: dict[int, Line] = {}
         self._opaque: dict[str, tuple[tuple[str, ...], ...]] = {}  # definition -> paths inside it
         taken = {*self._expressions.reserved, *dir(builtins)}
@@ -138,6 +142,7 @@ class _Writer:
         return [*lines, *self._expressions.import_lines(), *(RESTORED if restored else [])]
 
     def _class(self, program: Program) -> None:
+        self._expressions.lists.clear()
         self._lines += ["", "", f"class {self._classes[program.definition]}(nn.Module):"]
         if program.members:
             self._constructor(program)
@@ -164,22 +169,37 @@ class _Writer:
             taken.add(names[path])
         parameters = "".join(f", {name}: nn.Module" for name in names.values())
         self._lines += [f"    def __init__(self{parameters}) -> None:", "        super().__init__()"]
-        for member in program.members:
-            self._member(program, member, names)
+        for top, members in groupby(program.members, lambda member: member.name.partition(".")[0]):
+            held = list(members)
+            if "." in held[0].name:
+                self._container(program, top, held, names)
+            else:
+                self._member(program, held[0], names)
 
-    def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str]) -> None:
+    def _container(self, program: Program, top: str, members: list[Member], opaque: dict[tuple[str, ...], str]) -> None:
+        """Write a list or dictionary of modules that are called one by one."""
+        contents = {tuple(member.name.split(".")[1:]): self._made(member, opaque) for member in members}
+        text = self._assigned(top, self._expressions.container(top, contents), "add_module")
+        self._statement("", text, Line(program.definition, members[0].name, calls=False))
+
+    def _made(self, member: Member, opaque: dict[tuple[str, ...], str]) -> list[str]:
+        """Return the making of a member, in pieces."""
         match member:
-            case Layer(name, construction):
+            case Layer(_, construction):
                 text = self._expressions.construction(construction)
             case Nested(name, definition):
                 inner = self._opaque[definition]
                 text = [f"{self._classes[definition]}(", *(opaque[name, *path] for path in inner), ")"]
             case Opaque(name):
                 text = ["", opaque[name,], ""]
-            case Weight(name):
-                text = self._expressions.tensor(member)
+            case Weight():
+                return self._expressions.tensor(member)
             case _:
                 assert_never(member)
+        return text if member.device is None else [*text[:-1], f"{text[-1]}.to({emit(member.device)})"]
+
+    def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str]) -> None:
+        name, text = member.name, self._made(member, opaque)
         if isinstance(member, Weight) and not member.trained:
             tail = [] if member.persistent else ["persistent=False"]
             text = ["self.register_buffer(", emit(name), "".join(text), *tail, ")"]
@@ -187,8 +207,6 @@ class _Writer:
             text = ["nn.Parameter(", "".join(text), *([] if member.requires_grad else ["requires_grad=False"]), ")"]
             text = self._assigned(name, text, "register_parameter")
         else:
-            if member.device is not None:
-                text = [*text[:-1], f"{text[-1]}.to({emit(member.device)})"]
             text = self._assigned(name, text, "add_module")
         self._statement("", text, Line(program.definition, name, calls=False))
 
@@ -208,16 +226,36 @@ class _Writer:
             f", {variables.entries[entry.node]}{self._annotation(tensor=entry.tensor)}" for entry in program.entries
         )
         self._lines.append(f"    def forward(self{parameters}){self._returned(program)}:")
-        for index, call in enumerate(program.calls):
+        branch: Branch = ""
+        conditional: set[str] = set()
+        for index, (call, wanted) in enumerate(zip(program.calls, branches(program), strict=True)):
+            branch = self._enter(branch, wanted)
             text = self._expressions.call(call)
+            changed = self._expressions.argument(call.arguments[0]) if call.target == SETITEM else ""
             inputs = variables.inputs(index)
             targets, dead = variables.step(index)
             line = Line(program.definition, call.node, inputs)
-            self._statement(f"{targets} = " if targets else "", text, line)
+            self._statement(f"{targets} = " if targets and not changed else "", text, line)
+            if changed and targets and targets != changed:
+                self._lines.append(f"{self._margin}{targets} = {changed}")
+            if branch:
+                conditional.add(targets)
+            else:
+                # What only one mode makes cannot be deleted in both.
+                dead = [name for name in dead if name not in conditional]
             if dead and index + 1 < len(program.calls):
-                self._lines.append(f"        del {', '.join(dead)}")
+                self._lines.append(f"{self._margin}del {', '.join(dead)}")
+        self._enter(branch, "")
         values = ", ".join(self._expressions.argument(result.value) for result in program.results)
         self._lines.append(f"        return {values}")
+
+    def _enter(self, branch: Branch, wanted: Branch) -> Branch:
+        """Write the head of the statements that only one mode makes."""
+        if wanted and wanted != branch:
+            opposite = "        else:" if branch else ""
+            self._lines.append(opposite or f"        if {'' if wanted == 'train' else 'not '}self.training:")
+        self._margin = "            " if wanted else "        "
+        return wanted
 
     def _returned(self, program: Program) -> str:
         if not all(result.tensor for result in program.results):
@@ -234,7 +272,7 @@ class _Writer:
     def _statement(self, head: str, text: list[str], line: Line) -> None:
         """Append a statement; `text` is what opens a call, its arguments, and what closes it."""
         first, *arguments, last = text if len(text) > 1 else (*text, "")
-        whole = f"        {head}{first}{', '.join(arguments)}{last}"
+        whole = f"{self._margin}{head}{first}{', '.join(arguments)}{last}"
         comment = self._comments.get((line.definition, line.node)) if line.calls else None
         tail = f"  # {comment}" if comment else ""
         if len(whole) <= WIDTH or not arguments or not last:
@@ -242,9 +280,9 @@ class _Writer:
             self._lines.append(whole + tail)
             return
         broken = [
-            f"        {head}{first}",
-            *(f"            {argument}," for argument in arguments),
-            f"        {last}{tail}",
+            f"{self._margin}{head}{first}",
+            *(f"{self._margin}    {argument}," for argument in arguments),
+            f"{self._margin}{last}{tail}",
         ]
         for text_line in broken:
             self._map[len(self._lines) + 1] = line

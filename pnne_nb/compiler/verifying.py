@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from types import NoneType
 from typing import Any, Literal, TypeAlias, final
 
@@ -179,6 +180,9 @@ def difference(mine: Any, theirs: Any, place: str = "") -> str:
             return f"{place}a {type(mine).__name__} of {len(mine)} and a {type(theirs).__name__} of {len(theirs)}"
         pairs = enumerate(zip(mine, theirs, strict=True))
         return next((d for index, (a, b) in pairs if (d := difference(a, b, f"{place}item {index}: "))), "")
+    if is_dataclass(mine) and type(mine) is type(theirs) and not isinstance(mine, type):
+        one, other = ({field.name: getattr(side, field.name) for field in fields(side)} for side in (mine, theirs))
+        return difference(one, other, place)
     if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, (bool, int, float, str, torch.Size))):
         return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
     return f"{place}{describe(mine)} and {describe(theirs)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pnne_nb.errors import Diagnostic, near
 from pnne_nb.graph.checking import Types, sharing_fault
-from pnne_nb.graph.node import Node, split_port
+from pnne_nb.graph.node import Node, is_uncalled, split_port
 from pnne_nb.graph.ports import find_input, find_output, input_ports
 from pnne_nb.graph.spec import NodeSpec, kinds_fit
 from pnne_nb.graph.state import Content, GraphIndex
@@ -163,6 +163,8 @@ def _lint_inputs(
         else:
             continue
         yield Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge.")
+    if not fed and is_uncalled(node):
+        return
     for port in input_ports(content, node, types) or ():
         if port.name not in fed and not port.optional and not _can_be_typed(spec, port.name):
             yield Diagnostic(

@@ -65,6 +65,11 @@ class Node(msgspec.Struct, frozen=True):
         return self.path
 
 
+def is_uncalled(node: Node) -> bool:
+    """Whether a node stands for an imported layer that is not called: it need not be connected."""
+    return isinstance(node.origin, dict) and node.origin.get("called") is False
+
+
 class Edge(NamedTuple):
     """An edge, from an output ``"node.port"`` to an input ``"node.port"``."""
 

@@ -218,6 +218,7 @@ _SPECIAL: dict[str, Make] = {
     "linspace logspace": lambda: _given({"start": 0, "end": 1, "steps": 5}),
     "fill_": lambda: _given({"value": 2}, input=torch.ones(3, 4)),
     "item": lambda: _given(input=torch.tensor(2.0)),
+    "_weight_norm": lambda: _given(v=rand(3, 4), g=rand(3, 1)),
 }
 _SPECIAL_BY_NAME = {name: make for names, make in _SPECIAL.items() for name in names.split()}
 

@@ -8,6 +8,7 @@ from typing import final
 from torch import nn
 
 from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
+from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
 from pnne_nb.errors import IllegalNameError
 from pnne_nb.graph.names import check_name, free_name
 from pnne_nb.graph.ops import AddGraph, AddNode, Connect, Op
@@ -18,26 +19,55 @@ UNCALLED = "it is not called on the given inputs"
 def complete(level: Level) -> None:
     """Add the members of a level's module that nothing uses, and name every item.
 
+    What is never called and holds no tensor, such as a submodule for another configuration, is left out.
+
     Raises:
         UntranslatableError: If a member has a name that no node can have.
     """
-    held = {item.member[0]: item for item in level.items if item.member and item.owner is None}
-    order = list(_members(level.holder))
-    for name, value in order:
+    held = {item.member: item for item in level.items if item.member and item.owner is None}
+    order: list[Item] = []
+    _arrange(level, level.holder, (), held, order)
+    taken = {name for name, _ in _members(level.holder)}
+    for item in level.items:
+        if item.owner is None and len(item.member) == 1:
+            item.name = item.member[0]
+            continue
+        item.name = free_name("_".join(item.member) if item.owner is None and item.member else item.name, taken)
+        taken.add(item.name)
+    level.order = {item: index for index, item in enumerate(order)}
+
+
+def _arrange(
+    level: Level, holder: nn.Module, path: tuple[str, ...], held: dict[tuple[str, ...], Item], order: list[Item]
+) -> None:
+    """Put the items of what `holder` has into its order; what stands in a container that is never called, too."""
+    for name, value in _members(holder):
         try:
             check_name(name)
         except IllegalNameError as error:
             raise UntranslatableError(f"no node can have the name of its member {name!r}") from error
-        if name not in held:
-            held[name] = level.add(_unused(level.holder, name, value))
-    taken = {name for name, _ in order}
-    for item in level.items:
-        if item.owner is None and item.member:
-            item.name = item.member[0]
-            continue
-        item.name = free_name(item.name, taken)
-        taken.add(item.name)
-    level.order = {held[name]: index for index, (name, _) in enumerate(order)}
+        below = (*path, name)
+        if below in held:
+            order.append(held[below])
+        elif isinstance(value, nn.Module) and (_is_in_use(below, held) or _is_container(value)):
+            _arrange(level, value, below, held, order)
+        elif isinstance(value, nn.Module) and layer_spec(value) is None and not _has_state(value):
+            continue  # never called, and nothing to keep
+        else:
+            order.append(level.add(_unused(holder, below, value)))
+
+
+def _has_state(module: nn.Module) -> bool:
+    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
+
+
+def _is_in_use(path: tuple[str, ...], held: dict[tuple[str, ...], Item]) -> bool:
+    return any(member[: len(path)] == path for member in held)
+
+
+def _is_container(module: nn.Module) -> bool:
+    """Whether a module that is not called is nothing but what it holds."""
+    return isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict)) and any(module.children())
 
 
 def _members(module: nn.Module) -> Iterator[tuple[str, object]]:
@@ -47,11 +77,16 @@ def _members(module: nn.Module) -> Iterator[tuple[str, object]]:
                 yield name, value
 
 
-def _unused(holder: nn.Module, name: str, value: object) -> Item:
-    if isinstance(value, nn.Module):
-        properties: dict[str, object] = {"target": class_name(value), "inputs": (), "outputs": ()}
-        return Item("Module", name, properties, member=(name,), reason=UNCALLED)
-    return stored(holder, (name,))
+def _unused(holder: nn.Module, path: tuple[str, ...], value: object) -> Item:
+    name = "_".join(path)
+    if not isinstance(value, nn.Module):
+        return stored(holder, path)
+    spec = layer_spec(value)
+    properties = read_properties(value, spec) if spec is not None and not obstacle(value) else None
+    if spec is not None and properties is not None:
+        return Item(spec.type, name, properties, member=path, called=False)
+    properties = {"target": class_name(value), "inputs": (), "outputs": ()}
+    return Item("Module", name, properties, member=path, reason=UNCALLED)
 
 
 def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
@@ -137,6 +172,10 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["reason"] = item.reason
     if item in level.order:
         origin["member"] = level.order[item]
+    if item.owner is None and len(item.member) > 1:
+        origin["held"] = ".".join(item.member)
+    if not item.called:
+        origin["called"] = False
     if item.whole:
         origin["whole"] = True
     return origin

@@ -35,6 +35,7 @@ class Item:
         whole: Whether it stands for the imported module itself.
         argument: Of an Input, the name of the argument that it stands for.
         kinds: What its outputs carry, by port; tensors unless told otherwise.
+        called: Whether the original calls it.
     """
 
     type: str
@@ -48,6 +49,7 @@ class Item:
     whole: bool = False
     argument: str = ""
     kinds: dict[str, Kind] = field(default_factory=dict)
+    called: bool = True
 
 
 Source: TypeAlias = tuple[Item, str]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from pnne_nb.catalog.custom import result_class
+from pnne_nb.catalog.operators import choose
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.values import TYPE
+from pnne_nb.errors import RegistrationError
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Property
 from pnne_nb.graph.types import OptionalType, PropertyType, TupleType
@@ -51,6 +56,9 @@ _ORDERS: Mapping[str, tuple[str, ...]] = {
 }
 """Orders of arguments that signatures merged from several overloads do not tell."""
 
+_OF_TWO = {"min": "minimum", "max": "maximum"}
+"""What a reduction is called when it compares two tensors."""
+
 _SIZES = frozenset(("view", "reshape", "permute", "expand", "repeat", "tile", "flip", "zeros", "ones", "empty", "rand",
                     "randn", "new_zeros", "new_ones", "new_empty"))  # fmt: skip
 """Functions and methods whose sizes may be written one by one."""
@@ -65,6 +73,10 @@ def method_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, di
     name = str(node.target)
     if name == "size" and len(node.args) == 1 and not node.kwargs:
         return registry["getattr"], {"input": node.args[0], "name": "shape"}
+    if name in _OF_TWO and len(node.args) == 2 and kind(node.args[1]) == "tensor":
+        name = _OF_TWO[name]
+    if name == "unfold":
+        raise UntranslatableError("there is no node type for the method 'unfold' of a tensor")  # another than F.unfold
     spec = registry.get(name)
     if spec is None or spec.kind not in ("method", "function") or not hasattr(Tensor, name):
         raise UntranslatableError(f"there is no node type for the method {name!r} of a tensor")
@@ -91,14 +103,23 @@ def function_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, 
     if name and kind(args[0]) == "tensor":
         spec = registry[name]
         return spec, _by_name(spec, name, args, {}, kind)
+    if target in (torch.min, torch.max) and len(args) == 2 and kind(args[1]) == "tensor":
+        target = getattr(torch, _OF_TWO[target.__name__])
     spec = _find(target)
     return spec, _by_name(spec, spec.type, args, node.kwargs, kind)
 
 
 def _find(target: Any) -> NodeSpec:
+    if isinstance(target, type) and (is_dataclass(target) or hasattr(target, "_fields")):
+        try:
+            return result_class(target)
+        except RegistrationError as error:
+            raise UntranslatableError(f"its result is a {target.__name__}, and no node type can be: {error}") from error
     name = getattr(target, "__name__", str(target))
     module = getattr(target, "__module__", None) or ""
     candidates = [name]
+    if target is choose or target is operator.setitem:
+        return registry[name]
     if module in ("_operator", "operator"):
         candidates = [name, f"operator_{name.strip('_')}"]
     elif module == "math":
@@ -125,6 +146,11 @@ def _by_name(
     if spec.type == "arange":
         starts = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
         return {**dict(zip(starts[len(args)], args, strict=True)), **kwargs} if args else dict(kwargs)
+    if spec.type in ("scatter", "scatter_") and len(args) == 4:
+        last = "src" if kind(args[3]) == "tensor" else "value"
+        return {**dict(zip(("input", "dim", "index", last), args, strict=True)), **kwargs}
+    if spec.type == "einsum" and not isinstance(args[1], (tuple, list)):
+        args = (args[0], args[1:])
     order = _ORDERS.get(name) or spec.positional or tuple(port.name for port in spec.inputs)
     found: dict[str, Any] = {}
     rest = list(args)
@@ -166,6 +192,8 @@ def _variadic(spec: NodeSpec, name: str) -> bool:
 
 def _is_number(node: fx.Node) -> bool:
     """Whether a computed value is one size rather than a tuple of sizes."""
+    if TYPE in node.meta:
+        return issubclass(node.meta[TYPE], int)
     if node.target == "size" or node.target is getattr:
         return len(node.args) > 1 and node.target == "size"
     return True

@@ -16,11 +16,11 @@ from pnne_nb.compiler.importing.drafting import Item, Kind, Level, Untranslatabl
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.locating import Fault, find_fault
 from pnne_nb.compiler.importing.nesting import nest
+from pnne_nb.compiler.importing.observing import Frames, observe
 from pnne_nb.compiler.importing.tracing import Arguments, Slot
 from pnne_nb.compiler.importing.translating import parameter_names, translate
-from pnne_nb.compiler.running import describe
-from pnne_nb.compiler.verifying import call_arguments, copied, private_random_state
-from pnne_nb.errors import CompileError, Diagnostic
+from pnne_nb.compiler.verifying import call_arguments
+from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
 
 
@@ -50,10 +50,10 @@ def from_module(
         work = copy.deepcopy(net)
     except Exception as error:
         raise CompileError(f"{type(net).__name__} cannot be copied, so it cannot be imported: {error}") from error
-    tensors = _observe(work, args, given)
+    frames = observe(work, args, given)
     opaque: dict[str, str] = {}
     for _ in range(2 + sum(1 for _ in net.named_modules())):
-        graph = _Import(work, opaque, tensors).document(args, given)
+        graph = _Import(work, opaque, frames).document(args, given)
         fault = _check(graph, net, args, given)
         if fault is None:
             return graph
@@ -105,49 +105,12 @@ def _refuse_cycles(net: nn.Module) -> None:
             pending += [(child, False) for child in module._modules.values() if child is not None]
 
 
-def _observe(work: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, bool]:
-    """Run the module once; return for each submodule whether its result is a tensor."""
-    found: dict[str, bool] = {}
-    hooks = []
-    for name, module in work.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            continue
-
-        def record(_module: nn.Module, _args: Any, result: Any, name: str = name) -> None:
-            found[name] = isinstance(result, torch.Tensor)
-
-        hooks.append(module.register_forward_hook(record))
-    modes = {module: module.training for module in work.modules()}
-    try:
-        try:
-            _run(work.eval(), args, kwargs)
-        except Exception:  # noqa: BLE001  # whatever it is, the other mode may do
-            _run(work.train(), args, kwargs)
-    except Exception as error:
-        shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
-        message = f"{type(work).__name__} cannot be called with ({shown}): {error}"
-        hint = "Pass args and kwargs that the module takes."
-        raise CompileError(message, [Diagnostic(code="bad-inputs", message=message, hint=hint)]) from error
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
-    return found
-
-
-def _run(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    given = copied((args, kwargs))
-    with private_random_state(), torch.no_grad():
-        module(*given[0], **given[1])
-
-
 @final
 class _Import:
-    def __init__(self, net: nn.Module, opaque: Mapping[str, str], tensors: Mapping[str, bool]) -> None:
+    def __init__(self, net: nn.Module, opaque: Mapping[str, str], frames: Frames) -> None:
         self._net = net
         self._opaque = opaque
-        self._tensors = tensors
+        self._frames = frames
         self._levels: dict[tuple[str, str], Level] = {}
 
     def document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeGraph:
@@ -173,7 +136,8 @@ class _Import:
             ]
             kwargs = {name: value for (name, _), value in zip(called[positional:], values[positional:], strict=True)}
             try:
-                level = self._level(self._net, "", (tuple(values[:positional]), kwargs), [name for name, _ in called])
+                arguments = tuple(values[:positional]), kwargs
+                level = self._level(self._net, "", arguments, self._frames, [name for name, _ in called])
             except UntranslatableError as error:
                 reason = reason or str(error)
             else:
@@ -191,13 +155,15 @@ class _Import:
         complete(level)
         return level
 
-    def _level(self, module: nn.Module, path: str, arguments: Arguments, names: Sequence[str] = ()) -> Level:
+    def _level(
+        self, module: nn.Module, path: str, arguments: Arguments, frames: Frames, names: Sequence[str] = ()
+    ) -> Level:
         prefix = f"{path}." if path else ""
 
-        def child(called: nn.Module, below: tuple[str, ...], passed: Arguments) -> Item:
-            return self._child(called, f"{prefix}{'.'.join(below)}", below, passed)
+        def child(called: nn.Module, below: tuple[str, ...], passed: Arguments, seen: Frames) -> Item:
+            return self._child(called, f"{prefix}{'.'.join(below)}", below, passed, seen)
 
-        level = translate(module, arguments, child)
+        level = translate(module, arguments, frames, child)
         # Arguments that are constants stay in the signature, so that calls of the original fit.
         given = {item.argument: item for item in level.of_type("Input")}
         for name in names:
@@ -210,7 +176,7 @@ class _Import:
         complete(level)
         return level
 
-    def _child(self, called: nn.Module, path: str, below: tuple[str, ...], passed: Arguments) -> Item:
+    def _child(self, called: nn.Module, path: str, below: tuple[str, ...], passed: Arguments, frames: Frames) -> Item:
         name = below[-1]
         reason = self._opaque.get(path) or obstacle(called)
         spec = layer_spec(called)
@@ -218,17 +184,19 @@ class _Import:
             properties = read_properties(called, spec)
             if properties is not None:
                 return Item(spec.type, name, properties, member=below)
-            reason = f"not every constructor argument of a {spec.type} can be read back from it"
+            if not list(called.children()):
+                reason = f"not every constructor argument of a {spec.type} can be read back from it"
         if not reason:
             key = path, _signature(passed)
             try:
                 if key not in self._levels:
-                    self._levels[key] = self._level(called, path, passed)
+                    self._levels[key] = self._level(called, path, passed, frames)
             except UntranslatableError as error:
                 reason = str(error)
             else:
                 return Item("Subgraph", name, member=below, inner=self._levels[key])
-        kind: Kind = "tensor" if self._tensors.get(path, True) else "value"
+        tensor = all(isinstance(frame.result, torch.Tensor) for frame in frames.values())
+        kind: Kind = "tensor" if tensor else "value"
         return Item("Module", name, {"target": class_name(called)}, member=below, reason=reason, kinds={"output": kind})
 
 

@@ -29,7 +29,7 @@ def layer_spec(module: nn.Module) -> NodeSpec | None:
 
 def obstacle(module: nn.Module) -> str:
     """Say why a module cannot be taken apart whatever its code does, or return an empty string."""
-    if any(getattr(module, name, None) for name in _HOOKS):
+    if any(not _is_torchs(hook) for name in _HOOKS for hook in (getattr(module, name, None) or {}).values()):
         return "it has hooks, which a graph does not draw"
     if isinstance(module, torch.jit.ScriptModule):
         return "it is a scripted module, which has no Python code"
@@ -39,6 +39,11 @@ def obstacle(module: nn.Module) -> str:
     if any(isinstance(tensor, (UninitializedBuffer, UninitializedParameter)) for tensor in tensors):
         return "its parameters have no shape before the first call"
     return ""
+
+
+def _is_torchs(hook: object) -> bool:
+    """Whether a hook only reads what older versions of torch have saved, as weight normalization's does."""
+    return str(getattr(getattr(hook, "hook", hook), "__module__", "")).startswith("torch.nn.utils.")
 
 
 def read_properties(module: nn.Module, spec: NodeSpec) -> dict[str, object] | None:

@@ -14,8 +14,11 @@ from pnne_nb.compiler.importing.drafting import Item, Level, Source, Untranslata
 def nest(level: Level) -> None:
     """Nest a level's containers, in place.
 
+    A container whose members take turns with others (``for conv, norm in zip(self.convs, self.norms)``) stays what it
+    is in the original: its members are called one by one, and a list or dictionary holds them.
+
     Raises:
-        UntranslatableError: If calls of their members alternate.
+        UntranslatableError: If a container is called as a whole and its members are called as well.
     """
     called = {item.member[0] for item in level.items if len(item.member) == 1}
     for name in dict.fromkeys(item.member[0] for item in level.items if len(item.member) > 1):
@@ -23,8 +26,22 @@ def nest(level: Level) -> None:
             for item in level.items:
                 if item.member[:1] == (name,) and len(item.member) > 1:
                     _refer(item)
-        else:
+        elif _stands_together(level, name):
             _nest(level, name)
+        else:
+            for item in level.items:
+                if item.member[:1] == (name,) and item.type in ("Parameter", "Buffer"):
+                    _refer(item)
+
+
+def _stands_together(level: Level, name: str) -> bool:
+    """Whether nothing else is called between a container's members, and what they compute is used."""
+    _hoist(level, name)
+    places = [index for index, item in enumerate(level.items) if item.member[:1] == (name,)]
+    inside = level.items[places[0] : places[-1] + 1]
+    members = set(inside)
+    used = any(source in members for item in level.items[places[-1] + 1 :] for source, _ in item.inputs.values())
+    return used and all(not item.member or item.member[0] == name for item in inside)
 
 
 def _refer(item: Item) -> None:
@@ -37,13 +54,9 @@ def _refer(item: Item) -> None:
 
 
 def _nest(level: Level, name: str) -> None:
-    _hoist(level, name)
     places = [index for index, item in enumerate(level.items) if item.member[:1] == (name,)]
     first, last = places[0], places[-1] + 1
     inside = level.items[first:last]
-    others = {item.member[0] for item in inside if item.member} - {name}
-    if others:
-        raise UntranslatableError(f"calls of members of {name} and of {', '.join(sorted(others))} alternate")
     holder = getattr(level.holder, name)
     inner = Level(class_title(holder), holder)
     group = Item("Subgraph", name, member=(name,), inner=inner)
@@ -68,8 +81,6 @@ def _nest(level: Level, name: str) -> None:
                 if source not in results:
                     results[source] = inner.add(Item("Output", f"output_{len(results)}", inputs={"input": source}))
                 users.append((item, port, results[source]))
-    if not results:
-        raise UntranslatableError(f"it does not use what {name} computes")
     nest(inner)
     complete(inner)
     group.inputs = {entry.name: source for source, entry in entries.items()}

@@ -1,28 +1,57 @@
 """Traces one ``forward`` without entering the submodules that it calls.
 
-Each module is traced alone, with what its caller passes: values that the caller computes become placeholders,
-constants stay constants. A branch on a constant argument therefore goes the way it goes in the original.
+Each module is traced alone, with what its caller passes: values that the caller computes are recorded, constants stay
+constants. A branch on a constant argument therefore goes the way it goes in the original, and so does one on a size,
+of which the example is known. Where it branches on its training mode, it is traced in both (`modes` joins them).
+
+Nothing outside the traced module, which is a private copy, is replaced meanwhile: other threads may run modules.
 """
 
 from __future__ import annotations
 
 import dis
-import functools
-import inspect
 import operator
-from collections.abc import Callable, Iterator
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, final
+from dataclasses import is_dataclass
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import fx, nn
+from torch.overrides import TorchFunctionMode
 
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
+from pnne_nb.compiler.importing.rebinding import rebound
+from pnne_nb.compiler.importing.values import (
+    UNKNOWN,
+    Traced,
+    TracedFloat,
+    TracedInt,
+    TracedTensor,
+    is_traced,
+    known,
+    wrap,
+)
 
 MODE = "training"
 """Target of the node that stands for ``self.training``."""
 
-_CREATORS = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
+FRAMES = "frames"
+"""Where a call of a submodule keeps what was observed of it."""
+
+_CREATORS = frozenset(
+    getattr(torch, name)
+    for name in ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
+)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_SWAPPED = {
+    "__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul, "__rtruediv__": operator.truediv,
+    "__rdiv__": operator.truediv, "__rfloordiv__": operator.floordiv, "__rmod__": operator.mod,
+    "__rpow__": operator.pow, "__rmatmul__": operator.matmul,
+}  # fmt: skip
 
 
 @final
@@ -43,32 +72,37 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments, with `Slot` where values arrive."""
 
 
-def trace(module: nn.Module, arguments: Arguments) -> tuple[fx.Graph, dict[str, Slot]]:
-    """Record what a module's ``forward`` does.
+class Recording(NamedTuple):
+    """What a ``forward`` does.
+
+    Attributes:
+        graph: The recorded calls.
+        slots: The slot of each placeholder by its target.
+        branches: Whether it branches on its training mode.
+        assumed: What it took from the example, in words.
+    """
+
+    graph: fx.Graph
+    slots: dict[str, Slot]
+    branches: bool
+    assumed: tuple[str, ...]
+
+
+def trace(module: nn.Module, arguments: Arguments, frames: Frames, *, training: bool) -> Recording:
+    """Record what a module's ``forward`` does in one mode.
 
     Args:
         module: A module that may be changed for the time of the call.
         arguments: What it is called with.
-
-    Returns:
-        The recorded calls, and the slot of each placeholder by its target.
+        frames: What was observed of that call.
+        training: The mode.
 
     Raises:
         UntranslatableError: If it cannot be recorded.
     """
-    if "forward" in vars(module):
-        raise UntranslatableError("its forward method was replaced on the instance")
-    tracer = _Tracer(arguments)
-    original = type(module)
+    recorder = Recorder(module, frames, training=training)
     try:
-        with _creation_recorded(tracer):
-            # F.dropout(x, p, self.training) would otherwise write the mode of this very moment into the graph.
-            module.__class__ = type(original.__name__, (original,), {"training": property(lambda _: tracer.mode())})
-            with _unassigned(module):
-                try:
-                    return tracer.trace(module), tracer.slots
-                finally:
-                    module.__class__ = original
+        return recorder.run(arguments)
     except UntranslatableError:
         raise
     except Exception as error:
@@ -77,125 +111,375 @@ def trace(module: nn.Module, arguments: Arguments) -> tuple[fx.Graph, dict[str, 
 
 def _reason(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    text = lines[0] if lines else type(error).__name__
-    if isinstance(error, fx.proxy.TraceError) or "symbolically traced" in text:
-        return f"its forward depends on the values of its inputs ({text})"
-    return f"its forward cannot be traced: {text}"
+    return f"its forward cannot be traced: {lines[0] if lines else type(error).__name__}"
 
 
-@contextmanager
-def _unassigned(module: nn.Module) -> Iterator[None]:
-    """Refuse a forward that assigns to the module, and take the assignment back: a graph has no place for it."""
-    stores = [vars(module), module._parameters, module._buffers, module._modules]
-    before: list[dict[str, Any]] = [dict(store) for store in stores]
-    try:
-        yield
-    finally:
+@final
+class Recorder(fx.Tracer):
+    """Records the calls that one ``forward`` makes, and knows the shapes of what they return."""
+
+    def __init__(self, module: nn.Module, frames: Frames, *, training: bool) -> None:
+        super().__init__()
+        self.graph = fx.Graph(tracer_cls=type(self))
+        self._module = module
+        self._training = training
+        self._frames = frames
+        self._frame = frames.get(training) or frames.get(not training)
+        self._cursor = 0
+        self._slots: dict[str, Slot] = {}
+        self._detached: dict[fx.Node, Traced] = {}
+        self._born_detached: set[fx.Node] = set()
+        self._by_mode: set[fx.Node] = set()
+        self._branches = False
+        self._assumed: dict[str, None] = {}
+        self._grad = torch.is_grad_enabled()
+        self.root = module  # where fx looks for constants
+        self.tensor_attrs = _plain_tensors(module)
+
+    def run(self, arguments: Arguments) -> Recording:
+        """Record the call."""
+        frame = self._frame
+        given = (frame.args, frame.kwargs) if frame is not None else (UNKNOWN, UNKNOWN)
+        args, kwargs = (self._placeholders(value, seen) for value, seen in zip(arguments, given, strict=True))
+        # torch.arange(n) and its like take no traced tensor: a mode, which is of this thread alone, sees them.
+        with self._intercepted(), _Watch(self):
+            result = rebound(type(self._module), self)(self._module, *args, **kwargs)
+            if is_dataclass(result) and frame is not None and frame.path:
+                result = tuple(fields_of(result).values())
+        self.graph.output(self.create_arg(result))
+        self._sweep()
+        return Recording(self.graph, self._slots, self._branches, tuple(self._assumed))
+
+    def _placeholders(self, value: Any, seen: Any) -> Any:
+        if isinstance(value, Slot):
+            node = self.graph.placeholder(f"slot{len(self._slots)}")
+            self._slots[str(node.target)] = value
+            return wrap(node, self, seen)
+        if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
+            parts = (
+                list(seen) if isinstance(seen, (tuple, list)) and len(seen) == len(value) else [UNKNOWN] * len(value)
+            )
+            made = [self._placeholders(each, part) for each, part in zip(value, parts, strict=True)]
+            return made if isinstance(value, list) else tuple(made)
+        if isinstance(value, dict):
+            items = seen if isinstance(seen, dict) else {}
+            return {key: self._placeholders(each, items.get(key, UNKNOWN)) for key, each in value.items()}
+        return value
+
+    # What the forward of the module finds
+
+    @contextmanager
+    def _intercepted(self) -> Iterator[None]:
+        """Have the module's submodules and tensors stand for themselves, and refuse what it assigns."""
+        kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        before: list[dict[str, Any]] = []
+        buffers: list[tuple[str, dict[str, Any], str]] = []
+        mode = wrap(self.graph.get_attr(MODE), self, self._training)
+        self._by_mode.add(mode.node)
+        seen: dict[int, Traced] = {}
+        try:
+            for path, module in self._module.named_modules():
+                own = vars(module)
+                stores = [own, module._parameters, module._buffers, module._modules]
+                kept += [(store, dict(store)) for store in stores]
+                own["training"] = mode
+                if module is not self._module:
+                    own["forward"] = self._calling(path)
+                for hooks in _HOOKS:
+                    own[hooks] = OrderedDict()
+                for store in stores[1:3]:
+                    for name, tensor in store.items():
+                        if tensor is not None:
+                            place = f"{path}.{name}" if path else name
+                            store[name] = self._stored(place, tensor, seen)
+                            if store is module._buffers:
+                                buffers.append((place, store, name))
+                before += [dict(store) for store in stores]
+            yield
+            originals = {id(store): old for (store, _), old in zip(kept, before, strict=True)}
+            for _, store, name in buffers:
+                self._assigned(originals[id(store)][name], store, name)
+            self._refuse_changes([(store, old) for (store, _), old in zip(kept, before, strict=True)])
+        finally:
+            for store, old in kept:
+                added = {name: value for name, value in store.items() if name.startswith("_tensor_constant")}
+                store.clear()
+                store.update({**old, **added})
+
+    def _stored(self, place: str, tensor: torch.Tensor, seen: dict[int, Traced]) -> Traced:
+        if id(tensor) not in seen:
+            found = wrap(self.graph.create_node("get_attr", place), self, tensor.detach().to("meta"))
+            if isinstance(found, TracedTensor):
+                found.parameter = isinstance(tensor, nn.Parameter)
+            seen[id(tensor)] = found
+        return seen[id(tensor)]
+
+    def _assigned(self, original: Any, store: dict[str, Any], name: str) -> None:
+        """Draw ``self.mean = …`` of a buffer as a copy into it: that is what it means to whoever reads it later."""
+        new = store.get(name)
+        if new is original or type(new) is not TracedTensor or type(original) is not TracedTensor:
+            return
+        if new.value.shape != original.value.shape or new.value.dtype != original.value.dtype:
+            return
+        store[name] = original
+        if new.node is not original.node:
+            self.call_method(original, "copy_", (new.detach(),), {})
+
+    @staticmethod
+    def _refuse_changes(stores: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
         changed = {
             name
-            for store, old in zip(stores, before, strict=True)
+            for store, old in stores
             for name in {*store, *old}
             if store.get(name) is not old.get(name) and not name.startswith("_tensor_constant")
         }
-        for store, old in zip(stores, before, strict=True):
-            for name in changed & {*store, *old}:
-                if name in old:
-                    store[name] = old[name]
-                else:
-                    del store[name]
-    if changed:
-        raise UntranslatableError(f"its forward assigns to {', '.join(sorted(changed))}")
+        if changed:
+            raise UntranslatableError(f"its forward assigns to {', '.join(sorted(changed))}")
 
+    def _calling(self, path: str) -> Callable[..., Any]:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            frames = self._frames_of(path)
+            seen = frames.get(self._training) or frames.get(not self._training)
+            args, kwargs = self._settled((args, kwargs))
+            node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
+            node.meta[FRAMES] = frames
+            result = seen.result if seen is not None else UNKNOWN
+            if not is_dataclass(result):
+                return wrap(node, self, result)
+            # It comes apart at the border of the nested graph, which has an output for each field.
+            parts = fields_of(result)
+            whole = wrap(node, self, tuple(parts.values()))
+            return with_fields(result, {name: whole[index] for index, name in enumerate(parts)})
 
-class _Proxy(fx.Proxy):
-    """A traced value that also records ``x += y``, of which torch's own makes ``x = x + y``."""
+        return forward
 
-    def __iadd__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+    def _frames_of(self, path: str) -> Frames:
+        """Return what was observed of the next call of a submodule, in both modes."""
+        if self._frame is None:
+            return {}
+        prefix = f"{self._frame.path}." if self._frame.path else ""
+        found: Frames = {}
+        for mode, frame in self._frames.items():
+            calls = [each for each in frame.inner if each.path == prefix + path]
+            number = sum(node.op == "call_module" and node.target == path for node in self.graph.nodes)
+            if calls:
+                found[mode] = calls[min(number, len(calls) - 1)]
+        return found
 
-    def __isub__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.isub, (self, other), {})
+    # Recording
 
-    def __imul__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.imul, (self, other), {})
+    def create_arg(self, a: Any) -> Any:
+        """Return an argument as the recording holds it."""
+        return a.node if issubclass(type(a), Traced) else super().create_arg(a)
 
-    def __itruediv__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.itruediv, (self, other), {})
+    def create_proxy(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
+    ) -> Traced:
+        """Record a call and return what stands for its result."""
+        args, kwargs = self._settled((args, kwargs))
+        node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
+        if not torch.is_grad_enabled() and self._grad:
+            self._born_detached.add(node)
+        module = getattr(target, "__module__", "")
+        if module == "_operator" and any(source in self._by_mode for source in node.all_input_nodes):
+            self._by_mode.add(node)
+        found = wrap(node, self, self._evaluated(kind, target, args, kwargs))
+        if _changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
+            # The same tensor: what uses it from here on stands after the change.
+            args[0].node = node
+        return found
 
+    def call_method(self, owner: Traced, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record the call of a method."""
+        if name == "dim" and owner.value is not UNKNOWN:
+            return owner.value.dim()
+        if type(owner) not in (TracedTensor, TracedInt, TracedFloat) and owner.value is not UNKNOWN:
+            return getattr(owner.opened(), name)(*args, **kwargs)
+        return self.create_proxy("call_method", name, (owner, *args), kwargs)
 
-class _Tracer(fx.Tracer):
-    proxy_buffer_attributes = True
+    def _settled(self, arguments: Any) -> Any:
+        """Return arguments, tensors without gradient where the original computes without."""
+        return self._without_grad(arguments) if self._grad and not torch.is_grad_enabled() else arguments
 
-    def __init__(self, arguments: Arguments) -> None:
-        super().__init__()
-        self._arguments = arguments
-        self.slots: dict[str, Slot] = {}
+    def _without_grad(self, value: Any) -> Any:
+        if type(value) is TracedTensor:
+            node = value.node
+            held = node.op == "get_attr" and not value.parameter  # a buffer, or what was made of it in place
+            if held or node in self._born_detached or not (value.value.is_floating_point() or value.value.is_complex()):
+                return value
+            if node not in self._detached:
+                made = self.create_node("call_method", "detach", (node,), {})
+                self._born_detached.add(made)
+                self._detached[node] = wrap(made, self, value.value)
+            return self._detached[node]
+        if type(value) in (tuple, list):
+            return type(value)(map(self._without_grad, value))
+        return {k: self._without_grad(v) for k, v in value.items()} if type(value) is dict else value
 
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _Proxy(node, self)
+    def watched(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record the call of a function or method of torch's, or make it if nothing in it is traced."""
+        if function not in _CREATORS and not is_traced((args, kwargs)):
+            return function(*args, **kwargs)
+        name = getattr(function, "__name__", "")
+        if function is torch._assert:
+            return None
+        if kwargs.get("out") is not None:
+            target = kwargs.pop("out")
+            return self.call_method(target, "copy_", (self.watched(function, args, kwargs),), {})
+        if name == "__get__":  # of a property
+            return getattr(args[0], function.__self__.__name__)  # type: ignore[attr-defined]  # a bound descriptor
+        if name in _SWAPPED:
+            return self.create_proxy("call_function", _SWAPPED[name], (args[1], args[0]), {})
+        if getattr(torch.Tensor, name, None) is function:
+            plain = getattr(operator, name, None) if name.startswith("__") else None
+            if plain is not None:
+                return self.create_proxy("call_function", plain, args, kwargs)
+            if is_traced(args[:1]):
+                return self.call_method(args[0], name, args[1:], kwargs)
+            return self.create_proxy("call_method", name, args, kwargs)
+        return self.create_proxy("call_function", function, args, kwargs)
 
-    def mode(self) -> fx.Proxy:
-        return self.create_proxy("get_attr", MODE, (), {})
+    @staticmethod
+    def _evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a call gives in the example."""
+        given, named = known(args), known(kwargs)
+        if given is UNKNOWN or named is UNKNOWN:
+            return UNKNOWN
+        if target in _CREATORS or "device" in named:
+            named = {**named, "device": "meta"}
+        try:
+            with torch.no_grad():
+                if kind == "call_method":
+                    return getattr(given[0], target)(*given[1:], **named)
+                return target(*given, **named)
+        except (RuntimeError, NotImplementedError):
+            return UNKNOWN  # what only data can tell
 
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002  # torch's signature
-        return True
+    # What Python wants to know
 
-    def call_module(
-        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        if self.submodule_paths is not None and m not in self.submodule_paths:
-            # Made on the way, like a slice of a Sequential: what it calls has a path, itself it has none.
-            return forward(*args, **kwargs)
-        return super().call_module(m, forward, args, kwargs)
-
-    def create_args_for_root(
-        self,
-        root_fn: Callable[..., Any],
-        is_module: bool,  # noqa: ARG002  # torch's signature
-        concrete_args: Any = None,  # noqa: ARG002  # torch's signature
-    ) -> tuple[Callable[..., Any], list[Any]]:
-        args, kwargs = fx.node.map_aggregate(self._arguments, self._placeholder)
-
-        @functools.wraps(root_fn)
-        def run(root: nn.Module) -> Any:
-            return root_fn(root, *args, **kwargs)
-
-        return run, [self.root]
-
-    def _placeholder(self, value: Any) -> Any:
-        if not isinstance(value, Slot):
-            return value
-        proxy = self.create_proxy("placeholder", f"slot{len(self.slots)}", (), {})
-        self.slots[str(proxy.node.target)] = value
-        return proxy
-
-    def to_bool(self, obj: fx.Proxy) -> bool:
-        # An assertion checks the input and decides nothing else.
-        frame = inspect.currentframe()
-        while frame is not None and frame.f_globals.get("__name__") in (__name__, "torch.fx.proxy"):
-            frame = frame.f_back
-        if frame is not None:
-            rest = [step for step in dis.get_instructions(frame.f_code) if step.offset >= frame.f_lasti][:3]
-            if any(step.opname == "LOAD_ASSERTION_ERROR" for step in rest):
+    def decide(self, value: Traced) -> bool:
+        """Answer a branch on a traced value."""
+        if value.node in self._by_mode:
+            self._branches = True
+            return bool(value.value)
+        if value.value is UNKNOWN or type(value) is TracedTensor:
+            if _is_asserting(sys._getframe(1)):
                 return True
-        return super().to_bool(obj)
+            raise self.unknown(value)
+        answer = bool(value.value)
+        self._assumed.setdefault(f"{_shown(value.node)} is {answer}")
+        return answer
+
+    def settle(self, value: Traced) -> Any:
+        """Return a traced value as it is in the example, for Python to work with."""
+        if value.value is UNKNOWN or type(value) is TracedTensor:
+            raise self.unknown(value)
+        if value.node in self._by_mode:
+            self._branches = True
+        else:
+            self._assumed.setdefault(f"{_shown(value.node)} is {value.value}")
+        return value.value
+
+    @staticmethod
+    def unknown(value: Traced) -> UntranslatableError:
+        """Return the error of a ``forward`` that goes by the data."""
+        return UntranslatableError(
+            f"its forward depends on the values of its inputs ({_shown(value.node)} is only known when it runs)"
+        )
+
+    def _sweep(self) -> None:
+        """Remove what was only recorded for Python to look at."""
+        for node in reversed(list(self.graph.nodes)):
+            if not node.users and (node.op == "get_attr" or _only_looks(node)):
+                self.graph.erase_node(node)
 
 
-@contextmanager
-def _creation_recorded(tracer: fx.Tracer) -> Iterator[None]:
-    """Record ``torch.arange(n)`` and its like, which would otherwise run at once, or refuse a traced size."""
-    originals = {name: getattr(torch, name) for name in _CREATORS}
+def _plain_tensors(module: nn.Module) -> Any:
+    """Return where a module keeps tensors as plain attributes."""
+    return {
+        value: f"{path}.{name}" if path else name
+        for path, each in module.named_modules()
+        for name, value in vars(each).items()
+        if isinstance(value, torch.Tensor)
+    }
 
-    def recording(function: Callable[..., Any]) -> Callable[..., Any]:
-        def record(*args: Any, **kwargs: Any) -> Any:
-            return tracer.create_proxy("call_function", function, args, kwargs)
 
-        return record
+def _only_looks(node: fx.Node) -> bool:
+    target: Any = node.target
+    if node.op == "call_method":
+        return target in ("size", "detach")
+    if (
+        node.op != "call_function"
+        or target is operator.setitem
+        or str(getattr(target, "__name__", ""))
+        in (
+            "iadd",
+            "isub",
+            "imul",
+            "itruediv",
+            "ipow",
+        )
+    ):
+        return False
+    return target is getattr or getattr(target, "__module__", "") in ("_operator", "math")
 
-    for name, function in originals.items():
-        setattr(torch, name, recording(function))
-    try:
-        yield
-    finally:
-        for name, function in originals.items():
-            setattr(torch, name, function)
+
+def _changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call changes its first argument."""
+    if kind == "call_method":
+        name = str(target)
+    else:
+        name = str(getattr(target, "__name__", ""))
+        if target in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow):
+            return True
+    return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
+
+
+def _is_asserting(frame: Any) -> bool:
+    """Whether the code that asks is an ``assert``, which checks the input and decides nothing else."""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("pnne_nb.compiler.importing"):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    steps = [step for step in dis.get_instructions(frame.f_code) if step.offset >= frame.f_lasti][:4]
+    return any(step.opname == "LOAD_ASSERTION_ERROR" or step.argval == "AssertionError" for step in steps)
+
+
+def _shown(node: fx.Node) -> str:
+    """Return a recorded value in the words of its source."""
+    if node.op == "get_attr":
+        return f"self.{node.target}"
+    if node.op == "placeholder":
+        return str(node.name)
+
+    def text(value: Any) -> str:
+        if isinstance(value, fx.Node):
+            return _shown(value)
+        return repr(value) if len(repr(value)) < 40 else "…"
+
+    args = [text(value) for value in node.args]
+    name = str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", node.target))
+    if node.target is getattr:
+        return f"{args[0]}.{node.args[1]}"
+    if node.target is operator.getitem:
+        return f"{args[0]}[{args[1]}]"
+    if node.op == "call_method":
+        return f"{args[0]}.{name}({', '.join(args[1:])})"
+    symbols = {"gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
+               "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}  # fmt: skip
+    if name in symbols and len(args) == 2:
+        return f"{args[0]} {symbols[name]} {args[1]}"
+    return f"{name}({', '.join(args)})"
+
+
+class _Watch(TorchFunctionMode):
+    """Has a recorder see every function of torch's that the code calls."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self._recorder.watched(func, args, kwargs or {})

@@ -13,7 +13,9 @@ from torch import fx, nn
 from pnne_nb.compiler.importing.assembling import class_title, stored
 from pnne_nb.compiler.importing.drafting import Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.functions import function_call, method_call
-from pnne_nb.compiler.importing.tracing import MODE, Arguments, Slot, trace
+from pnne_nb.compiler.importing.modes import trace_modes
+from pnne_nb.compiler.importing.observing import Frames
+from pnne_nb.compiler.importing.tracing import FRAMES, MODE, Arguments, Slot
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Port, Required, Returns
 from pnne_nb.graph.types import EnumType, PropertyType, UnionType, check
@@ -22,23 +24,24 @@ from pnne_nb.graph.values import TorchConstant, Value, from_json, to_json
 MAX_STORED = 10_000
 """Elements of a tensor constant whose values a document keeps."""
 
-Child = Callable[[nn.Module, tuple[str, ...], Arguments], Item]
+Child = Callable[[nn.Module, tuple[str, ...], Arguments, Frames], Item]
 """Makes the item of a called submodule, without its inputs, from the module, its path and how it is called."""
 
 
-def translate(module: nn.Module, arguments: Arguments, child: Child) -> Level:
+def translate(module: nn.Module, arguments: Arguments, frames: Frames, child: Child) -> Level:
     """Trace a module and draw what it does.
 
     Args:
         module: A module that may be changed for the time of the call.
         arguments: What it is called with.
+        frames: What was observed of that call.
         child: Makes the items of the submodules that it calls.
 
     Raises:
         UntranslatableError: If something in it cannot be drawn.
     """
-    graph, slots = trace(module, arguments)
-    return _Translation(module, slots, child).run(graph)
+    recording = trace_modes(module, arguments, frames)
+    return _Translation(module, recording.slots, child).run(recording.graph)
 
 
 def constant_tensor(tensor: torch.Tensor) -> dict[str, object]:
@@ -120,7 +123,7 @@ class _Translation:
         if path == ("",):
             raise UntranslatableError("its forward calls itself")
         called = self._module.get_submodule(str(node.target))
-        item = self._child(called, path, self._passed(called, node))
+        item = self._child(called, path, self._passed(called, node), node.meta.get(FRAMES, {}))
         owner = self._modules.setdefault(path, item)
         if owner is not item:
             if owner.type != item.type or owner.properties != item.properties or owner.inner is not item.inner:
@@ -261,8 +264,11 @@ class _Translation:
                 return True
         if prop is None or prop.role != "call":
             return False
+        constant = stored_constant(value)
         try:
-            stored = check(prop.type, stored_constant(value))
+            if isinstance(value, torch.memory_format):
+                constant = str(value).removeprefix("torch.")
+            stored = check(prop.type, constant)
         except (ValueError, TypeError):
             return False
         if prop.required or type(stored) is not type(prop.default) or stored != prop.default:

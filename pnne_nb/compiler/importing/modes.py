@@ -1,0 +1,87 @@
+"""Joins what a ``forward`` does in training mode and what it does in evaluation mode into one recording."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, final
+
+from torch import fx, nn
+
+from pnne_nb.catalog.operators import choose
+from pnne_nb.compiler.importing.observing import Frames
+from pnne_nb.compiler.importing.tracing import Arguments, Recording, trace
+
+
+def trace_modes(module: nn.Module, arguments: Arguments, frames: Frames) -> Recording:
+    """Record what a module's ``forward`` does: in both modes, if it asks in which it is.
+
+    Raises:
+        UntranslatableError: If it cannot be recorded.
+    """
+    training = trace(module, arguments, frames, training=True)
+    if not training.branches:
+        return training
+    evaluation = trace(module, arguments, frames, training=False)
+    graph = _Join().join(training.graph, evaluation.graph)
+    assumed = tuple(dict.fromkeys((*training.assumed, *evaluation.assumed)))
+    return Recording(graph, training.slots, True, assumed)
+
+
+@final
+class _Join:
+    def __init__(self) -> None:
+        self._graph = fx.Graph()
+        self._train: dict[fx.Node, fx.Node] = {}
+        self._eval: dict[fx.Node, fx.Node] = {}
+        self._chosen: dict[str, fx.Node] = {}
+
+    def join(self, train: fx.Graph, evaluation: fx.Graph) -> fx.Graph:
+        ones, others = list(train.nodes)[:-1], list(evaluation.nodes)[:-1]
+        matcher = difflib.SequenceMatcher(None, [_key(n) for n in ones], [_key(n) for n in others], autojunk=False)
+        for _, i1, i2, j1, j2 in matcher.get_opcodes():
+            if i2 - i1 == j2 - j1 and all(_key(a) == _key(b) for a, b in zip(ones[i1:i2], others[j1:j2], strict=True)):
+                for one, other in zip(ones[i1:i2], others[j1:j2], strict=True):
+                    self._both(one, other)
+                continue
+            for node in ones[i1:i2]:
+                self._train[node] = self._graph.node_copy(node, self._train.__getitem__)
+            for node in others[j1:j2]:
+                self._eval[node] = self._graph.node_copy(node, self._eval.__getitem__)
+        results = [next(iter(reversed(list(graph.nodes)))).args[0] for graph in (train, evaluation)]
+        self._graph.output(self._merged(*results))
+        return self._graph
+
+    def _both(self, one: fx.Node, other: fx.Node) -> None:
+        args = self._merged(tuple(one.args), tuple(other.args))
+        kwargs = {name: self._merged(one.kwargs[name], other.kwargs[name]) for name in one.kwargs}
+        made = self._graph.create_node(one.op, one.target, tuple(args), kwargs, name=one.name)
+        made.meta.update({**other.meta, **one.meta})
+        self._train[one] = self._eval[other] = made
+
+    def _merged(self, one: Any, other: Any) -> Any:
+        """Return what is either of two values, according to the mode."""
+        if isinstance(one, fx.Node) and isinstance(other, fx.Node) and self._train[one] is self._eval[other]:
+            return self._train[one]
+        if isinstance(one, (tuple, list)) and type(one) is type(other) and len(one) == len(other):
+            parts = [self._merged(a, b) for a, b in zip(one, other, strict=True)]
+            return tuple(parts) if isinstance(one, tuple) else parts
+        if isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other):
+            return {key: self._merged(one[key], other[key]) for key in one}
+        if not _holds_nodes((one, other)) and type(one) is type(other) and one == other:
+            return one
+        first, second = fx.node.map_arg(one, self._train.__getitem__), fx.node.map_arg(other, self._eval.__getitem__)
+        key = repr((first, second))
+        if key not in self._chosen:
+            self._chosen[key] = self._graph.create_node("call_function", choose, (first, second), {})
+        return self._chosen[key]
+
+
+def _key(node: fx.Node) -> tuple[object, ...]:
+    return node.op, node.target, len(node.args), tuple(node.kwargs)
+
+
+def _holds_nodes(values: Iterable[Any]) -> bool:
+    found: list[fx.Node] = []
+    fx.node.map_arg(tuple(values), found.append)
+    return bool(found)

@@ -1,0 +1,244 @@
+"""What stands for a value while a ``forward`` is traced: its place in the recording, and what is known of it.
+
+A traced size is an ``int`` and a traced shape a ``tuple``, so that ``torch.zeros(x.shape[0], 4)`` takes them. What
+Python itself needs to know of a size (a branch, a loop, an index) is answered as in the example; what only the data
+of a tensor can tell is not.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from torch import fx, nn
+
+from pnne_nb.catalog.operators import ATTRIBUTES
+from pnne_nb.compiler.importing.drafting import UntranslatableError
+
+if TYPE_CHECKING:
+    from pnne_nb.compiler.importing.tracing import Recorder
+
+UNKNOWN = object()
+"""The value of what depends on the data of a tensor."""
+
+TYPE = "type"
+"""Where a recorded call keeps the type of its result."""
+
+_RECORDED = frozenset(ATTRIBUTES) - {"ndim", "requires_grad", "is_cuda"}
+_OWN = ("node", "tracer", "value", "parameter")
+
+
+class Traced(fx.Proxy):
+    """A traced value.
+
+    Attributes:
+        value: What it is in the example; tensors have no data; `UNKNOWN` if it depends on data.
+    """
+
+    tracer: Recorder
+    value: Any
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.getitem, (self, index), {})
+
+    def __bool__(self) -> bool:
+        return self.tracer.decide(self)
+
+    def __len__(self) -> int:
+        if self.value is UNKNOWN:
+            raise self.tracer.unknown(self)
+        return len(self.value)
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self.value, dict):
+            return iter(self.value)
+        return (self[index] for index in range(len(self)))
+
+    def __index__(self) -> int:
+        return operator.index(self.tracer.settle(self))
+
+    def __int__(self) -> int:
+        return int(self.tracer.settle(self))
+
+    def __float__(self) -> float:
+        return float(self.tracer.settle(self))
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.tracer.settle(self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.node = self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {}).node
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place(operator.iadd, other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place(operator.isub, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place(operator.imul, other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place(operator.itruediv, other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._in_place(operator.ipow, other)
+
+    def _in_place(self, function: Callable[..., Any], other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OWN:
+            raise AttributeError(name)
+        kind = torch.Tensor if self.value is UNKNOWN else type(self.value)
+        if callable(getattr(kind, name, None)):
+            return _Method(self, name)
+        if issubclass(kind, torch.Tensor) and name in _RECORDED:
+            return self.tracer.create_proxy("call_function", getattr, (self, name), {})
+        if self.value is UNKNOWN:
+            raise self.tracer.unknown(self)
+        names = getattr(kind, "_fields", getattr(kind, "__match_args__", ())) if issubclass(kind, tuple) else ()
+        if name in names:
+            return self[names.index(name)]
+        found = getattr(self.value, name)
+        if isinstance(found, torch.Tensor):
+            raise UntranslatableError(f"it reads {name} of a {kind.__name__}")
+        return found
+
+    def opened(self) -> Any:
+        """Return what it is made of, as Python has it: a tuple, list or dictionary of traced values."""
+        if isinstance(self.value, dict):
+            return {key: self[key] for key in self.value}
+        if isinstance(self.value, (tuple, list)):
+            return (tuple if isinstance(self.value, tuple) else list)(self)
+        return self.value
+
+
+@final
+class TracedTensor(Traced):
+    """A tensor, of which shape and element type are known.
+
+    It does not pretend to be a ``torch.Tensor``: torch's compiled code would believe it, and read its memory.
+
+    Attributes:
+        parameter: Whether it is a parameter.
+    """
+
+    parameter: bool = False
+
+
+@final
+class TracedInt(Traced, int):  # type: ignore[misc]  # abs() is recorded
+    """A size."""
+
+    # It takes the place of an int, not of a tensor.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as torch's own classes
+    __hash__ = Traced.__hash__
+
+    def __new__(cls, _node: fx.Node, _tracer: Recorder, value: int) -> TracedInt:
+        return int.__new__(cls, value)
+
+    def __init__(self, node: fx.Node, tracer: Recorder, _value: int) -> None:
+        fx.Proxy.__init__(self, node, tracer)
+
+
+@final
+class TracedFloat(Traced, float):  # type: ignore[misc]  # abs() is recorded
+    """A number that is computed from sizes."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as above
+    __hash__ = Traced.__hash__
+
+    def __new__(cls, _node: fx.Node, _tracer: Recorder, value: float) -> TracedFloat:
+        return float.__new__(cls, value)
+
+    def __init__(self, node: fx.Node, tracer: Recorder, _value: float) -> None:
+        fx.Proxy.__init__(self, node, tracer)
+
+
+@final
+class TracedTuple(Traced, tuple):  # type: ignore[type-arg]  # noqa: SLOT001  # of anything; a proxy has a dictionary
+    """A shape, or several results."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as above
+    __hash__ = Traced.__hash__
+
+    def __new__(cls, _node: fx.Node, _tracer: Recorder, value: tuple[Any, ...]) -> TracedTuple:
+        return tuple.__new__(cls, value)
+
+    def __init__(self, node: fx.Node, tracer: Recorder, _value: tuple[Any, ...]) -> None:
+        fx.Proxy.__init__(self, node, tracer)
+
+
+@final
+class _Method:
+    """A method of a traced value, to be called."""
+
+    def __init__(self, owner: Traced, name: str) -> None:
+        self._owner = owner
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._owner.tracer.call_method(self._owner, self._name, args, kwargs)
+
+
+def wrap(node: fx.Node, tracer: Recorder, value: Any) -> Traced:
+    """Return what stands for the value of a recorded call."""
+    if isinstance(value, torch.Tensor):
+        found: Traced = TracedTensor(node, tracer)
+    elif type(value) is int:
+        found = TracedInt(node, tracer, value)
+    elif type(value) is float:
+        found = TracedFloat(node, tracer, value)
+    elif isinstance(value, tuple):
+        found = TracedTuple(node, tracer, value)
+    else:
+        found = Traced(node, tracer)
+    found.value = value
+    if value is not UNKNOWN:
+        node.meta[TYPE] = type(value)
+    return found
+
+
+def type_of(value: Any) -> type:
+    """Return the type of what a value stands for."""
+    if type(value) is TracedTensor:
+        return nn.Parameter if value.parameter else torch.Tensor
+    return type(value.value) if issubclass(type(value), Traced) and value.value is not UNKNOWN else type(value)
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value, or a part of it, is traced."""
+    if issubclass(type(value), Traced):
+        return True
+    if isinstance(value, (tuple, list)):
+        return any(map(is_traced, value))
+    if isinstance(value, dict):
+        return any(map(is_traced, value.values()))
+    return isinstance(value, slice) and any(map(is_traced, (value.start, value.stop, value.step)))
+
+
+def known(value: Any) -> Any:
+    """Return an argument as it is in the example; `UNKNOWN` if a part of it is."""
+    if issubclass(type(value), Traced):
+        return value.value
+    if type(value) in (tuple, list, torch.Size):
+        parts = [known(each) for each in value]
+        return UNKNOWN if any(part is UNKNOWN for part in parts) else tuple(parts) if type(value) is not list else parts
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        parts = [known(each) for each in value]
+        return UNKNOWN if any(part is UNKNOWN for part in parts) else type(value)(*parts)
+    if type(value) is dict:
+        named = {key: known(each) for key, each in value.items()}
+        return UNKNOWN if any(part is UNKNOWN for part in named.values()) else named
+    if isinstance(value, slice):
+        parts = [known(each) for each in (value.start, value.stop, value.step)]
+        return UNKNOWN if any(part is UNKNOWN for part in parts) else slice(*parts)
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    return value
