@@ -17,6 +17,7 @@ from pnne_nb.runtime.monitor import Monitor
 from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.sharing import SharedModel
+from pnne_nb.runtime.stalls import StallWatch
 from pnne_nb.runtime.stepping import NotFiniteError
 from pnne_nb.runtime.validating import Validated
 
@@ -68,6 +69,7 @@ class Work:
         self._state_dict = state_dict
         self._progress = Progress(loop.recipe.train.size, loop.recipe.accumulate)
         self._monitor = Monitor(loop.recipe.model, loop.stages)
+        self._stalls = StallWatch(lambda: self._source.doing, lambda: self._source.steps + 1, reports.announce)
 
     @property
     def progress(self) -> ProgressFrame:
@@ -119,7 +121,8 @@ class Work:
         state: TrainingState = "failed"
         try:
             self._shared.open()
-            state = self._train()
+            with self._stalls:
+                state = self._train()
             self._save(due=self._saved != self._place, improved=False)
         except BaseException as error:  # noqa: BLE001  it is kept, shown, and raised again by wait()
             state = "failed"
@@ -145,8 +148,10 @@ class Work:
         events = self._source.run(self.last_epoch)
         try:
             while self._control.boundary() == "go":
+                self._stalls.began()
                 with self._determinism:
                     event = next(events, None)
+                self._stalls.ended()
                 if event is None:
                     return "finished"
                 self.tell(event)
