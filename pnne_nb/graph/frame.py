@@ -21,9 +21,10 @@ MAX_TITLE = 200
 MAX_TEXT = 5_000
 """Characters."""
 
-PADDING = 20.0
-TITLE_HEIGHT = 34.0
-"""Pixels between a frame's edge and what it is put around, and for the title above that."""
+PADDING = 14.0
+TITLE_HEIGHT = 26.0
+"""Pixels between a frame's edge and what it is put around, and for the title above that: together less than between
+two ranks of an arranged graph."""
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, width and height in the editor's pixels."""

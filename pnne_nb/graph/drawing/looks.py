@@ -41,6 +41,7 @@ LOOKS = (
     ("data|metric", Look(170, 0.1, _DRUM)),
     ("math|arith|operat|compar|reduc", Look(120, 0.1, "M8 3.5v9M3.5 8h9")),
     ("shape|reshap|tensor|index|join|split", Look(210, 0.08, "M2.5 5.5h7v8h-7zM5.5 5V2.5h8v8H10")),
+    ("block", Look(240, 0.07, "M8 2l5.5 3v6L8 14l-5.5-3V5zM2.5 5L8 8l5.5-3M8 8v6")),
     ("struct|input|output|graph|general", Look(255, 0.03, "M2.5 8h8M7.5 4.5L11 8l-3.5 3.5M13.5 3v10")),
 )
 """Patterns of category names, the first match counts, and their looks."""

@@ -153,7 +153,7 @@ def _card(
     centre: tuple[float, float],
 ) -> Card:
     spec = types.get(node.type)
-    category = spec.category if spec is not None else "Unknown"
+    category = "Block" if node.type == "Subgraph" else spec.category if spec is not None else "Unknown"
     optional = frozenset(
         name
         for name in shape.inputs

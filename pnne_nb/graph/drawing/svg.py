@@ -136,9 +136,9 @@ def _frame_of(root: Element, frame: Frame) -> None:
     group = SubElement(root, "g", {"class": f"frame f-{frame.colour}", "data-frame": _legal(frame.name)})
     SubElement(group, "title").text = _legal(frame.title or frame.name)
     SubElement(group, "rect", {**_box(left, top, width, height), "rx": "12"})
-    _text(group, "frame-title", left + 14, top + 22, fitted(frame.title, width - 28, 13))
+    _text(group, "frame-title", left + 14, top + 19, fitted(frame.title, width - 28, 13))
     for row, line in enumerate(frame.text.splitlines()):
-        y = top + TITLE_HEIGHT + 8 + 16 * row
+        y = top + TITLE_HEIGHT + 13 + 16 * row
         if y > top + height - 6:
             break
         _text(group, "frame-text", left + 14, y, fitted(line, width - 28, 12))

@@ -43,7 +43,7 @@ export function cardOf(
     path,
     name: node.name,
     type: node.type,
-    category: type?.category ?? (node.type === "Subgraph" ? "Structure" : "Unknown"),
+    category: node.type === "Subgraph" ? "Block" : (type?.category ?? "Unknown"),
     known: type !== undefined || node.type === "Subgraph",
     summary,
     ports,

@@ -31,6 +31,7 @@ const LOOKS: readonly (readonly [RegExp, Look])[] = [
   ],
   [/math|arith|operat|compar|reduc/i, { hue: 120, chroma: 0.1, icon: "M8 3.5v9M3.5 8h9" }],
   [/shape|reshap|tensor|index|join|split/i, { hue: 210, chroma: 0.08, icon: "M2.5 5.5h7v8h-7zM5.5 5V2.5h8v8H10" }],
+  [/block/i, { hue: 240, chroma: 0.07, icon: "M8 2l5.5 3v6L8 14l-5.5-3V5zM2.5 5L8 8l5.5-3M8 8v6" }],
   [/struct|input|output|graph|general/i, { hue: 255, chroma: 0.03, icon: "M2.5 8h8M7.5 4.5L11 8l-3.5 3.5M13.5 3v10" }],
 ];
 

@@ -59,7 +59,7 @@ function framePicture({ box, title = "", text: words = "", colour = "grey" }: Fr
     `stroke="${ink}" stroke-opacity="0.55"/>`,
     text(
       left + 14,
-      top + 22,
+      top + 19,
       cut(title, Math.floor((width - 28) / (NAME_SIZE * LETTER))),
       NAME_SIZE,
       ink,
@@ -67,7 +67,7 @@ function framePicture({ box, title = "", text: words = "", colour = "grey" }: Fr
       600,
     ),
     ...lines.map((line, row) =>
-      text(left + 14, top + TITLE_HEIGHT + 8 + 17 * row, line, 12, color("muted"), "inherit"),
+      text(left + 14, top + TITLE_HEIGHT + 13 + 17 * row, line, 12, color("muted"), "inherit"),
     ),
   ].join("");
 }

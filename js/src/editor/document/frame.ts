@@ -8,8 +8,8 @@ export type FrameColour = (typeof COLOURS)[number];
 const MAX_TITLE = 200;
 const MAX_TEXT = 5_000;
 
-const PADDING = 20;
-export const TITLE_HEIGHT = 34;
+const PADDING = 14;
+export const TITLE_HEIGHT = 26;
 /** The least that a person can make of a frame. */
 const LEAST = 60;
 

@@ -125,12 +125,12 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
               {open && group.category === MY_BLOCKS && (
                 <p className="pnne-my-blocks">
                   {group.types.length === 0 && <span>Publish a block from its properties, or</span>}
-                  <button type="button" className="pnne-fix" onClick={() => chooseBlocks(editor)}>
-                    Load blocks
+                  <button type="button" aria-label="Load blocks" onClick={() => chooseBlocks(editor)}>
+                    Load…
                   </button>
                   {group.types.length > 0 && (
-                    <button type="button" className="pnne-fix" onClick={() => saveBlocks(library)}>
-                      Save blocks
+                    <button type="button" aria-label="Save blocks" onClick={() => saveBlocks(library)}>
+                      Save…
                     </button>
                   )}
                 </p>
