@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.distributed.lifeline import ADDRESS
 
 _LINES = 15
 """Lines of a log that a message shows."""
+_SECONDS_TO_DIE = 5.0
 
 
 @final
@@ -68,6 +72,13 @@ class Agent:
         return True
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once, with every process that it has started."""
+        started: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            started = psutil.Process(self._process.pid).children(recursive=True)
         self._process.kill()
         self._process.wait()
+        for process in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(started, _SECONDS_TO_DIE)

@@ -9,8 +9,11 @@ from typing import final
 import torch
 import torch.distributed as dist
 
-_FOR_EVER = timedelta(days=365)
-"""A halted training waits as long as it likes: whether the group hangs, the engine decides."""
+from pnne_nb.runtime.distributed.meeting import meet
+
+_FOR_EVER = timedelta(days=20)
+"""A halted training waits as long as it likes: whether the group hangs, the engine decides. Gloo counts milliseconds
+in 32 bits: not many days more."""
 
 
 @final
@@ -28,9 +31,8 @@ class Group:
 
     def __init__(self, backend: str, timeout: float | None) -> None:
         limit = _FOR_EVER if timeout is None else timedelta(seconds=timeout)
-        dist.init_process_group(backend, timeout=limit)
-        self.rank = dist.get_rank()
-        self.count = dist.get_world_size()
+        store, self.rank, self.count = meet()
+        dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.count, timeout=limit)
         self._numbers = dist.new_group(backend="gloo", timeout=limit)
 
     def sum(self, values: Sequence[float]) -> list[float]:
@@ -39,10 +41,6 @@ class Group:
         dist.all_reduce(numbers, group=self._numbers)
         summed: list[float] = numbers.tolist()
         return summed
-
-    def wait(self) -> None:
-        """Wait until every process has come here."""
-        self.sum([0.0])
 
     def close(self) -> None:
         """Leave the group."""

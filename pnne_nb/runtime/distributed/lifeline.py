@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -10,6 +11,8 @@ import sys
 import threading
 from queue import SimpleQueue
 from typing import final
+
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from pnne_nb.runtime.distributed.messages import FromWorker, Verdict
 from pnne_nb.runtime.distributed.wire import Wire
@@ -20,10 +23,22 @@ ADDRESS = "PNNE_LIFELINE"
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """Have this process killed as soon as its parent is gone, stopped or hung as it may be (on Linux)."""
+def die_with(launcher: psutil.Process) -> None:
+    """Have this process killed as soon as its parent `launcher` is gone, stopped or hung as it may be (on Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # It may have gone before; then somebody else is the parent by now.
+    if os.getppid() != launcher.pid:
+        os._exit(1)
+
+
+def find_launcher(run: str) -> psutil.Process:
+    """The torchrun that started this process for the directory `run`; ends the process if that is gone already."""
+    with contextlib.suppress(psutil.Error):
+        parent = psutil.Process(os.getppid())
+        if run in parent.cmdline():
+            return parent
+    sys.exit(f"No torchrun for {run} has started this process, or it is gone.")
 
 
 @final
@@ -35,7 +50,7 @@ class Lifeline:
         launcher: The process that started this one: torchrun.
     """
 
-    def __init__(self, address: str, launcher: int) -> None:
+    def __init__(self, address: str, launcher: psutil.Process) -> None:
         self._launcher = launcher
         self._verdicts: SimpleQueue[Verdict] = SimpleQueue()
         connection = socket.socket(socket.AF_UNIX)
@@ -66,6 +81,6 @@ class Lifeline:
                 self._verdicts.put(verdict)
 
     def _end(self) -> None:
-        if os.getppid() == self._launcher:
-            os.kill(self._launcher, signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._launcher.kill()
         os._exit(1)

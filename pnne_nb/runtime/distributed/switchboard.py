@@ -10,8 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import final
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
-
 from pnne_nb.runtime.distributed.messages import FromWorker, Hello, Verdict
 from pnne_nb.runtime.distributed.wire import Wire
 
@@ -21,20 +19,12 @@ class Line:
     """The line to one worker.
 
     Attributes:
-        hello: How it introduced itself.
-        process: The worker itself.
+        hello: How it introduced itself, or None before that.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self.wire: Wire[FromWorker] = Wire(connection, FromWorker)
         self.hello: Hello | None = None
-        self.process: psutil.Process | None = None
-
-    def greet(self, hello: Hello) -> None:
-        """Take down who is there."""
-        self.hello = hello
-        with contextlib.suppress(psutil.NoSuchProcess):
-            self.process = psutil.Process(hello.pid)
 
     def send(self, verdict: Verdict) -> None:
         """Say what to do; a worker that is gone is noticed when its line ends."""
@@ -78,7 +68,7 @@ class Switchboard:
                 continue
             for message in messages:
                 if isinstance(message, Hello):
-                    line.greet(message)
+                    line.hello = message
                 news.append((line, message))
         return news
 

@@ -25,6 +25,8 @@ from pnne_nb.runtime.validating import Validated
 
 _SLICE = 0.2
 """Seconds after which a group that is at work lets its engine look whether somebody wants something."""
+_STARTING = 120.0
+"""Seconds that processes have at least for importing torch and opening what was packed."""
 _LEAVING = 30.0
 """Seconds that processes have for leaving when the training has ended."""
 _COMPLAINTS = 1.0
@@ -272,9 +274,10 @@ class TrainingGroup:
                 f"The group of {self._plan.nproc} processes ended{tries} (torchrun: exit status {status}). "
                 f"The ends of its logs:\n{self._open[1].log()}"
             )
-        if self._silence > self._plan.timeout:
+        limit = self._plan.timeout if self._started and not self._lost else max(self._plan.timeout, _STARTING)
+        if self._silence > limit:
             raise TrainingError(
-                f"The group hangs: no news for {self._plan.timeout:g} seconds after step {self.steps}. All its "
+                f"The group hangs: no news for {limit:g} seconds after step {self.steps}. All its "
                 "processes were ended. If a step may take so long, launch with a larger timeout."
             )
 

@@ -26,7 +26,7 @@ from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.group import Group
 from pnne_nb.runtime.distributed.joining import Joined
-from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, die_with_parent
+from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, die_with, find_launcher
 from pnne_nb.runtime.distributed.messages import Broke, Ended, FromWorker, Happened, Hello, Obeyed, Ready, Verdict
 from pnne_nb.runtime.distributed.packing import unpack
 from pnne_nb.runtime.distributed.sharding import Sharded
@@ -220,9 +220,9 @@ def _options() -> argparse.Namespace:
 
 def main() -> None:
     """Take part in a training; the exit status tells torchrun whether that went well."""
-    launcher = os.getppid()
-    die_with_parent()
     options = _options()
+    launcher = find_launcher(str(options.directory))
+    die_with(launcher)
     rank, address = int(os.environ["RANK"]), os.environ.get(ADDRESS)
     lifeline = None if address is None else Lifeline(address, launcher)
     if lifeline is not None:

@@ -1,0 +1,203 @@
+"""Real processes: each test starts a group with torchrun. They are few, because each costs seconds."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.frames import EpochFrame, StateFrame, StepFrame
+from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.history import History
+from pnne_nb.runtime.stepping import NotFiniteError
+from tests.distributed import groups
+from tests.runtime import tasks
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_two_processes_train_as_one_does() -> None:
+    options: dict[str, Any] = {"scheduler": ("OneCycleLR", {"max_lr": 0.01}), "grad_clip": 0.5}
+    alone, together = groups.engine(**options), groups.engine(**options)
+    steps: list[int] = []
+    together.on("step", lambda frame: steps.append(frame.step))
+    group = together.launch(nproc=2)
+    assert groups.state_of(together) == "running"
+    assert together.wait(groups.SECONDS)
+    alone.start()
+    alone.wait()
+    assert groups.state_of(together) == "finished"
+    assert steps == list(range(1, 13))
+    groups.assert_close(alone, together)
+    told = together.channel.drain()
+    assert [frame.epoch for frame in told if isinstance(frame, EpochFrame)] == [1, 2]
+    assert len([frame for frame in told if isinstance(frame, StepFrame)]) == 12
+    assert [frame.state for frame in told if isinstance(frame, StateFrame)] == ["running", "finished"]
+    assert group.processes == {}
+    assert not group.directory.exists()
+    assert groups.children() == []
+
+
+def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does() -> None:
+    def module() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(7)
+            return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 9), nn.Linear(9, 4))
+
+    def engine() -> TrainingEngine:
+        loader = DataLoader(TensorDataset(*tasks.images()), batch_size=20, shuffle=True, drop_last=True)
+        return groups.engine(module(), train_data=loader, grad_clip=0.5)
+
+    alone, together = engine(), engine()
+    together.launch(nproc=2, strategy="fsdp")
+    alone.start()
+    alone.wait()
+    assert together.wait(groups.SECONDS)
+    groups.assert_close(alone, together)
+
+
+def test_commands_reach_the_group_and_one_process_goes_on_from_where_it_was() -> None:
+    alone, together = groups.engine(accumulate=2), groups.engine(accumulate=2)
+    reached = threading.Event()
+    groups.at_step(together, 2, reached.set)
+    together.launch(nproc=2)
+    assert reached.wait(groups.SECONDS)
+    together.pause()
+    assert groups.state_of(together) == "paused"
+    done = int(together.history.steps()[-1])
+    together.step(4 - done)
+    assert list(together.history.steps()) == [1, 2, 3, 4]
+    together.set_optimizer(lr=0.02)
+    together.step()
+    together.stop()
+    assert groups.state_of(together) == "stopped"
+    assert groups.children() == []
+    assert together.optimizer.param_groups[0]["lr"] == 0.02
+    together.start()
+    assert together.wait(groups.SECONDS)
+    alone.step(4)
+    alone.set_optimizer(lr=0.02)
+    alone.start()
+    alone.wait()
+    groups.assert_close(alone, together)
+
+
+def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -> None:
+    # The undisturbed training is the printed command, typed by hand.
+    command = groups.drawn_engine().launch_command(tmp_path / "run", nproc=2)
+    torchrun = [str(Path(sys.executable).with_name("torchrun")), *shlex.split(command)[1:]]
+    subprocess.run(torchrun, check=True, capture_output=True, timeout=groups.SECONDS)
+    state, _, faults = checkpoint.read_newest_good(tmp_path / "run")
+    assert not faults
+    undisturbed = History()
+    undisturbed.load_state_dict(state["history"])
+
+    engine = groups.drawn_engine()
+    killed: list[int] = []
+
+    def kill() -> None:
+        killed.append(group.processes[1])
+        os.kill(killed[0], signal.SIGKILL)
+
+    groups.at_step(engine, 9, kill)
+    group = engine.launch(nproc=2)
+    assert engine.wait(groups.SECONDS)
+    assert group.restarts == 1
+    assert not psutil.pid_exists(killed[0])
+    (anomaly,) = engine.history.anomalies
+    assert anomaly.kind == "worker-restarted"
+    assert "Process 1 of the group was killed" in anomaly.message
+    assert "from the checkpoint of step 6" in anomaly.message
+    assert list(engine.history.steps()) == list(range(1, 19))
+    for name in undisturbed:
+        np.testing.assert_array_equal(undisturbed[name], engine.history[name], err_msg=name)
+    for name, value in engine.model.state_dict().items():
+        assert torch.equal(value, state["loop"]["model"][name]), name
+
+
+def test_a_group_that_hangs_is_ended_and_says_so() -> None:
+    engine = groups.engine(checkpoint_every=(2, "steps"))
+    groups.at_step(engine, 3, lambda: os.kill(group.processes[1], signal.SIGSTOP))
+    group = engine.launch(nproc=2, timeout=5)
+    with pytest.raises(
+        TrainingError, match=r"hangs: no news for 5 seconds after step 3\. All its processes were ended"
+    ):
+        engine.wait(groups.SECONDS)
+    assert groups.children() == []
+    # What nobody can undo is told no more: the training stands at the last checkpoint.
+    assert list(engine.history.steps()) == [1, 2]
+    engine.step()
+    assert list(engine.history.steps()) == [1, 2, 3]
+    engine.stop()
+
+
+def test_what_fails_in_a_process_fails_in_the_notebook_at_the_same_node() -> None:
+    pictures, classes = tasks.images()
+    pictures[77] = torch.inf
+    alone = groups.engine(train_data=(pictures, classes))
+    together = groups.engine(train_data=(pictures, classes))
+    together.launch(nproc=2)
+    alone.start()
+    with pytest.raises(NotFiniteError) as expected:
+        alone.wait()
+    with pytest.raises(NotFiniteError) as found:
+        together.wait(groups.SECONDS)
+    assert found.value.diagnostics == expected.value.diagnostics
+    assert any("of the group, while training on batch" in note for note in found.value.__notes__)
+    assert [frame.kind for frame in together.history.anomalies] == ["nan-loss"]
+    groups.assert_close(alone, together)
+
+
+def test_without_torchrun_no_process_trains_on() -> None:
+    engine = groups.engine()
+    started: list[psutil.Process] = []
+
+    def kill() -> None:
+        started.extend(groups.children())
+        next(process for process in started if process.ppid() == os.getpid()).kill()
+
+    groups.at_step(engine, 2, kill)
+    engine.launch(nproc=2)
+    with pytest.raises(TrainingError, match=r"The group of 2 processes ended \(torchrun: exit status -9\)"):
+        engine.wait(groups.SECONDS)
+    assert len(started) == 3
+    groups.assert_gone(started)
+
+
+_KERNEL = """
+import threading
+from tests.distributed import groups
+
+engine = groups.engine()
+
+def halt():
+    print(*(process.pid for process in groups.children()), flush=True)
+    threading.Event().wait()
+
+groups.at_step(engine, 2, halt)
+engine.launch(nproc=2)
+engine.wait()
+"""
+
+
+def test_without_the_kernel_no_process_trains_on() -> None:
+    with subprocess.Popen([sys.executable, "-c", _KERNEL], stdout=subprocess.PIPE, text=True) as kernel:
+        assert kernel.stdout is not None
+        started = [psutil.Process(int(pid)) for pid in kernel.stdout.readline().split()]
+        kernel.kill()
+    assert len(started) == 3
+    groups.assert_gone(started)
