@@ -55,9 +55,10 @@ class LossPlot:
         scales = {"x": self._x.scale, "y": self._y.scale}
         blue, orange = TRAINING[1], VALIDATION[1]
         self._raw_and_smooth = _lines(scales, [blue, blue], opacities=[0.35, 1.0])
-        self._validation_line = _lines(scales, [orange], marker="circle", marker_size=20)
+        self._validation_line = _dots(scales, orange)
+        self._heading = heading("Loss", [TRAINING])
         self.figure = figure([self._raw_and_smooth, self._validation_line], [self._x.axis, self._y.axis])
-        self.view = panel(heading("Loss", [TRAINING, VALIDATION]), self.figure)
+        self.view = panel(self._heading, self.figure)
 
     def take(self, frame: Frame) -> None:
         """Remember a step's training loss or an epoch's validation loss."""
@@ -81,6 +82,7 @@ class LossPlot:
             raw, smooth = positive(raw), positive(smooth)
         if self._validation_changed:
             self._validation_changed = False
+            self._heading.value = heading_html("Loss", [TRAINING, VALIDATION])
             at, loss, _ = self._validation.points()
             self._validated = at, positive(loss) if self._log else loss
             _set(self._validation_line, *self._validated)
@@ -104,14 +106,13 @@ class MetricPlot:
         self._y = NumberAxis("", vertical=True)
         scales = {"x": self._x.scale, "y": self._y.scale}
         self._lines = {
-            split: _lines(scales, [colour], marker="circle", marker_size=20)
+            split: _dots(scales, colour)
             for split, (_, colour) in zip(self._curves, (TRAINING, VALIDATION), strict=True)
         }
         self._heading = heading("Metric by epoch")
         self.figure = figure(list(self._lines.values()), [self._x.axis, self._y.axis])
         self.view = panel(self._heading, self.figure)
         self._changed = False
-        self._named = False
         self.metric = metric
 
     def take(self, frame: Frame) -> None:
@@ -128,19 +129,21 @@ class MetricPlot:
 
     def draw(self) -> None:
         """Send the changed curves."""
-        if not self._named and self.metric is not None:
-            self._named = True
-            words = self.metric.replace("_", " ")
-            self._heading.value = heading_html(f"{words[:1].upper()}{words[1:]} by epoch", [TRAINING, VALIDATION])
-            self._y.axis.label = words
         if not self._changed:
             return
         self._changed = False
-        points = {split: curve.points()[:2] for split, curve in self._curves.items()}
+        points = {split: curve.points()[:2] for split, curve in self._curves.items() if curve.count}
+        self._name([key for key, split in ((TRAINING, "train"), (VALIDATION, "val")) if split in points])
         self._x.fit(np.concatenate([x for x, _ in points.values()]))
         self._y.fit(np.concatenate([y for _, y in points.values()]))
         for split, (x, y) in points.items():
             _set(self._lines[split], x, y)
+
+    def _name(self, keys: Sequence[tuple[str, str]]) -> None:
+        """Say what is drawn; a value that stays the same is not sent again."""
+        words = (self.metric or "").replace("_", " ")
+        self._heading.value = heading_html(f"{words[:1].upper()}{words[1:]} by epoch", keys)
+        self._y.axis.label = words
 
 
 @final
@@ -190,7 +193,12 @@ class NormPlot:
             x, y = self._table.table()
             self._steps.fit(np.append(x[-1:], np.float32(0)))
             self._norm.fit(y)
-            _set(self._lines, x, positive(y))
+            # A layer that never had a gradient (it is frozen) has no line: bqplot fails at one without a point. One
+            # whose gradient is 0 runs along the bottom of the logarithmic axis.
+            drawn = np.isfinite(y).any(axis=1)
+            lines = np.where(y == 0, np.float32(self._norm.scale.min), y)[drawn]
+            self._lines.colors = [colour for colour, there in zip(PALETTE, drawn, strict=False) if there]
+            _set(self._lines, x if drawn.any() else x[:0], lines)
         if self._dots is not None:
             norms = self._table.latest
             seen = norms > 0
@@ -252,6 +260,11 @@ class HistogramPlot:
 
 def _lines(scales: dict[str, bqplot.Scale], colours: list[str], **style: Any) -> bqplot.Lines:
     return bqplot.Lines(x=[], y=[], scales=scales, colors=colours, **{"stroke_width": 1.8, **style})
+
+
+def _dots(scales: dict[str, bqplot.Scale], colour: str) -> bqplot.Lines:
+    """A line with a dot at each point, those at the edge of the plot as a whole."""
+    return _lines(scales, [colour], marker="circle", marker_size=20, apply_clip=False)
 
 
 def _set(line: bqplot.Lines, x: Floats, y: Floats) -> None:

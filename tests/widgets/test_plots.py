@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pnne_nb.frames import EpochFrame, Frame, HistogramFrame, NormsFrame, ProgressFrame, StepFrame
+from pnne_nb.widgets.figures import PALETTE
 from pnne_nb.widgets.plots import MAX_DOTS, MAX_LINES, HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot
 
 UNRELATED = ProgressFrame(1, 1, 1, None, 1, 1.0, None)
@@ -116,9 +117,10 @@ def test_few_layers_are_lines_with_a_legend_above() -> None:
     show(plot, frames)
     (lines,) = marks(plot)
     assert lines.x.tolist() == [1, 9]
-    np.testing.assert_array_equal(lines.y, np.array([[0.5, np.nan], [np.nan, 2.0]], np.float32))
+    floor = np.float32(plot._norm.scale.min)
+    np.testing.assert_array_equal(lines.y, np.array([[0.5, np.nan], [floor, 2.0]], np.float32))
     assert "conv1" in heading(plot)
-    assert len(lines.colors) == MAX_LINES
+    assert lines.colors == list(PALETTE[:2])
 
 
 def test_one_layer_is_one_line() -> None:
@@ -158,3 +160,24 @@ def test_a_histogram_may_have_a_heading_of_its_own() -> None:
     show(plot, [HistogramFrame(1, "conv1", "activations", 0.0, 0.0, (3,), 3, 3)])
     assert plot.view.children[0] is above
     assert above.value == "mine"
+
+
+def test_a_layer_without_a_gradient_has_no_line_and_its_neighbour_keeps_its_colour() -> None:
+    plot = NormPlot(["frozen", "fc"])
+    show(plot, [NormsFrame(1, {"fc": 0.5}, 0.5), NormsFrame(2, {"fc": 0.25}, 0.25)])
+    (lines,) = marks(plot)
+    assert lines.y.tolist() == [0.5, 0.25]
+    assert lines.colors == [PALETTE[1]]
+
+
+def test_the_legend_names_only_what_is_drawn() -> None:
+    loss, metric = LossPlot(), MetricPlot()
+    show(loss, [StepFrame(1, 1, 2.0, 0.1, 4, 0.1)])
+    show(metric, [EpochFrame(1, 1, {"train_loss": 2.0, "train_accuracy": 0.5})])
+    for plot in (loss, metric):
+        assert "training" in heading(plot)
+        assert "validation" not in heading(plot)
+    show(loss, [EpochFrame(1, 1, {"train_loss": 2.0, "val_loss": 2.0})])
+    show(metric, [EpochFrame(2, 2, {"train_accuracy": 0.5, "val_accuracy": 0.5})])
+    for plot in (loss, metric):
+        assert "validation" in heading(plot)
