@@ -8,7 +8,7 @@ from typing import Any, final
 from torch.utils.data import default_collate
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data import TARGET_KEYS
+from pnne_nb.runtime.batches import TARGET_KEYS
 from pnne_nb.runtime.datasets import Batched
 from pnne_nb.runtime.parting import LOADED
 

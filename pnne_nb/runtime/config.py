@@ -10,8 +10,9 @@ import msgspec
 from torch import Tensor, nn
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import EveryChoice, as_every
-from pnne_nb.runtime.data import Data, InputShapes, Source, open_source, require_count
+from pnne_nb.runtime.data import Data, open_source, require_count
 from pnne_nb.runtime.metrics import MetricChoice, make_metrics
 from pnne_nb.runtime.objectives import (
     Loss,
@@ -25,6 +26,7 @@ from pnne_nb.runtime.objectives import (
 )
 from pnne_nb.runtime.precision import Precision, choose_device
 from pnne_nb.runtime.recipe import Recipe
+from pnne_nb.runtime.sources import Source
 
 
 class Config(msgspec.Struct, frozen=True):

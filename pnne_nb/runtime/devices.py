@@ -11,7 +11,7 @@ from torch import nn
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import DeviceMemory
-from pnne_nb.runtime.data import to_device
+from pnne_nb.runtime.batches import to_device
 from pnne_nb.runtime.precision import available_devices, choose_device
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from pnne_nb.compiler import blame
 from pnne_nb.errors import Diagnostic, PnneError, TargetError, TrainingError
+from pnne_nb.runtime.batches import Batch
 from pnne_nb.runtime.blame import node_of
-from pnne_nb.runtime.data import Batch
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data import Batch, TensorSource, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.batches import Batch, as_batch, expect_shapes, to_device
 from pnne_nb.runtime.failures import loss_failed, model_failed
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.recipe import Recipe
+from pnne_nb.runtime.sources import TensorSource
 
 
 @final

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.runtime.data import Data, as_batch, open_source, require_count, to_device
+from pnne_nb.runtime.batches import as_batch, to_device
+from pnne_nb.runtime.data import Data, open_source, require_count
 from pnne_nb.runtime.models import as_module
 from pnne_nb.runtime.precision import Precision, choose_device
 

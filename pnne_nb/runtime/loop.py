@@ -13,7 +13,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
-from pnne_nb.runtime.data import Source
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.metrics import load_metric, results, saved_metric
 from pnne_nb.runtime.modes import Modes
@@ -21,6 +20,7 @@ from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.recipe import Recipe
+from pnne_nb.runtime.sources import Source
 from pnne_nb.runtime.stages import Stages
 from pnne_nb.runtime.stepping import Step, Stepper
 from pnne_nb.runtime.validating import Validated, Validation

@@ -7,7 +7,7 @@ from torch import nn
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.runtime.data import InputShapes
+from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.randomness import seeded_globals
 
 

@@ -9,12 +9,13 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import Every
-from pnne_nb.runtime.data import InputShapes, Source
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.peers import ALONE, Peers
 from pnne_nb.runtime.precision import Precision
+from pnne_nb.runtime.sources import Source
 
 
 class Recipe(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import blame
-from pnne_nb.runtime.data import Batch, as_batch
+from pnne_nb.runtime.batches import Batch, as_batch
 from pnne_nb.runtime.easing import pieces
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.modes import Modes

@@ -20,8 +20,8 @@ from pnne_nb.errors import Diagnostic, TrainingError, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.registry import registry
+from pnne_nb.runtime.batches import as_batch, expect_shapes
 from pnne_nb.runtime.collating import Collate
-from pnne_nb.runtime.data import as_batch, expect_shapes
 from pnne_nb.runtime.datasets import DatasetNode
 from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.models import input_shapes

@@ -9,11 +9,11 @@ from typing import Any, final
 import msgspec
 import torch
 
-from pnne_nb.runtime.data import Source
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.metrics import results
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.randomness import PrivateRandomness
+from pnne_nb.runtime.sources import Source
 
 
 class Validated(msgspec.Struct, frozen=True, tag=True):

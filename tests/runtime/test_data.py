@@ -11,18 +11,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data import (
-    Batch,
-    DatasetSource,
-    Source,
-    StreamSource,
-    TensorSource,
-    as_batch,
-    expect_shapes,
-    open_source,
-    require_count,
-    to_device,
-)
+from pnne_nb.runtime.batches import Batch, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.data import open_source, require_count
+from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource
 
 X, Y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
 

@@ -9,23 +9,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.batches import Batch, as_batch
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
-from pnne_nb.runtime.data import Batch, Source, as_batch
 from pnne_nb.runtime.distributed.packing import Drawing, Packing
 from pnne_nb.runtime.distributed.plan import Plan, printed, started
 from pnne_nb.runtime.distributed.portable import drawn, require_known, require_plain
 from pnne_nb.runtime.loop import TrainingLoop
+from pnne_nb.runtime.sources import Source
 
 
-class Launch(NamedTuple):
+class Packed(NamedTuple):
     """A run that is packed.
 
     Attributes:
+        plan: What was asked for.
         directory: Where data, checkpoints and logs are.
         here: The command that starts this machine's processes, with its arguments.
         printed: The same, as a person types it on any machine.
     """
 
+    plan: Plan
     directory: Path
     here: list[str]
     printed: str
@@ -33,7 +36,7 @@ class Launch(NamedTuple):
 
 def pack(
     plan: Plan, state: Mapping[str, Any], loop: TrainingLoop, drawing: Drawing | None, last_epoch: int, *, listens: bool
-) -> Launch:
+) -> Packed:
     """Check everything that a group needs, and write it.
 
     Args:
@@ -65,7 +68,7 @@ def pack(
     run = f"pnne-{secrets.token_hex(4)}"
     worker = plan.worker(directory.resolve(), recipe.device, last_epoch, state["threads"])
     torchrun = plan.torchrun(run)
-    return Launch(directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker))
+    return Packed(plan, directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker))
 
 
 def _shareable(source: Source, name: str, plan: Plan, *, wants_target: bool) -> Batch:

@@ -16,7 +16,8 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node
-from pnne_nb.runtime.data import Data, DatasetSource, Source, TensorSource, as_tensors
+from pnne_nb.runtime.data import Data, as_tensors
+from pnne_nb.runtime.sources import DatasetSource, Source, TensorSource
 
 _FILE = "data.safetensors"
 _LAYOUT = "pnne"

@@ -13,7 +13,7 @@ from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
 from pnne_nb.errors import CompileError, TrainingError
 from pnne_nb.graph.registry import registry
-from pnne_nb.runtime.data import Batch
+from pnne_nb.runtime.batches import Batch
 from pnne_nb.runtime.randomness import seeded_globals
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, final
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data import Source, StandIn, as_batch
+from pnne_nb.runtime.batches import StandIn, as_batch
 from pnne_nb.runtime.easing import cut
+from pnne_nb.runtime.sources import Source
 
 
 @final

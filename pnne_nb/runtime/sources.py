@@ -1,0 +1,189 @@
+"""Sources of raw batches, in an order that can be repeated and resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+from typing import Any, Protocol, final
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from pnne_nb.runtime.randomness import key_of, seeded_globals
+from pnne_nb.runtime.workers import WorkerStart, explained
+
+
+class Source(Protocol):
+    """Raw batches by epoch, in an order that depends on the seed and the epoch only.
+
+    Attributes:
+        size: Batches in an epoch, or None where the data does not tell.
+        draws: Whether making a batch may draw from the global random generators.
+    """
+
+    size: int | None
+    draws: bool
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+
+    def close(self) -> None:
+        """End workers; the source can be used again."""
+
+
+@final
+class TensorSource:
+    """Batches cut from tensors in memory, without a loader's work per example."""
+
+    def __init__(self, tensors: tuple[Tensor, ...], *, batch_size: int, shuffle: bool, seed: int) -> None:
+        self.tensors = tensors
+        self._count = tensors[0].shape[0]
+        self._batch_size = batch_size
+        self._shuffle = shuffle
+        self._seed = seed
+        self.size: int | None = -(-self._count // batch_size)
+        self.draws = False
+
+    def first(self) -> tuple[Tensor, ...]:
+        """A batch of the first example alone, to look at its shapes."""
+        return tuple(tensor[:1] for tensor in self.tensors)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        step = self._batch_size
+        if self._shuffle:
+            order = _permutation(self._count, self._seed, epoch)
+            for at in range(start * step, self._count, step):
+                chosen = order[at : at + step]
+                yield tuple(tensor.index_select(0, chosen) for tensor in self.tensors)
+        else:
+            for at in range(start * step, self._count, step):
+                yield tuple(tensor[at : at + step] for tensor in self.tensors)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@final
+class DatasetSource:
+    """Batches of a map-style dataset in an order keyed by (seed, epoch), random numbers by batch.
+
+    Because a dataset's random augmentation of a batch depends on nothing but the seed and the batch's
+    place, training that resumes in the middle of an epoch sees exactly what it would have seen, with any
+    number of workers.
+    """
+
+    def __init__(self, template: DataLoader[Any], *, shuffle: bool, seed: int) -> None:
+        assert template.batch_size is not None
+        self.template = template
+        self.shuffle = shuffle
+        assert isinstance(template.dataset, Sized)
+        self._order = _KeyedOrder(
+            len(template.dataset),
+            template.batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=template.drop_last,
+        )
+        self._loader: DataLoader[Any] | None = None
+        self.size: int | None = self._order.size
+        self.draws = False
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        if self._loader is None:
+            self._loader = self._build()
+        self._order.epoch, self._order.start = epoch, start
+        return explained(iter(self._loader))
+
+    def close(self) -> None:
+        """End the workers, also if the traceback of an error still holds on to them."""
+        iterator = None if self._loader is None else self._loader._iterator
+        if isinstance(iterator, _MultiProcessingDataLoaderIter):
+            iterator._shutdown_workers()
+        self._loader = None
+
+    def _build(self) -> DataLoader[Any]:
+        given = self.template
+        return DataLoader(
+            _KeyedDataset(given.dataset),
+            batch_sampler=self._order,
+            num_workers=given.num_workers,
+            collate_fn=given.collate_fn,
+            pin_memory=given.pin_memory,
+            timeout=given.timeout,
+            worker_init_fn=WorkerStart(given.worker_init_fn),
+            multiprocessing_context=given.multiprocessing_context,
+            prefetch_factor=given.prefetch_factor,
+            persistent_workers=given.persistent_workers,
+            # A generator of its own keeps the loader from drawing a seed from anybody's global state.
+            generator=torch.Generator().manual_seed(0),
+        )
+
+
+@final
+class StreamSource:
+    """Batches of a loader that decides itself: resuming means reading again what was read."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._loader = loader
+        self.draws = True
+        self.size: int | None = None
+        if not isinstance(loader.dataset, IterableDataset):
+            self.size = len(loader)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of the loader's next pass, without the first `start`."""
+        del epoch
+        batches = explained(iter(self._loader))
+        for _ in range(start):
+            next(batches, None)
+        return batches
+
+    def close(self) -> None:
+        """The loader belongs to whoever gave it."""
+
+
+def _permutation(count: int, seed: int, epoch: int) -> Tensor:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(key_of(seed, epoch)))
+
+
+@final
+class _KeyedOrder(Sampler[Any]):
+    """Yields, for each batch of the epoch, its random key and its indices."""
+
+    def __init__(self, count: int, batch_size: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
+        self.epoch = 1
+        self.start = 0
+        self._count = count
+        self._batch_size = batch_size
+        self._shuffle = shuffle
+        self._seed = seed
+        self.size = count // batch_size if drop_last else -(-count // batch_size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, step = self.epoch, self._batch_size
+        order = _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
+        for position in range(self.start, self.size):
+            yield key_of(self._seed, epoch, position), order[position * step : (position + 1) * step].tolist()
+
+
+@final
+class _KeyedDataset(Dataset[Any]):
+    """Fetches a batch with random numbers that depend on its key only."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, index: int) -> Any:
+        return self._dataset[index]
+
+    def __getitems__(self, keyed: tuple[int, list[int]]) -> Any:
+        key, indices = keyed
+        with seeded_globals(key):
+            fetch = getattr(self._dataset, "__getitems__", None)
+            return [self._dataset[index] for index in indices] if fetch is None else fetch(indices)
