@@ -43,8 +43,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
     Attributes:
         nodes: By operation, the path of the node that it belongs to; ``""`` outside of any.
         random: Paths of the nodes that draw random numbers.
-        changed: Paths of the nodes that had a tensor in memory which another node changed in place, and of those
-            that did so.
+        writing: Paths of the nodes that change memory in place which is not theirs alone.
+        changed: Paths of the nodes that had a tensor in such memory.
         kept: Memory taken, in order.
     """
 
@@ -52,6 +52,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
         self.nodes: list[str] = []
         self.random: set[str] = set()
+        self.writing: set[str] = set()
         self.changed: set[str] = set()
         self.kept: list[Kept] = []
         self._by_storage: dict[int, Kept] = {}
@@ -72,6 +73,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         for tensor in _written(func, args, kwargs or {}):
             users = self._kept(tensor).users
             if users != {node}:
+                self.writing.add(node)
                 self.changed |= users
         return result
 

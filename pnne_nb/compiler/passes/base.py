@@ -52,21 +52,24 @@ class Subject:
         return tuple(f"{prefix}{node}" for prefix in self.prefixes[graph])
 
     @functools.cached_property
-    def effects(self) -> frozenset[str]:
-        """Paths of the nodes that draw random numbers, or change or share memory that is changed in place."""
-        found: set[str] = set()
-        for train in (True, False):
-            observer = observed(self.model, self.args, self.kwargs, train=train)
-            found |= observer.random | observer.changed
-        return frozenset(found)
+    def _observers(self) -> tuple[Observer, ...]:
+        return tuple(observed(self.model, self.args, self.kwargs, train=train) for train in (True, False))
+
+    def draws(self, graph: str, node: str) -> bool:
+        """Whether a node, or something in it, draws random numbers, in training or in evaluation mode."""
+        return any(self._is_among(observer.random, graph, node) for observer in self._observers)
+
+    def writes(self, graph: str, node: str) -> bool:
+        """Whether a node, or something in it, changes memory in place that is not its own: inputs, statistics."""
+        return any(self._is_among(observer.writing, graph, node) for observer in self._observers)
 
     def is_pure(self, graph: str, node: str) -> bool:
-        """Whether a node, and all that is in it, only gives results."""
-        return not any(
-            effect == path or effect.startswith(f"{path}.")
-            for path in self.paths(graph, node)
-            for effect in self.effects
-        )
+        """Whether a node only gives results, and has no part in memory that is changed in place."""
+        changed = any(self._is_among(observer.changed, graph, node) for observer in self._observers)
+        return not (changed or self.draws(graph, node) or self.writes(graph, node))
+
+    def _is_among(self, found: set[str], graph: str, node: str) -> bool:
+        return any(path == each or each.startswith(f"{path}.") for path in self.paths(graph, node) for each in found)
 
 
 @final

@@ -73,9 +73,9 @@ class RemoveDeadNodes(Pass):
             return "its weights are used by another node"
         if self._keep_weights and any(_keys(subject, path) for path in subject.paths(id, name)):
             return "its weights are to stay"
-        if not subject.is_pure(id, name):
-            return "it draws random numbers, or changes tensors in place"
-        return ""
+        if subject.draws(id, name):
+            return "it draws random numbers, and without it other nodes would draw others"
+        return "it changes tensors in place" if subject.writes(id, name) else ""
 
     @staticmethod
     def _unused_results(subject: Subject, id: str, drawing: Drawing) -> list[str]:

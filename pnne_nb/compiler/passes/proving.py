@@ -158,6 +158,8 @@ def _gap(mine: Any, theirs: Any) -> float:
     mine, theirs = mine.to(wide), theirs.to(wide)
     same = (mine == theirs) | (mine.isnan() & theirs.isnan())
     gaps = torch.where(same, 0.0, (mine - theirs).abs())
+    if same.all():
+        return 0.0
     scale = torch.where(mine.isfinite(), mine.abs(), 0.0).max()
     return float(gaps.max() / scale) if scale > 0 else float("inf")
 
