@@ -176,6 +176,7 @@ def _parts(rule: str) -> list[str]:
 
 def test_two_views_of_a_model_stay_in_step(open_editor: OpenEditor) -> None:
     editor = open_editor(chain(), views=2)
+    assert editor.page.evaluate("() => window.model.get('views')") == 2
     first, second = editor.root.nth(0), editor.root.nth(1)
     editor.node("fc1").click()
     editor.page.keyboard.press("Delete")
@@ -228,6 +229,7 @@ def test_a_closed_editor_leaves_nothing_behind(open_editor: OpenEditor) -> None:
     editor.page.evaluate("() => window.closeViews()")
     expect(editor.root).to_have_count(0)
     assert editor.page.evaluate("() => window.listenerCount()") == 0
+    assert editor.page.evaluate("() => window.model.get('views')") == 0
 
 
 def test_the_source_is_shown_with_pythons_reason_when_there_is_none(open_editor: OpenEditor) -> None:

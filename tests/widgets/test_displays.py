@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from pnne_nb.widgets.displays import Displays
+import pytest
+
+from pnne_nb.widgets.displays import Closable, Displays
 
 
 class Widget:
     def __init__(self) -> None:
         self.closed = False
+        self.views = 0
 
     def close(self) -> None:
         self.closed = True
+
+    @staticmethod
+    def is_in_view(widget: Closable) -> bool:
+        assert isinstance(widget, Widget)
+        return widget.views > 0
 
 
 def test_a_cell_that_runs_again_closes_what_it_showed() -> None:
@@ -51,3 +59,56 @@ def test_outside_a_notebook_nothing_is_recorded() -> None:
     displays.shown(Widget())
     assert displays._cells == {}
     assert Displays.here() is Displays.here()
+
+
+class Cell:
+    """The shell, as a front end without cell ids has it run some code."""
+
+    def __init__(self) -> None:
+        self.execution_count = 0
+        self.code = ""
+
+    def run(self, code: str) -> None:
+        self.execution_count += 1
+        self.code = code
+
+    def get_parent(self) -> dict[str, object]:
+        return {"metadata": {}, "content": {"code": self.code}}
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    cell = Cell()
+    monkeypatch.setattr("pnne_nb.widgets.displays.get_ipython", lambda: cell)
+    return cell
+
+
+def test_without_cell_ids_what_the_page_has_let_go_of_is_closed(cell: Cell) -> None:
+    displays, old, new = Displays(), Widget(), Widget()
+    cell.run("show()")
+    displays.shown(old, Widget.is_in_view)
+    cell.run("show()")
+    displays.shown(new, Widget.is_in_view)
+    assert (old.closed, new.closed) == (True, False)
+
+
+def test_without_cell_ids_what_another_cell_of_the_same_code_shows_stays_as_long_as_it_is_seen(cell: Cell) -> None:
+    displays, first, second = Displays(), Widget(), Widget()
+    cell.run("show()")
+    displays.shown(first, Widget.is_in_view)
+    first.views = 1
+    cell.run("show()")
+    displays.shown(second, Widget.is_in_view)
+    assert not first.closed
+    first.views = 0
+    displays.left(first)
+    displays.left(second)
+    assert (first.closed, second.closed) == (True, False)
+
+
+def test_without_cell_ids_nothing_is_closed_that_cannot_be_asked(cell: Cell) -> None:
+    displays, old = Displays(), Widget()
+    for widget in (old, Widget()):
+        cell.run("show()")
+        displays.shown(widget)
+    assert not old.closed

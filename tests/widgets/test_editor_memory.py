@@ -28,17 +28,18 @@ def alive(kind):
     return sum(type(thing) is kind for thing in gc.get_objects())
 """
 RUNS = 30
+Run = Callable[[str, str | None], dict[str, Any]]
 SHOW = "editor = pn.GraphEditor(graph)\neditor"
 
 
 @pytest.fixture
-def run() -> Iterator[Callable[[str, str], dict[str, Any]]]:
+def run() -> Iterator[Run]:
     """Run a cell in the kernel, as JupyterLab asks for it; returns what it printed and which outputs it had."""
     manager, client = start_new_kernel()
 
-    def execute(code: str, cell: str) -> dict[str, Any]:
+    def execute(code: str, cell: str | None) -> dict[str, Any]:
         content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
-        message = client.session.msg("execute_request", content, metadata={"cellId": cell})
+        message = client.session.msg("execute_request", content, metadata={"cellId": cell} if cell is not None else {})
         client.shell_channel.send(message)
         outputs: list[dict[str, Any]] = []
         text = ""
@@ -59,7 +60,7 @@ def run() -> Iterator[Callable[[str, str], dict[str, Any]]]:
     manager.shutdown_kernel(now=True)
 
 
-def test_many_runs_of_a_cell_leave_one_editor(run: Callable[[str, str], dict[str, Any]]) -> None:
+def test_many_runs_of_a_cell_leave_one_editor(run: Run) -> None:
     run(SETUP, "setup")
     first = run(SHOW, "cell")["outputs"]
     assert [sorted(data) for data in first] == [
@@ -80,3 +81,11 @@ def test_many_runs_of_a_cell_leave_one_editor(run: Callable[[str, str], dict[str
     # The kernel itself remembers each run (its input and what it gave); the editor's text alone would be 500,000.
     assert grown < 60_000
     print(f"bytes a run: {grown}")
+
+
+def test_a_front_end_that_does_not_name_its_cells_leaves_one_editor_too(run: Run) -> None:
+    run(SETUP, None)
+    for _ in range(4):
+        run(SHOW, None)
+    code = "print(sum(isinstance(w, GraphEditor) for w in _instances.values()), alive(Analysis))"
+    assert run(code, None)["text"].split() == ["1", "1"]

@@ -31,16 +31,24 @@ export default function editorWidget() {
       activateOnClick(root, editor, ends.signal);
       shareSelection(model, editor, ends.signal);
       followTheme(root, model, ends.signal);
+      countViews(model, 1);
       const react = createRoot(root);
       react.render(<App editor={editor} root={root} />);
       return () => {
         ends.abort();
+        countViews(model, -1);
         editor.dispose();
         react.unmount();
         root.remove();
       };
     },
   };
+}
+
+/** Tells Python how many views are open: an editor that was replaced is closed when nobody sees it any more. */
+function countViews(model: Model, change: number): void {
+  model.set("views", Math.max(0, Number(model.get("views") ?? 0) + change));
+  model.save_changes();
 }
 
 function makeRoot(model: Model, el: HTMLElement): HTMLElement {

@@ -1,0 +1,141 @@
+"""Frames, collapsed nodes and blocks inside a real JupyterLab, among its shortcuts and between two notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.pages import EditorPage
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import OpenNotebook
+    from tests.browser.jupyter import Notebook, Theme
+
+ENCODER = """
+import pnne_nb as pn
+graph = pn.NodeGraph("encoder")
+graph.add("Input", name="tokens", shape=("N", 8, 32))
+for type, name, properties in [
+    ("LayerNorm", "norm", {"normalized_shape": (32,)}), ("Linear", "up", {"out_features": 64}),
+    ("GELU", "gelu", {}), ("Linear", "down", {"out_features": 32}), ("add", "residual", {}), ("Output", "out", {}),
+]:
+    graph.add(type, name=name, **properties)
+for start, end in [("tokens", "norm"), ("norm", "up"), ("up", "gelu"), ("gelu", "down"),
+                   ("down", "residual.input"), ("tokens", "residual.other"), ("residual", "out")]:
+    graph.connect(start, end)
+graph.group(["norm", "up", "gelu", "down", "residual"], name="ffn1")
+graph.add("Subgraph", name="ffn2", definition="ffn1")
+graph.disconnect("ffn1", "out")
+graph.add("Linear", name="head", out_features=10)
+graph.add("ReLU", name="relu")
+for start, end in [("ffn1", "ffn2"), ("ffn2", "head"), ("head", "relu"), ("relu", "out")]:
+    graph.connect(start, end)
+graph.collapse("relu")
+graph.arrange()
+graph.frames.add("Classifier", around=["head", "relu"], colour="blue")
+graph.arrange("ffn1")
+graph.arrange()
+editor = pn.GraphEditor(graph)
+editor
+"""
+
+
+def open_editor(notebook: Notebook, code: str = ENCODER) -> EditorPage:
+    """Run the cell that shows an editor; return its page."""
+    index = notebook.run(code)
+    notebook.collapse_sidebar()
+    root = notebook.output_area(index).get_by_test_id("pnne-editor")
+    expect(root).to_be_visible()
+    return EditorPage(notebook.page, root)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_structure_looks_like_this(open_notebook: OpenNotebook, theme: Theme) -> None:
+    notebook = open_notebook(size=(1500, 1000))
+    notebook.set_theme(theme)
+    editor = open_editor(notebook)
+    expect(editor.node("ffn1").locator(".pnne-times")).to_have_text("×2")
+    expect(editor.edge("head.output", "relu.input")).to_contain_text("10")
+    notebook.screenshot(f"lab-structure-{theme}", editor.root)
+    editor.select("ffn1")
+    editor.page.keyboard.press("p")
+    peek = editor.root.get_by_role("dialog", name="Inside of ffn1")
+    expect(peek.get_by_role("img")).to_be_visible()
+    notebook.screenshot(f"lab-structure-{theme}-peek", editor.root)
+    peek.get_by_role("button", name="Enter").click()
+    expect(editor.node("ffn1.norm")).to_be_visible()
+    notebook.screenshot(f"lab-structure-{theme}-inside", editor.root)
+
+
+def test_every_gesture_reaches_python_and_no_key_reaches_the_notebook(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(size=(1500, 1000))
+    editor = open_editor(notebook)
+    cells = notebook.page.evaluate("window.jupyterapp.shell.currentWidget.content.widgets.length")
+    press = editor.page.keyboard.press
+    editor.select("head")
+    for key in ("h", "h"):
+        press(key)
+    notebook.wait_for("graph.undo_label == 'Expand head'")
+    press("Shift+G")
+    notebook.wait_for("'frame2' in graph.frames")
+    press("ArrowRight")
+    notebook.wait_for("graph.undo_label == 'Move frame frame2'")
+    press("Delete")
+    notebook.wait_for("'frame2' not in graph.frames")
+    title = editor.root.locator('[data-frame="frame1"] .pnne-frame-title').bounding_box()
+    assert title is not None
+    before = notebook.evaluate("graph['head'].position")
+    mouse = editor.page.mouse
+    mouse.move(title["x"] + 25, title["y"] + 10)
+    mouse.down()
+    mouse.move(title["x"] + 85, title["y"] + 40, steps=5)
+    mouse.up()
+    notebook.wait_for(f"graph['head'].position != {before}")
+    editor.select("ffn2")
+    press("e")
+    expect(editor.root.get_by_role("dialog", name="Edges")).to_be_visible()
+    press("Escape")
+    press("Enter")
+    editor.root.get_by_role("button", name="Make its own").click()
+    notebook.wait_for("graph['ffn2'].definition == 'ffn12' or graph['ffn2'].definition == 'ffn1_2'")
+    press("Escape")
+    notebook.wait_for("pn.compile(graph) is not None")
+    assert notebook.page.evaluate("window.jupyterapp.shell.currentWidget.content.widgets.length") == cells
+
+
+def test_a_block_goes_from_one_notebook_to_another(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(size=(1500, 1000))
+    notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    editor = open_editor(notebook)
+    editor.select("ffn1")
+    editor.root.get_by_role("button", name="Publish").click()
+    notebook.wait_for("list(pn.blocks) == ['ffn1']")
+    editor.select("ffn1")
+    editor.page.keyboard.press("Control+c")
+    copied = editor.page.evaluate("navigator.clipboard.readText()")
+    there = open_notebook(size=(1500, 1000))
+    there.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    other = open_editor(there, "import pnne_nb as pn\ngraph = pn.NodeGraph('other')\npn.GraphEditor(graph)")
+    there.page.evaluate("text => navigator.clipboard.writeText(text)", copied)
+    other.root.get_by_role("region", name="Graph").click()
+    other.page.keyboard.press("Control+v")
+    expect(other.node("subgraph1")).to_be_visible()
+    there.wait_for("graph['subgraph1.gelu'].type == 'GELU'")
+
+
+def test_a_published_block_is_in_every_open_editor(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(size=(1500, 1000))
+    index = notebook.run(
+        ENCODER + "\nother = pn.GraphEditor(pn.NodeGraph('other'), height=400)\ndisplay(editor, other)\n"
+    )
+    notebook.collapse_sidebar()
+    roots = notebook.output_area(index).get_by_test_id("pnne-editor")
+    expect(roots).to_have_count(2)
+    first, second = EditorPage(notebook.page, roots.first), EditorPage(notebook.page, roots.last)
+    notebook.evaluate("pn.blocks.publish(graph, 'ffn1', 'FeedForward').name")
+    expect(first.option("block:FeedForward")).to_be_visible()
+    second.option("block:FeedForward").click()
+    expect(second.node("feed_forward1")).to_be_visible()
+    notebook.wait_for("other.graph['feed_forward1.up'].type == 'Linear'")
