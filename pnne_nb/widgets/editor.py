@@ -65,7 +65,7 @@ from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.bundle import bundled
 from pnne_nb.widgets.comms import answer_while_busy
 from pnne_nb.widgets.derivation import Derivation
-from pnne_nb.widgets.displays import Displays
+from pnne_nb.widgets.displays import Closable, Displays
 from pnne_nb.widgets.kept import KeptPicture
 from pnne_nb.widgets.overlay import Overlay
 
@@ -105,6 +105,7 @@ class GraphEditor(anywidget.AnyWidget):
     theme = traitlets.Enum(("auto", "light", "dark"), default_value="auto").tag(sync=True)
     _release: weakref.finalize[..., GraphEditor] | None = None  # None: the constructor has failed
     _following: ClassVar[weakref.WeakSet[GraphEditor]] = weakref.WeakSet()
+    views = traitlets.Int(0).tag(sync=True)  # that are open; written by the page
     # Both are worked out when a page asks for the model's state, and never sent otherwise.
     snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: editor._opening())
     catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
@@ -237,13 +238,18 @@ class GraphEditor(anywidget.AnyWidget):
             self._latest = self._current = self._compiled = None
         super().close()
 
+    @traitlets.observe("views")
+    def _left(self, _change: object) -> None:
+        if not self.views:
+            Displays.here().left(self)
+
     def _ipython_display_(self, **_: object) -> None:
         if self.comm is None:
             # ipywidgets leaves a mark on what was closed: it has no bundle any more.
             self.__dict__.pop("_repr_mimebundle_", None)
             self.open()
             self._follow()
-        Displays.here().shown(self)
+        Displays.here().shown(self, _is_in_view)
         bundle, metadata = self._repr_mimebundle_() or ({}, {})
         display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's
         self._kept.show()
@@ -374,6 +380,10 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
             target(*arguments)
 
     return call
+
+
+def _is_in_view(widget: Closable) -> bool:
+    return isinstance(widget, GraphEditor) and widget.views > 0
 
 
 def _end(endings: tuple[Callable[[], None], ...]) -> None:
