@@ -75,15 +75,13 @@ class Recorder:
 
     def __init__(self, model: nn.Module, watched: Mapping[str, tuple[Quantity, ...]]) -> None:
         self.calls: Counter[str] = Counter()
-        self.place: str | None = None
         self._modules = dict(model.named_modules())
         self._watched = watched
         self._records: list[_Record] = []
         self._left = KEPT
-        self._running: list[str] = []
 
     def attach(self, hooks: HookOwner) -> None:
-        """Put hooks on every layer: on the watched ones to record, on all to know where an error came from."""
+        """Put hooks on every layer: on the watched ones to record, on all to count their calls."""
         for name, module in self._modules.items():
             hooks.on_inputs(module, partial(self._enter, name))
             hooks.on_output(module, partial(self._leave, name, hooks))
@@ -110,18 +108,6 @@ class Recorder:
             for record, found, counted in zip(records, measured, units, strict=True)
         ]
 
-    def why(self) -> str | None:
-        """The layer that was running when the model raised, in words, or None."""
-        if not self._running:
-            return None
-        name = self._running[-1]
-        module = self._modules[name]
-        kind = type(module).__name__
-        where = f"in layer {name!r} ({kind})" if name else f"in the model ({kind})"
-        devices = sorted({str(parameter.device) for parameter in module.parameters()})
-        owns = f"; its parameters are on {', '.join(devices)}" if devices else ""
-        return f"While inspecting, {where}, which received {self.place or 'no tensor'}{owns}."
-
     def _full_label(self, record: _Record) -> str:
         if record.quantity in ("parameters", "parameter_gradients") or self.calls[record.layer] <= 1:
             return record.label
@@ -130,13 +116,8 @@ class Recorder:
     def _enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if in_backward():
             return
-        self._running.append(name)
-        inputs = [*tensors_in(args), *tensors_in(kwargs)]
-        self.place = ", ".join(
-            f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
-            for _, tensor in inputs
-        )
         if "inputs" in self._watched.get(name, ()):
+            inputs = [*tensors_in(args), *tensors_in(kwargs)]
             only = len(inputs) == 1
             for label, tensor in inputs:
                 self._take(name, "inputs", self.calls[name], "" if only else label, tensor)
@@ -146,7 +127,6 @@ class Recorder:
         again = in_backward()
         call = self.calls[name]
         if not again:
-            self._running.pop()
             self.calls[name] += 1
         outputs = list(tensors_in(output))
         only = len(outputs) == 1

@@ -20,6 +20,7 @@ from pnne_nb.inspector.hooks import tensors_in
 from pnne_nb.inspector.patterns import layers
 from pnne_nb.inspector.run import run_once
 from pnne_nb.inspector.summary import as_arguments
+from pnne_nb.inspector.whereabouts import placed
 
 
 @final
@@ -95,21 +96,22 @@ def check_gradients(
     places = {f"args.{index}": arg for index, arg in enumerate(call) if _differentiable(arg)}
     places |= {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     checked, wrong, unused = [], {}, []
-    for name, start in places.items():
-        assert isinstance(start, Tensor)
-        value = start.detach().clone().requires_grad_()
-        if not evaluate(name, value):
-            unused.append(name)
-            continue
-        try:
-            torch.autograd.gradcheck(
-                lambda tensor, place=name: evaluate(place, tensor),
-                (value,), eps=eps, atol=atol, rtol=rtol, fast_mode=True,
-            )  # fmt: skip
-        except GradcheckError as error:
-            wrong[name] = " ".join(str(error).split())[:300]
-        else:
-            checked.append(name)
+    with placed(model):
+        for name, start in places.items():
+            assert isinstance(start, Tensor)
+            value = start.detach().clone().requires_grad_()
+            if not evaluate(name, value):
+                unused.append(name)
+                continue
+            try:
+                torch.autograd.gradcheck(
+                    lambda tensor, place=name: evaluate(place, tensor),
+                    (value,), eps=eps, atol=atol, rtol=rtol, fast_mode=True,
+                )  # fmt: skip
+            except GradcheckError as error:
+                wrong[name] = " ".join(str(error).split())[:300]
+            else:
+                checked.append(name)
     return GradientReport(tuple(checked), wrong, tuple(unused))
 
 
@@ -175,7 +177,7 @@ def check_numerics(
 
 
 def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor.detach()).all())
+    return tensor.device.type == "meta" or bool(torch.isfinite(tensor.detach()).all())
 
 
 def _double(value: object) -> object:

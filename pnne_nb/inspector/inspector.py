@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, final, get_args
 
@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, LayerNotFoundError, near
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, expect, near, shown
 from pnne_nb.frames import Frame, Quantity
 from pnne_nb.inspector.capture import Capture
 from pnne_nb.inspector.compiled import is_compiled, uncompiled, why_not_hookable
@@ -102,15 +102,9 @@ class Inspector:
 
         Raises:
             LayerNotFoundError: If nothing matches; near names are suggested.
-            ValueError: If `what` names an unknown quantity.
+            ArgumentError: If `what` names an unknown quantity or none, or an argument is no pattern or no type.
         """
-        quantities = (what,) if isinstance(what, str) else tuple(what)
-        for quantity in quantities:
-            if quantity not in QUANTITIES:
-                raise ValueError(
-                    f"{quantity!r} cannot be watched.{near(quantity, QUANTITIES)}"
-                    f" What can: {', '.join(map(repr, QUANTITIES))}."
-                )
+        quantities = _quantities(what)
         matched = match_layers(self._model, pattern, exclude=exclude, types=types)
         for name in matched:
             self._watched[name] = tuple(dict.fromkeys((*self._watched.get(name, ()), *quantities)))
@@ -306,7 +300,7 @@ class Inspector:
         Raises:
             InspectionError: If `engine` trains another module.
             InspectionError: If the layers' calls cannot be seen (``torch.compile``).
-            ValueError: If `budget` is no share.
+            ArgumentError: If `budget` is no share.
         """
         cadence = Cadence(hz, parse_share(budget))
         trained = uncompiled(engine.module)
@@ -353,7 +347,7 @@ class Inspector:
 
         Raises:
             InspectionError: If it is live already, or the layers' calls cannot be seen.
-            ValueError: If `budget` is no share.
+            ArgumentError: If `budget` is no share.
         """
         if self._loop is not None:
             raise InspectionError("This inspector is live already: end the other `with inspector.live()` first.")
@@ -427,16 +421,32 @@ class Inspector:
         return f"Nothing was captured at {place}: it has no {what or 'tensors'}."
 
 
+def _quantities(what: object) -> tuple[Quantity, ...]:
+    expect(what, str | Sequence, "what", "a quantity or several", f"There are: {', '.join(map(repr, QUANTITIES))}.")
+    asked = (what,) if isinstance(what, str) else tuple(what)  # type: ignore[arg-type]
+    if not asked:
+        raise ArgumentError(f"what names nothing to watch; there are {', '.join(map(repr, QUANTITIES))}.")
+    for quantity in asked:
+        if quantity not in QUANTITIES:
+            # An abbreviation is too short to be near.
+            begun = [known for known in QUANTITIES if known[:3] == str(quantity)[:3]]
+            meant = near(quantity, QUANTITIES) or (f" Did you mean {begun[0]!r}?" if begun else "")
+            raise ArgumentError(
+                f"{shown(quantity)} cannot be watched.{meant} What can: {', '.join(map(repr, QUANTITIES))}."
+            )
+    return tuple(quantity for quantity in QUANTITIES if quantity in asked)
+
+
 def parse_share(budget: str | float) -> float:
     """The share that ``"1%"`` or 0.01 stands for.
 
     Raises:
-        ValueError: If it is neither, or not within (0, 1].
+        ArgumentError: If it is neither, or not within (0, 1].
     """
     try:
         share = float(budget[:-1]) / 100 if isinstance(budget, str) and budget.endswith("%") else float(budget)
-    except ValueError:
+    except (TypeError, ValueError):
         share = -1.0
     if not 0 < share <= 1:
-        raise ValueError(f"budget must be a share of the running time such as '1%' or 0.01, not {budget!r}.")
+        raise ArgumentError(f"budget must be a share of the running time such as '1%' or 0.01, not {budget!r}.")
     return share

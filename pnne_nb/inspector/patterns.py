@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from torch import nn
 
-from pnne_nb.errors import LayerNotFoundError, near
+from pnne_nb.errors import ArgumentError, LayerNotFoundError, near, shown
 
 Patterns = str | Sequence[str]
 """One pattern or several. `*`, `?` and `[…]` as in `fnmatch`, and `*` also spans dots; ``"!…"`` takes away."""
@@ -52,9 +52,13 @@ def match_layers(
 
     Raises:
         LayerNotFoundError: If no layer is left, or if a pattern without ``"!"`` matches no path at all.
+        ArgumentError: If a pattern is no text, or a type no class.
     """
     wanted, unwanted = _split(patterns)
     unwanted += _listed(exclude)
+    for kind in types if isinstance(types, tuple) else () if types is None else (types,):
+        if not isinstance(kind, type):
+            raise ArgumentError(f"types holds {shown(kind)}: give classes of layers, such as torch.nn.Conv2d.")
     aliases = {path: first for path, first in first_paths(model).items() if path}
     # The model itself is not one of its layers, unless it is asked for by name or has no submodule.
     if not aliases or "" in wanted:
@@ -111,12 +115,19 @@ def own_parameters(model: nn.Module) -> Iterator[tuple[str, str, nn.Parameter]]:
                 yield layer, name, parameter
 
 
-def _listed(patterns: Patterns) -> list[str]:
-    return [patterns] if isinstance(patterns, str) else list(patterns)
+def _listed(patterns: object) -> list[str]:
+    listed = [patterns] if isinstance(patterns, str) else patterns
+    if not isinstance(listed, Sequence) or not all(isinstance(pattern, str) for pattern in listed):
+        raise ArgumentError(
+            f'{shown(patterns)} is no pattern of layers: give a text such as "encoder.*", or a list of texts.'
+        )
+    return list(listed)
 
 
 def _split(patterns: Patterns) -> tuple[list[str], list[str]]:
     listed = _listed(patterns)
+    if not listed:
+        raise LayerNotFoundError('No pattern was given; "*" stands for every layer.')
     wanted = [pattern for pattern in listed if not pattern.startswith("!")]
     unwanted = [pattern[1:] for pattern in listed if pattern.startswith("!")]
     return (wanted or [EVERYTHING], unwanted)

@@ -21,6 +21,7 @@ from pnne_nb.inspector.hooks import HookOwner, in_backward
 from pnne_nb.inspector.preserve import preserved
 from pnne_nb.inspector.summary import as_arguments
 from pnne_nb.inspector.timing import sum_of_outputs
+from pnne_nb.inspector.whereabouts import placed
 
 # Two profilers at once crash the process.
 _one_at_a_time = threading.Lock()
@@ -110,8 +111,9 @@ def _profile(
                 torch.autograd.backward(sum_of_outputs(output))
 
     with preserved(model), torch.set_grad_enabled(backward), torch.compiler.set_stance("force_eager"):
-        for _ in range(warmup):
-            run()
+        with placed(model):
+            for _ in range(warmup):
+                run()
         with HookOwner() as hooks, torch_profile(activities=activities, profile_memory=True) as profiler:
             marks: list[record_function] = []
             for name, module in model.named_modules():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import final
 
@@ -18,6 +18,7 @@ from pnne_nb.inspector.compiled import is_compiled
 from pnne_nb.inspector.gradients import GradientNorms, gradient_norms
 from pnne_nb.inspector.hooks import HookOwner
 from pnne_nb.inspector.preserve import preserved
+from pnne_nb.inspector.whereabouts import placed
 
 
 @final
@@ -80,9 +81,9 @@ def run_once(
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
         hooks = stack.enter_context(HookOwner())
-        recorder.attach(hooks)
         args, kwargs = _arguments(data, needs_grad=frozen and loss_fn is not None)
-        with _placed(recorder):
+        with placed(model):
+            recorder.attach(hooks)
             output = model(*args, **kwargs)
         loss = None
         if loss_fn is not None:
@@ -136,18 +137,6 @@ def _detached(value: object) -> object:
         items = [_detached(item) for item in value]
         return tuple(items) if isinstance(value, tuple) else items
     return value if isinstance(value, (bool, int, float, str)) else None
-
-
-@contextmanager
-def _placed(recorder: Recorder) -> Iterator[None]:
-    """Add to an error of the model where it happened; its type and message stay as they are."""
-    try:
-        yield
-    except Exception as error:
-        place = recorder.why()
-        if place:
-            error.add_note(place)
-        raise
 
 
 def _refuse_updates_in_backward(model: nn.Module) -> None:

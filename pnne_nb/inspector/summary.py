@@ -17,6 +17,7 @@ from pnne_nb.compiler.costs import MultiplyAdds
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.hooks import HookOwner, tensors_in
 from pnne_nb.inspector.preserve import preserved
+from pnne_nb.inspector.whereabouts import placed
 
 Shape = tuple[int, ...]
 
@@ -162,6 +163,7 @@ def summary(
         for name, module in model.named_modules():
             hooks.on_inputs(module, partial(seen.enter, name, counter))
             hooks.on_output(module, partial(seen.leave, name, counter))
+        stack.enter_context(placed(model))
         model(*as_arguments(args), **(kwargs or {}))
     rows = _rows(model, seen)
     return Summary(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import final
 
@@ -11,9 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
+from pnne_nb.errors import expect
+from pnne_nb.inspector.compiled import is_compiled
 from pnne_nb.inspector.hooks import tensors_in
 from pnne_nb.inspector.preserve import preserved
 from pnne_nb.inspector.summary import as_arguments
+from pnne_nb.inspector.whereabouts import placed
 
 FEWEST = 5
 """Measurements that a median and a spread need."""
@@ -62,7 +66,11 @@ def benchmark(
         kwargs: Its keyword arguments.
         backward: Include the backward pass of the sum of all floating outputs; otherwise without gradients.
         seconds: Least time to measure.
+
+    Raises:
+        ArgumentError: If `model` is no module.
     """
+    expect(model, nn.Module, "model", "an nn.Module", "pn.compile(graph) makes one of a graph.")
 
     def call() -> None:
         with torch.set_grad_enabled(backward):
@@ -73,6 +81,9 @@ def benchmark(
 
     threads = torch.get_num_threads()
     with preserved(model):
+        # Hooks would make a compiled module compile again.
+        with nullcontext() if is_compiled(model) else placed(model):
+            call()
         timer = Timer("call()", globals={"call": call}, num_threads=threads)
         measured = timer.blocked_autorange(min_run_time=seconds)
         times = [*measured.times]
