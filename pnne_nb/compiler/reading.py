@@ -74,7 +74,7 @@ def read(graph: NodeGraph) -> dict[str, Drawing]:
 def read_one(graph: NodeGraph, id: str) -> Drawing:
     """Return one definition as it is drawn now."""
     view = graph.graphs[id]
-    nodes = dict(view.nodes)
+    nodes = view.nodes.copy()
     wires: dict[str, dict[str, Ref]] = {}
     for source, target in view.edges:
         node, port = split_port(target)

@@ -40,6 +40,12 @@ class Nodes(Mapping[str, Node]):
         with self._lock:
             return len(self._graph().order)
 
+    def copy(self) -> dict[str, Node]:
+        """The nodes as they are now, which no later change reaches."""
+        with self._lock:
+            graph = self._graph()
+            return {name: graph.nodes[name] for name in graph.order}
+
     def __repr__(self) -> str:
         return f"Nodes({', '.join(self)})"
 
@@ -57,7 +63,7 @@ class GraphView:
 
     def __init__(self, content: Callable[[], Content], id: str, types: Types, lock: threading.RLock) -> None:
         self.id = id
-        self.nodes: Mapping[str, Node] = Nodes(self._index, lock)
+        self.nodes = Nodes(self._index, lock)
         self._content = content
         self._types = types
         self._lock = lock
