@@ -23,7 +23,7 @@ from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.control import ENDED, Control
 from pnne_nb.runtime.data import Data, require_count
 from pnne_nb.runtime.determinism import Determinism
-from pnne_nb.runtime.distributed.launching import Launch, pack
+from pnne_nb.runtime.distributed.launching import Packed, pack
 from pnne_nb.runtime.distributed.packing import Drawing
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
@@ -221,35 +221,18 @@ class TrainingEngine:
 
     # In several processes
 
-    def launch(
-        self,
-        nproc: int = 2,
-        *,
-        nnodes: int | str = 1,
-        rdzv: str | None = None,
-        strategy: str = "ddp",
-        backend: str | None = None,
-        max_restarts: int = 3,
-        timeout: float = 300.0,
-        directory: str | Path | None = None,
-        imports: Sequence[str] = (),
-    ) -> TrainingGroup:
+    def launch(self, nproc: int = 2, nnodes: int | str = 1, rdzv: str | None = None, **options: Any) -> TrainingGroup:
         """Train in several processes, started by torchrun, from where the training is to its last epoch.
 
         Everything else is as after `start`: buttons, history, events, checkpoints, `wait`. The processes share each
-        batch, so that the gradients are those of one process. Whenever the training halts, ends, or is looked at
-        (`model`, `paused`), the live model has the weights of the group.
+        batch, so that the gradients are those of one process. Whenever the training ends or is looked at (`model`,
+        `paused`, a checkpoint), the live model has the weights of the group.
 
         Args:
             nproc: Processes on each machine; on GPUs, one for each.
-            nnodes: Machines, or a range such as ``"1:4"``. On the others, somebody types the group's ``command``.
-            rdzv: Where machines meet: host and port of one of them.
-            strategy: ``"ddp"``: each process has the whole model; ``"fsdp"``: each keeps a part of every tensor.
-            backend: ``"gloo"``, ``"nccl"`` …; None takes what suits the device.
-            max_restarts: How often all processes start again, from the last checkpoint, when one has died.
-            timeout: Seconds without news after which the group is taken to hang, and is ended.
-            directory: Where data, checkpoints and logs are kept; needed with several machines, which all see it.
-            imports: Modules that each process imports first, for node types and datasets that they register.
+            nnodes: Machines, or a range such as ``"1:4"``; on the others, somebody types the group's ``command``.
+            rdzv: Where several machines meet: host and port of one of them.
+            options: ``strategy``, ``backend``, ``max_restarts``, ``timeout``, ``directory``, ``imports``; see `Plan`.
 
         Raises:
             TrainingError: An argument cannot be, something exists in this process only, or a training is under way.
@@ -257,39 +240,21 @@ class TrainingEngine:
         """
         if self._control.alive:
             raise TrainingError(f"A training is {self.state}: stop() it, and launch() goes on from there.")
-        plan = Plan(
-            nproc=nproc,
-            nnodes=nnodes,
-            rdzv=rdzv,
-            strategy=strategy,
-            backend=backend,
-            max_restarts=max_restarts,
-            timeout=timeout,
-            directory=directory,
-            imports=tuple(imports),
-        )
-        launch = self._pack(plan, listens=True)
-        group = TrainingGroup(plan, launch, self._loop, self.history, self._work.tell)
+        packed = self._pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=True)
         self._shared.release()
+        group = TrainingGroup(packed, self._loop, self.history, self._work.tell)
         self._launch(None, group)
         return group
 
-    def launch_command(self, directory: str | Path, nproc: int = 2, **options: Any) -> str:
-        """Pack the training for `launch`, and return the command that trains it: to be typed on each machine.
+    def launch_command(self, nproc: int = 2, nnodes: int | str = 1, rdzv: str | None = None, **options: Any) -> str:
+        """Pack the training for `launch`, and return the command that trains it, to be typed on each machine.
 
-        Checkpoints appear in the directory; `resume_from` reads them.
-
-        Args:
-            directory: Where data, checkpoints and logs are kept; all machines must see it.
-            nproc: Processes on each machine.
-            options: As of `launch`.
-
-        Raises:
-            TrainingError: As of `launch`.
+        Checkpoints appear in the ``directory``; `load_checkpoint` reads the newest. For arguments and errors, see
+        `launch`.
         """
-        return self._pack(Plan(directory=directory, nproc=nproc, **options), listens=False).printed
+        return self._pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=False).printed
 
-    def _pack(self, plan: Plan, *, listens: bool) -> Launch:
+    def _pack(self, plan: Plan, *, listens: bool) -> Packed:
         self._follow_edits()
         self._work.renew(self._config.epochs)
         return pack(plan, self._state_dict(), self._loop, self._drawing, self._work.last_epoch, listens=listens)
@@ -518,6 +483,20 @@ class TrainingEngine:
         """
         with self._control.visit("a checkpoint"):
             checkpoint.write(Path(path), self._state_dict())
+
+    def load_checkpoint(self, path: str | Path) -> None:
+        """Be where a checkpoint of this training is, say one that a command of `launch_command` has written.
+
+        Args:
+            path: A checkpoint, or a directory, whose newest good one is meant.
+
+        Raises:
+            CheckpointError: None is whole, or it belongs to another training.
+            TrainingError: A training is under way.
+        """
+        if self._control.alive:
+            raise TrainingError(f"The training is {self.state}: stop() it before loading a checkpoint.")
+        self._load(checkpoint.read_newest_good(Path(path))[0], epochs_changed=False)
 
     @classmethod
     def resume_from(

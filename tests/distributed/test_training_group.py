@@ -11,7 +11,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import pytest
 import torch
@@ -20,9 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import EpochFrame, StateFrame, StepFrame
-from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.history import History
 from pnne_nb.runtime.stepping import NotFiniteError
 from tests.distributed import groups
 from tests.runtime import tasks
@@ -62,7 +59,13 @@ def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does() -
         loader = DataLoader(TensorDataset(*tasks.images()), batch_size=20, shuffle=True, drop_last=True)
         return groups.engine(module(), train_data=loader, grad_clip=0.5)
 
+    def look() -> None:
+        with together.paused():
+            pass
+
     alone, together = engine(), engine()
+    # What the group holds in parts is put together for this, and taken apart again.
+    groups.at_step(together, 3, look)
     together.launch(nproc=2, strategy="fsdp")
     alone.start()
     alone.wait()
@@ -98,13 +101,11 @@ def test_commands_reach_the_group_and_one_process_goes_on_from_where_it_was() ->
 
 def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -> None:
     # The undisturbed training is the printed command, typed by hand.
-    command = groups.drawn_engine().launch_command(tmp_path / "run", nproc=2)
+    undisturbed = groups.drawn_engine()
+    command = undisturbed.launch_command(nproc=2, directory=tmp_path / "run")
     torchrun = [str(Path(sys.executable).with_name("torchrun")), *shlex.split(command)[1:]]
     subprocess.run(torchrun, check=True, capture_output=True, timeout=groups.SECONDS)
-    state, _, faults = checkpoint.read_newest_good(tmp_path / "run")
-    assert not faults
-    undisturbed = History()
-    undisturbed.load_state_dict(state["history"])
+    undisturbed.load_checkpoint(tmp_path / "run")
 
     engine = groups.drawn_engine()
     killed: list[int] = []
@@ -123,10 +124,7 @@ def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -
     assert "Process 1 of the group was killed" in anomaly.message
     assert "from the checkpoint of step 6" in anomaly.message
     assert list(engine.history.steps()) == list(range(1, 19))
-    for name in undisturbed:
-        np.testing.assert_array_equal(undisturbed[name], engine.history[name], err_msg=name)
-    for name, value in engine.model.state_dict().items():
-        assert torch.equal(value, state["loop"]["model"][name]), name
+    groups.assert_close(undisturbed, engine, tolerance=0)
 
 
 def test_a_group_that_hangs_is_ended_and_says_so() -> None:

@@ -8,6 +8,7 @@ import shlex
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -44,8 +45,29 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     backend: str | None = None
     max_restarts: int = 3
     timeout: float = 300.0
-    directory: str | Path | None = None
+    directory: str | None = None
     imports: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, **options: Any) -> Plan:
+        """The plan with these arguments.
+
+        Raises:
+            TrainingError: There is no such argument, or its value is of another kind.
+        """
+        for name in options:
+            if name not in cls.__struct_fields__:
+                known = cls.__struct_fields__
+                raise TrainingError(
+                    f"launch takes no argument {name!r}.{near(name, known)} It takes {', '.join(known)}."
+                )
+        given = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+        if isinstance(given.get("imports"), str):
+            given["imports"] = (given["imports"],)
+        try:
+            return msgspec.convert(given, cls)
+        except msgspec.ValidationError as error:
+            raise TrainingError(f"An argument of launch is of the wrong kind: {error}") from error
 
     @property
     def processes(self) -> int:
@@ -74,7 +96,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 f"{near(self.strategy, STRATEGIES)}"
             )
         self._check_backend(device)
-        if isinstance(self.max_restarts, bool) or self.max_restarts < 0:
+        if self.max_restarts < 0:
             raise TrainingError(f"max_restarts must be a whole number, at least 0, not {self.max_restarts!r}.")
         if not self.timeout > 0:
             raise TrainingError(f"timeout must be a positive number of seconds, not {self.timeout!r}.")
@@ -84,16 +106,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def _check_devices(self, device: torch.device) -> None:
         match device.type:
             case "cpu":
-                there, of = os.cpu_count() or 1, "CPU cores"
+                there, of = os.cpu_count() or 1, "CPU core"
             case "cuda":
-                there, of = torch.cuda.device_count(), "GPUs"
+                there, of = torch.cuda.device_count(), "GPU"
             case other:
                 raise TrainingError(
                     f"Several processes train on CPUs or CUDA GPUs, not on {other}: make the engine with device='cpu'."
                 )
         if self.nproc > there:
             raise TrainingError(
-                f"nproc={self.nproc} is more than the {there} {of} of this machine: give nproc={there} or less."
+                f"nproc={self.nproc} is more than this machine has, {there} {of}{'s' * (there != 1)}: give nproc={there} "
+                "or less."
             )
 
     def _check_machines(self) -> None:
@@ -184,7 +207,7 @@ def started(torchrun: list[str], worker: list[str], logs: Path) -> list[str]:
 
 def _are_nodes(nnodes: int | str) -> bool:
     if isinstance(nnodes, int):
-        return not isinstance(nnodes, bool) and nnodes >= 1
+        return nnodes >= 1
     least, colon, most = nnodes.partition(":")
     return bool(colon) and least.isdecimal() and most.isdecimal() and 1 <= int(least) <= int(most)
 

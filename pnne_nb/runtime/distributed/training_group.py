@@ -14,9 +14,8 @@ from pnne_nb.errors import PnneError, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.distributed.agent import Agent
-from pnne_nb.runtime.distributed.launching import Launch
+from pnne_nb.runtime.distributed.launching import Packed
 from pnne_nb.runtime.distributed.messages import Broke, Ended, FromWorker, Happened, Hello, Obeyed, Ready, Verdict
-from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.switchboard import Line, Switchboard
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
@@ -42,8 +41,7 @@ class TrainingGroup:
     The loop of the engine follows: whenever the group has written a checkpoint, the loop is where the group is.
 
     Args:
-        plan: What was asked for.
-        launch: What was packed.
+        packed: What it trains.
         loop: Of the engine.
         history: Of the engine; it goes back if a failure does.
         tell: Takes events that come while nobody iterates.
@@ -59,18 +57,17 @@ class TrainingGroup:
 
     def __init__(
         self,
-        plan: Plan,
-        launch: Launch,
+        packed: Packed,
         loop: TrainingLoop,
         history: History,
         tell: Callable[[Event], None],
     ) -> None:
         self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
-        self.directory = launch.directory
+        self.directory = packed.directory
         self.restarts = 0
-        self._plan = plan
-        self.command = launch.printed
-        self._here = launch.here
+        self._plan = packed.plan
+        self.command = packed.printed
+        self._here = packed.here
         self._loop = loop
         self._history = history
         self._tell = tell

@@ -1,0 +1,150 @@
+"""What cannot be launched is refused before any process starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from pnne_nb.catalog import register_node
+from pnne_nb.errors import TrainingError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.distributed.plan import Plan
+from pnne_nb.runtime.engine import TrainingEngine
+from tests.distributed import groups
+from tests.runtime import tasks
+
+_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"nproc": 0}, "nproc must be a whole number, at least 1, not 0"),
+    ({"nproc": "two"}, r"of the wrong kind: Expected `int`, got `str` - at `\$.nproc`"),
+    ({"nproc": 3}, "nproc=3 is more than this machine has, 2 CPU cores: give nproc=2 or less"),
+    ({"nprocs": 2}, "launch takes no argument 'nprocs'. Did you mean 'nproc'"),
+    ({"nnodes": 0}, "nnodes must be a number of machines, at least 1, or a range such as '1:4', not 0"),
+    ({"nnodes": "4:1"}, "nnodes must be a number of machines, .* not '4:1'"),
+    ({"nnodes": 2}, "nnodes=2 needs rdzv, the place where the machines meet: give rdzv="),
+    ({"nnodes": 2, "rdzv": "node1:29400"}, "nnodes=2 needs a directory that all machines see"),
+    ({"rdzv": "node1"}, "rdzv must be a host and a port such as \"node1:29400\", not 'node1'"),
+    ({"rdzv": "no.such.host.invalid:29400"}, "rdzv='no.such.host.invalid:29400' is no place on this machine"),
+    ({"strategy": "ffsdp"}, "strategy must be 'ddp' or 'fsdp', not 'ffsdp'. Did you mean 'fsdp'"),
+    ({"backend": "glo"}, "There is no backend 'glo'; there is .*gloo.* Did you mean 'gloo'"),
+    ({"backend": "nccl"}, "The backend 'nccl' does not work here on cpu: give 'gloo', or none"),
+    ({"max_restarts": -1}, "max_restarts must be a whole number, at least 0, not -1"),
+    ({"timeout": 0}, "timeout must be a positive number of seconds, not 0"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), _ARGUMENTS)
+def test_arguments_that_cannot_be(arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    engine = groups.engine()
+    with pytest.raises(TrainingError, match=message):
+        engine.launch(**arguments)
+    assert engine.state == "idle"
+    assert groups.children() == []
+
+
+def test_a_port_that_is_in_use() -> None:
+    with socket.create_server(("localhost", 0)) as other:
+        place = f"localhost:{other.getsockname()[1]}"
+        with pytest.raises(TrainingError, match=f"Port {other.getsockname()[1]} of localhost is in use"):
+            groups.engine().launch(nproc=1, rdzv=place)
+
+
+def test_devices_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(TrainingError, match="nproc=2 is more than this machine has, 1 GPU: give nproc=1 or less"):
+        Plan(nproc=2).check(torch.device("cuda", 0), listens=False)
+    with pytest.raises(TrainingError, match="on CPUs or CUDA GPUs, not on mps: make the engine with device='cpu'"):
+        Plan(nproc=1).check(torch.device("mps"), listens=False)
+
+
+def test_without_distributed_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "is_available", lambda: False)
+    with pytest.raises(TrainingError, match=r"no torch\.distributed, and so no torchrun"):
+        groups.engine().launch(nproc=1)
+
+
+def test_the_command_of_gpus_and_of_several_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    plan = Plan(nproc=8, nnodes=4, rdzv="node1:29400", directory="/shared/run", imports=("mine",))
+    plan.check(torch.device("cuda"), listens=False)
+    assert plan.processes == 32
+    assert plan.torchrun("run") == [
+        "--nnodes=4",
+        "--nproc-per-node=8",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=node1:29400",
+        "--rdzv-id=run",
+        "--max-restarts=3",
+    ]
+    assert plan.worker(Path("/shared/run"), torch.device("cuda"), 5, 16) == [
+        "/shared/run",
+        "--strategy=ddp",
+        "--backend=nccl",
+        "--device=cuda",
+        "--epochs=5",
+        "--threads=2",
+        "--timeout=300",
+        "--import=mine",
+    ]
+
+
+class _Own(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+class _Undrawable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(36, tasks.CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x.flatten(1))
+        return y if y.sum().item() > 0 else -y
+
+
+def _with_a_type_of_its_own() -> NodeGraph:
+    register_node(_Own)
+    graph = tasks.picture_graph()
+    graph.add("_Own", name="mine")
+    graph.disconnect("fc.output", "y.input")
+    graph.connect("fc", "mine")
+    graph.connect("mine", "y")
+    return graph
+
+
+_PRIVATE: list[tuple[Callable[[], TrainingEngine], str]] = [
+    (lambda: groups.engine(loss=nn.CrossEntropyLoss()), "loss: given as Python objects, which exist in this process"),
+    (lambda: groups.engine(train_data=tasks.Noisy()), "train_data is a Noisy, which exists in this process only"),
+    (lambda: groups.engine(_Undrawable()), "The model is a _Undrawable, whose code exists in this process only"),
+    (lambda: groups.engine(_with_a_type_of_its_own()), r"mine \(_Own\): registered in this process"),
+    (lambda: groups.engine(batch_size=1), "A batch of train_data has 1 examples, too few for 2 processes"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), _PRIVATE)
+def test_what_exists_in_this_process_only(
+    make: Callable[[], TrainingEngine], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    engine = make()
+    with pytest.raises(TrainingError, match=message):
+        engine.launch(nproc=2, directory=tmp_path / "run")
+    assert engine.state == "idle"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_training_under_way_is_not_launched() -> None:
+    engine = groups.engine()
+    engine.step()
+    with pytest.raises(TrainingError, match=r"A training is paused: stop\(\) it, and launch\(\) goes on from there"):
+        engine.launch(nproc=1)
+    engine.stop()
