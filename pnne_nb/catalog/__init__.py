@@ -49,6 +49,9 @@ class _Catalog(ModuleType, Mapping[str, NodeSpec]):
     def __getitem__(self, type: str) -> NodeSpec:
         return registry[type]
 
+    def __contains__(self, type: object) -> bool:
+        return type in registry
+
     def __iter__(self) -> Iterator[str]:
         return iter(registry)
 

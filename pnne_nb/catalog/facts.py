@@ -310,6 +310,7 @@ ARGUMENT_DOCS: Table[str] = (
     ("RMSNorm", "x", "The tensor to normalize: its last axes are normalized_shape."),
     ("*", "output", "The result."),
     ("*", "var", "Variance: a number, or a tensor."),
+    ("stft", "align_to_window", "Whether each frame begins where its window does, without padding."),
     ("*", "path", "Order in which the operands are multiplied; None: chosen by torch."),
     ("*", "n", "Order of the derivative."),
     ("*", "negative_slope lower upper min_val max_val", "Bound or slope of the function."),

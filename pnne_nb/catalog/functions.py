@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -15,26 +17,54 @@ from torch import Tensor
 from pnne_nb.catalog import docs, facts, schemas, signatures
 from pnne_nb.catalog.arguments import Argument, port
 from pnne_nb.catalog.layers import URL, call_properties, output_ports, positional
-from pnne_nb.catalog.names import FUNCTIONS, METHODS, OTHER_NAMES, SIGNATURES, TORCH_FIRST, WITHOUT_OVERLOADS
+from pnne_nb.catalog.names import (
+    FUNCTIONS,
+    METHODS,
+    NOT_FUNCTIONS,
+    OTHER_NAMES,
+    SIGNATURES,
+    TORCH_FIRST,
+    WITHOUT_OVERLOADS,
+)
 from pnne_nb.graph.spec import NodeSpec, Port
 from pnne_nb.graph.types import BoolType, ConstantType, OptionalType, PropertyType, TupleType
 
 _NAMESPACES = {"linalg_": torch.linalg, "fft_": torch.fft, "special_": torch.special}
+OTHER = "Other functions"
+"""Heading of functions that a later torch has and ``names`` does not list."""
+
 _INTRODUCTION = 800
 """Characters at the beginning of a docstring in which it refers to the page that says more."""
 
 
 def specs() -> Iterator[NodeSpec]:
-    """Yield the spec of every function and method in ``names`` that the installed torch has."""
+    """Yield the spec of every function and method in ``names`` that the installed torch has, and of what is new."""
     for category, names in FUNCTIONS.items():
         for name in names.split():
             found = find(name)
             if found is not None:
                 yield _function(name, category, *found)
+    for name, function in unlisted():
+        # One that cannot be read must not hide all the others.
+        with contextlib.suppress(LookupError, NameError, TypeError, ValueError):
+            yield _function(name, OTHER, f"{torch.nn.functional.__name__}.{name}", function)
     for category, names in METHODS.items():
         for name in names.split():
             if hasattr(Tensor, name):
                 yield _method(name, category)
+
+
+def unlisted() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the public functions of ``torch.nn.functional`` that ``names`` does not list: those of a later torch."""
+    listed = {name for names in FUNCTIONS.values() for name in names.split()}
+    for name, value in vars(torch.nn.functional).items():
+        is_own = inspect.isfunction(value) and value.__module__ == torch.nn.functional.__name__
+        if (
+            is_own
+            and name not in listed
+            and not any(fnmatch.fnmatch(name, pattern) for pattern in ("_*", *NOT_FUNCTIONS))
+        ):
+            yield name, value
 
 
 def find(name: str) -> tuple[str, Callable[..., Any]] | None:

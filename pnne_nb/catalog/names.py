@@ -31,16 +31,20 @@ FUNCTIONS = {
         binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss
         gaussian_nll_loss hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss
         multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss poisson_nll_loss
-        smooth_l1_loss soft_margin_loss triplet_margin_loss""",
+        smooth_l1_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss
+        linear_cross_entropy""",
     "Arithmetic": """
         add sub mul div true_divide floor_divide remainder fmod pow float_power rsub neg abs sign sgn square sqrt
         rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 floor ceil round trunc frac clamp
         clamp_min clamp_max maximum minimum fmax fmin lerp addcmul addcdiv hypot nan_to_num xlogy ldexp copysign
-        nextafter heaviside gcd lcm deg2rad rad2deg positive""",
+        nextafter heaviside gcd lcm deg2rad rad2deg positive
+        subtract multiply divide negative clip""",
     "Trigonometry": """
         sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh sinc""",
     "Special functions": "erf erfc erfinv lgamma digamma mvlgamma polygamma i0 logit special_expit special_ndtr",
-    "Comparison": "eq ne lt le gt ge isclose allclose equal isnan isinf isfinite isin",
+    "Comparison": """
+        eq ne lt le gt ge isclose allclose equal isnan isinf isfinite isin
+        not_equal less less_equal greater greater_equal""",
     "Logic": """
         logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not
         bitwise_left_shift bitwise_right_shift""",
@@ -54,28 +58,32 @@ FUNCTIONS = {
         broadcast_to tile repeat_interleave flip fliplr flipud roll rot90 ravel view_as_real view_as_complex
         atleast_1d atleast_2d atleast_3d adjoint""",
     "Joining": """
-        cat concat stack hstack vstack dstack column_stack chunk split tensor_split unbind hsplit vsplit dsplit
+        cat concat concatenate stack hstack vstack dstack column_stack chunk split tensor_split unbind hsplit vsplit dsplit
         unsafe_chunk meshgrid broadcast_tensors block_diag cartesian_prod combinations""",
     "Indexing": """
         gather scatter scatter_add scatter_reduce index_select index_add index_fill index_copy index_put
         masked_select masked_fill masked_scatter where take take_along_dim nonzero narrow select diagonal diag
-        diag_embed tril triu select_scatter slice_scatter diagonal_scatter""",
+        diag_embed argwhere tril triu select_scatter slice_scatter diagonal_scatter""",
     "Matrix": """
         matmul mm bmm mv dot vdot inner outer einsum addmm baddbmm addbmm addmv addr tensordot kron cross trace
         linalg_norm linalg_vector_norm linalg_matrix_norm linalg_inv linalg_pinv linalg_det linalg_slogdet
         linalg_solve linalg_svd linalg_svdvals linalg_eigh linalg_eigvalsh linalg_qr linalg_cholesky
-        linalg_matrix_power linalg_multi_dot""",
+        linalg_matrix_power linalg_multi_dot det inverse matrix_exp grouped_mm""",
     "Fourier": """
         fft_fft fft_ifft fft_rfft fft_irfft fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_fftn fft_ifftn fft_fftshift
-        fft_ifftshift""",
+        fft_ifftshift stft istft""",
     "Creation": """
         zeros ones full empty arange linspace logspace eye zeros_like ones_like full_like empty_like tril_indices
         triu_indices hann_window scalar_tensor complex polar""",
-    "Random": "rand randn randint randperm rand_like randn_like bernoulli multinomial normal",
+    "Random": "rand randn randint randperm rand_like randn_like bernoulli multinomial normal poisson",
     "Complex": "real imag angle conj resolve_conj",
     "Casts": "clone detach",
 }
 """Type names by category, in the order of the palette."""
+
+NOT_FUNCTIONS = ("*_with_indices", "upsample*", "assert_int_or_pair", "scaled_*mm")
+"""Patterns of what ``torch.nn.functional`` holds beside: overloads of others, deprecated aliases, helpers, and
+functions that take objects of classes of their own."""
 
 METHODS = {
     "Casts": "to float double half bfloat16 long int short bool type_as contiguous",

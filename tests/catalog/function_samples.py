@@ -40,7 +40,7 @@ _VALUES: dict[str, Mapping[str, Value]] = {
     "threshold": {"threshold": 0.5, "value": 0.0},
     "layer_norm rms_norm": {"normalized_shape": (4,)},
     "group_norm": {"num_groups": 2},
-    "clamp clamp_": {"min": 0.2, "max": 0.7},
+    "clamp clamp_ clip": {"min": 0.2, "max": 0.7},
     "mvlgamma": {"p": 1},
     "polygamma": {"n": 1},
     "topk kthvalue": {"k": 2},
@@ -209,6 +209,17 @@ _SPECIAL: dict[str, Make] = {
     "addbmm": lambda: _given(input=rand(3, 2), batch1=rand(2, 3, 4), batch2=rand(2, 4, 2)),
     "addmv": lambda: _given(input=rand(3), mat=rand(3, 4), vec=rand(4)),
     "addr": lambda: _given(input=rand(3, 4), vec1=rand(3), vec2=rand(4)),
+    "linear_cross_entropy": lambda: _given(input=rand(3, 4), linear_weight=rand(5, 4), target=classes(3)),
+    "grouped_mm": lambda: _given(mat_a=rand(2, 8, 16).bfloat16(), mat_b=rand(2, 16, 8).bfloat16()),
+    "det inverse matrix_exp": lambda: _given(input=_square()),
+    "stft": lambda: _given(
+        {"n_fft": 8, "return_complex": True}, input=rand(2, 32).detach(), window=torch.hann_window(8)
+    ),
+    "istft": lambda: _given(
+        {"n_fft": 8},
+        input=torch.stft(rand(2, 32), 8, window=torch.hann_window(8), return_complex=True),
+        window=torch.hann_window(8),
+    ),
     "cross": lambda: _given({"dim": 0}, input=rand(3, 4), other=rand(3, 4)),
     "linalg_inv linalg_det linalg_slogdet": lambda: _given(A=_square()),
     "linalg_eigh linalg_eigvalsh linalg_cholesky": lambda: _given(input=_square() @ _square().T + torch.eye(3)),
