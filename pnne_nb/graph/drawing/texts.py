@@ -24,7 +24,7 @@ _SIZE = re.compile(r"[\w.]+")
 def summary(node: Node, spec: NodeSpec | None, resolved: Mapping[str, object]) -> str:
     """The few values of a node that matter, on one line: ``"1→6 · 5×5 · stride 2"``.
 
-    The browser says the same (``js/src/editor/canvas/card.ts``).
+    The browser says the same (``js/src/editor/canvas/card.ts``); ``tests/cases/cards.json`` is replayed by both.
     """
     if node.type == "Subgraph":
         return "" if node.definition is None or node.definition == node.name else node.definition
@@ -77,7 +77,7 @@ def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[st
         length = _length(prop.type)
         return ["×".join([_number(value)] * length) if _is_number(value) and length else _short(value)]
     if prop.name == "shape" and isinstance(value, tuple):
-        return ["×".join(map(str, value))]
+        return ["×".join(map(str, value)) or "scalar"]
     if prop.required and given:
         return [f"{_brief(prop.name)} {_short(value)}"]
     if given and node.properties[prop.name] != prop.default:
@@ -110,6 +110,10 @@ def _short(value: object) -> str:
 def _inner(value: object) -> str:
     if isinstance(value, TorchConstant):
         return f"torch.{value.name}"
+    if value is Ellipsis:
+        return "..."
+    if isinstance(value, complex):
+        return repr(value).strip("()")
     return _number(value) if _is_number(value) else repr(value)
 
 

@@ -1,38 +1,50 @@
-"""What a card says of a node's values, and what is cut."""
+"""What a card says of a node's values, as the browser says it, and what is cut."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-import pnne_nb as pn
 from pnne_nb.graph.drawing.texts import fitted, shape_label, summary
+from pnne_nb.graph.geometry import shows_summary
+from pnne_nb.graph.node import Node
+from pnne_nb.graph.spec import REQUIRED, NodeSpec, Property
+from pnne_nb.graph.values import from_json
+from pnne_nb.protocol.messages import NodeTypeState
+
+CASES = json.loads((Path(__file__).parents[2] / "cases" / "cards.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("type", "properties", "text"),
-    [
-        ("Conv2d", {"in_channels": 1, "out_channels": 6, "kernel_size": 5, "stride": 2}, "1→6 · 5×5 · stride 2"),
-        ("Conv2d", {"in_channels": 1, "out_channels": 6, "kernel_size": (3, 5), "bias": False}, "1→6 · 3×5 · no bias"),
-        ("Conv2d", {}, "auto→?"),
-        ("Dropout", {}, ""),
-        ("Dropout", {"p": 0.25}, "p 0.25"),
-        ("LayerNorm", {"normalized_shape": (64, 64)}, "normalized_shape 64×64"),
-        ("Embedding", {"num_embeddings": 10, "embedding_dim": 3}, "embeddings 10 · embedding_dim 3"),
-        ("MultiheadAttention", {"embed_dim": 8, "num_heads": 2}, "embed_dim 8 · heads 2"),
-        ("Input", {"shape": ("N", 1)}, "N×1"),
-    ],
-)
-def test_the_values_that_matter(type: str, properties: dict[str, Any], text: str) -> None:
-    graph = pn.NodeGraph()
-    node = graph.add(type, name="n", **properties)
-    assert summary(node, node.spec, {}) == text
+def spec(data: dict[str, Any]) -> NodeSpec:
+    """The node type that a browser would be told of so."""
+    state = msgspec.convert(data, NodeTypeState)
+    properties = tuple(
+        Property(prop.name, prop.type, REQUIRED if prop.required else from_json(prop.default), prop.role)
+        for prop in state.properties
+    )
+    return NodeSpec(state.type, state.category, state.kind, properties=properties)
 
 
-def test_shapes() -> None:
-    assert shape_label((), "float32") == "scalar"
-    assert shape_label(("N", "H//2", 3), "bool") == "N×(H//2)×3 bool"
+TYPES = {data["type"]: spec(data) for data in CASES["types"]}
+
+
+@pytest.mark.parametrize("case", CASES["cards"], ids=lambda case: f"{case['type']} {case['properties']}")
+def test_the_values_that_matter(case: dict[str, Any]) -> None:
+    values = {name: from_json(value) for name, value in case["properties"].items()}
+    resolved = {name: from_json(value) for name, value in case.get("resolved", {}).items()}
+    node, type = Node("node", case["type"], values), TYPES.get(case["type"])
+    assert summary(node, type, resolved) == case["summary"]
+    if not resolved:
+        assert shows_summary(node, type) == (case["summary"] != ""), "the card is as high as the page makes it"
+
+
+@pytest.mark.parametrize("case", CASES["edges"], ids=lambda case: case["label"])
+def test_shapes(case: dict[str, Any]) -> None:
+    assert shape_label(case["shape"], case["dtype"]) == case["label"]
 
 
 def test_what_does_not_fit_is_cut() -> None:

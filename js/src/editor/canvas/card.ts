@@ -1,5 +1,6 @@
 import type { Diagnostic, NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
 import type { Ports } from "../document/ports";
+import { items } from "../values/check";
 import { textOf } from "../values/text";
 import { type Geometry, geometryOf } from "./geometry";
 
@@ -24,6 +25,7 @@ export interface Card {
 const INTO = ["in_channels", "in_features", "input_size"];
 const OUT_OF = ["out_channels", "out_features", "hidden_size"];
 const MAX_PARTS = 4;
+const MAX_VALUE = 24;
 
 export function cardOf(
   path: string,
@@ -55,7 +57,7 @@ export function cardOf(
   };
 }
 
-/** The few values that matter, on one line: `1→6 · 5×5 · stride 2`. */
+/** The few values that matter, on one line: `1→6 · 5×5 · stride 2`; mirrors `summary` in Python. */
 export function summaryOf(
   node: NodeState,
   type: NodeTypeState | undefined,
@@ -66,7 +68,7 @@ export function summaryOf(
     return typeof given.definition === "string" && given.definition !== node.name ? given.definition : "";
   const properties = type?.properties ?? [];
   const valueFor = (property: PropertyState) => {
-    const value = given[property.name] ?? property.default;
+    const value = property.name in given ? given[property.name] : property.default;
     return value === "auto" && property.name in resolved ? resolved[property.name] : value;
   };
   const parts: string[] = [];
@@ -77,7 +79,7 @@ export function summaryOf(
     if (into && out && (property === into || property === out)) continue;
     const value = valueFor(property);
     if (property.name === "kernel_size" && value !== undefined) parts.push(times(property.type, value));
-    else if (property.name === "shape" && Array.isArray(value)) parts.push(value.join("×"));
+    else if (property.name === "shape" && Array.isArray(value)) parts.push(value.join("×") || "scalar");
     else if (property.required && property.name in given) parts.push(`${brief(property.name)} ${short(value)}`);
     else if (
       property.name in given &&
@@ -100,9 +102,12 @@ function brief(name: string): string {
 function short(value: unknown): string {
   if (value === undefined) return "?";
   if (value === "auto") return "auto";
-  if (Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === "number"))
-    return value.join("×");
-  return textOf(null, value).slice(0, 24);
+  const list = items(value);
+  if (list && list.length > 0) {
+    if (list.every((item) => typeof item === "number")) return list.map((item) => textOf(null, item)).join("×");
+    if (list.length > 1) return textOf(null, list).slice(0, MAX_VALUE);
+  }
+  return textOf(null, value).slice(0, MAX_VALUE);
 }
 
 /** A window size in every dimension: 5 in a two-dimensional layer is `5×5`. */

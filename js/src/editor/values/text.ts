@@ -32,7 +32,7 @@ export function textOf(kind: PropertyType | null, value: JsonValue): string {
 function inner(value: JsonValue, bareText: boolean): string {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
-  if (typeof value === "number") return String(value);
+  if (typeof value === "number") return numberText(value);
   if (typeof value === "string") return bareText ? value : `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
   if (Array.isArray(value)) {
     return `(${value.map((item) => inner(item, bareText)).join(", ")}${value.length === 1 ? "," : ""})`;
@@ -52,6 +52,13 @@ function inner(value: JsonValue, bareText: boolean): string {
   const slice = tagged(value, "$slice");
   if (Array.isArray(slice)) return `slice(${slice.map((part) => inner(part, false)).join(", ")})`;
   return JSON.stringify(value);
+}
+
+/** A number as Python writes it: `1e-05` where JavaScript says 0.00001. */
+function numberText(value: number): string {
+  const size = Math.abs(value);
+  if (value === 0 || (size >= 1e-4 && size < 1e16)) return String(value);
+  return value.toExponential().replace(/e([+-])(\d)$/, "e$10$2");
 }
 
 function prefersText(kind: PropertyType): boolean {
