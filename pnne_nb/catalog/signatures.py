@@ -62,19 +62,19 @@ def arguments(function: Callable[..., Any], *, method: bool = False) -> tuple[Ar
     hints: dict[str, object] = {}
     if any(isinstance(parameter.annotation, str) for parameter in parameters):
         known = getattr(inspect.unwrap(function), "__globals__", {})
-        missing: dict[str, object] = {}
+        # Imports under TYPE_CHECKING are missing at run time; most are names of collections.abc.
+        missing = {name: getattr(collections.abc, name) for name in collections.abc.__all__ if name not in known}
         if function.__module__.startswith("torch."):
-            # Imports under TYPE_CHECKING are missing at run time: names of collections.abc, and classes of torch.
-            missing = _Missing(known)
+            missing = _Known({**known, **missing})
         hints = typing.get_type_hints(function, localns=missing, include_extras=True)
     return tuple(argument(p, hints.get(p.name, p.annotation)) for p in parameters)
 
 
-class _Missing(dict[str, object]):
+class _Known(dict[str, object]):
     """The names in a module of torch, and ``object`` for those that only a type checker knows."""
 
     def __missing__(self, name: str) -> object:
-        return getattr(builtins, name, getattr(collections.abc, name, object))
+        return getattr(builtins, name, object)
 
 
 def argument(parameter: inspect.Parameter, hint: object) -> Argument:
