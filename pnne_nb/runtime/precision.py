@@ -62,6 +62,11 @@ class Precision:
         self._dtype = {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[name]
         self.scaler = torch.amp.GradScaler(self._device) if name == "16" else None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether everything is computed in the types that the model has."""
+        return self._dtype is None
+
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of a forward pass."""
         if self._dtype is None:

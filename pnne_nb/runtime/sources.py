@@ -34,12 +34,16 @@ class Source(Protocol):
 
 @final
 class TensorSource:
-    """Batches cut from tensors in memory, without a loader's work per example."""
+    """Batches cut from tensors in memory, without a loader's work per example.
+
+    Attributes:
+        batch_size: Examples in a batch.
+    """
 
     def __init__(self, tensors: tuple[Tensor, ...], *, batch_size: int, shuffle: bool, seed: int) -> None:
         self.tensors = tensors
         self._count = tensors[0].shape[0]
-        self._batch_size = batch_size
+        self.batch_size = batch_size
         self._shuffle = shuffle
         self._seed = seed
         self.size: int | None = -(-self._count // batch_size)
@@ -51,7 +55,7 @@ class TensorSource:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
-        step = self._batch_size
+        step = self.batch_size
         if self._shuffle:
             order = _permutation(self._count, self._seed, epoch)
             for at in range(start * step, self._count, step):
@@ -72,12 +76,16 @@ class DatasetSource:
     Because a dataset's random augmentation of a batch depends on nothing but the seed and the batch's
     place, training that resumes in the middle of an epoch sees exactly what it would have seen, with any
     number of workers.
+
+    Attributes:
+        batch_size: Examples in a batch.
     """
 
     def __init__(self, template: DataLoader[Any], *, shuffle: bool, seed: int) -> None:
         assert template.batch_size is not None
         self.template = template
         self.shuffle = shuffle
+        self.batch_size = template.batch_size
         assert isinstance(template.dataset, Sized)
         self._order = _KeyedOrder(
             len(template.dataset),
@@ -89,6 +97,10 @@ class DatasetSource:
         self._loader: DataLoader[Any] | None = None
         self.size: int | None = self._order.size
         self.draws = False
+
+    def first(self) -> Any:
+        """A batch of the first example alone, read in this process."""
+        return self.template.collate_fn(_KeyedDataset(self.template.dataset).__getitems__((0, [0])))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""

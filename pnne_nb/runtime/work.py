@@ -14,6 +14,7 @@ from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
 from pnne_nb.runtime.monitor import Monitor
+from pnne_nb.runtime.needs import shortage
 from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.sharing import SharedModel
@@ -120,6 +121,7 @@ class Work:
         self._control.enter()
         state: TrainingState = "failed"
         try:
+            self._warn_of_shortage()
             self._shared.open()
             with self._stalls:
                 state = self._train()
@@ -132,6 +134,11 @@ class Work:
             self.group = None
             self._reports.channel.put(self.progress, *self._monitor.look(self._loop.steps))
             self._control.end(state)
+
+    def _warn_of_shortage(self) -> None:
+        short = shortage(self._loop.recipe) if self._loop.steps == 0 and self.group is None else None
+        if short is not None:
+            self._reports.announce(short)
 
     def _keep(self, error: BaseException) -> None:
         loop = self._source
