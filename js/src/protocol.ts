@@ -75,6 +75,7 @@ export type Request =
   | Sync
   | GetCatalog
   | GetSource
+  | GetPreview
   | Painted
   | HideTraining;
 
@@ -87,6 +88,7 @@ export type Event =
   | NodeTypeAdded
   | Blocks
   | Source
+  | Preview
   | Training;
 
 /** Add a node. */
@@ -440,6 +442,17 @@ export interface GetSource {
   readonly client: string;
 }
 
+/** Say what an edge between two ports, given by their paths, would do, as `Preview`; nothing is changed. */
+export interface GetPreview {
+  readonly message: "getPreview";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly source: string;
+  readonly target: string;
+}
+
 /** Picture number `tick` of a training has been painted: the next one may come. Not answered. */
 export interface Painted {
   readonly message: "painted";
@@ -681,6 +694,22 @@ export interface Source {
   readonly id: number;
   readonly client: string;
   readonly text: string;
+}
+
+/** Answer to `GetPreview`. */
+export interface Preview {
+  readonly message: "preview";
+  readonly id: number;
+  readonly client: string;
+  readonly consequence: Consequence;
+}
+
+/** What an edge would do. */
+export interface Consequence {
+  /** What its target would give; at an Output, what would arrive; None where that is not known. */
+  readonly shape: TensorShape | null;
+  /** What would be wrong. */
+  readonly diagnostics: readonly Diagnostic[];
 }
 
 /** How the training of this graph stands, as picture number `tick`; without layers, nothing is shown. */

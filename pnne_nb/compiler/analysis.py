@@ -14,6 +14,7 @@ from typing import Generic, Self, TypeVar, final
 import msgspec
 
 from pnne_nb.compiler.costs import FREE, share
+from pnne_nb.compiler.program import Ref
 from pnne_nb.compiler.reading import Drawing, read
 from pnne_nb.compiler.scopes import Scope, Symbols
 from pnne_nb.compiler.shapes import TensorSpec, batch_of, symbols_of, tensor_specs
@@ -25,7 +26,7 @@ from pnne_nb.graph.node import Transaction
 from pnne_nb.graph.ops import LookOp, Op, RenameDocument, ResetProperty, SetProperty
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.values import Value, to_json
-from pnne_nb.protocol.messages import Derived, NodeCost, TensorShape
+from pnne_nb.protocol.messages import Consequence, Derived, NodeCost, TensorShape
 
 Entry = TypeVar("Entry")
 
@@ -90,6 +91,38 @@ class Analysis:
                 costs=facts.costs.changes(),
                 example=self._example_if_new(),
             )
+
+    def preview(self, source: str, target: str) -> Consequence:
+        """Return what an edge between two ports of one graph would do, without drawing it.
+
+        Args:
+            source: Path of an output port.
+            target: Path of an input port.
+        """
+        with self._lock:
+            self._update()
+            path, _, port = target.rpartition(".")
+            prefix, _, name = path.rpartition(".")
+            scope = self._scope(prefix)
+            ref = Ref(*source[len(f"{prefix}.") if prefix else 0 :].rpartition(".")[::2])
+            value = scope and scope.value(ref)
+            if scope is None or value is None or name not in scope.drawing.nodes:
+                return Consequence()
+            if scope.drawing.nodes[name].type == "Output":
+                outcome = Outcome({"input": value})
+            else:
+                outcome = scope.outcome_if(name, port, ref, self._drawings)
+            specs = [spec for _, spec in tensor_specs(scope, name, outcome)]
+            return Consequence(
+                TensorShape(specs[0].shape, specs[0].dtype) if specs else None,
+                tuple(scope.placed(name, finding) for finding in outcome.findings),
+            )
+
+    def _scope(self, path: str) -> Scope | None:
+        scope = self._root
+        for name in path.split(".") if path else ():
+            scope = scope and scope.children.get(name)
+        return scope
 
     @property
     def shapes(self) -> dict[str, TensorSpec]:

@@ -103,7 +103,7 @@ class Scope:
             done = rank
             name = self.drawing.order[rank]
             old = self.outcomes.get(name)
-            new = self._outcome(self.drawing.nodes[name], drawings)
+            new = self._outcome(self.drawing.nodes[name], self._wires(name), drawings)
             if old is new:
                 continue
             self.outcomes[name] = new
@@ -111,6 +111,17 @@ class Scope:
             if old is None or old.outputs != new.outputs:
                 for follower in self.drawing.followers.get(name, ()):
                     heapq.heappush(pending, self._rank[follower])
+
+    def outcome_if(self, name: str, port: str, source: Ref, drawings: Mapping[str, Drawing]) -> Outcome:
+        """Return what a node would give if `source` fed a port of it; nothing is remembered of it."""
+        node = self.drawing.nodes[name]
+        wires = {**self._wires(name), port: self.value(source)}
+        if node.definition is None or node.definition not in drawings:
+            return self._outcome(node, wires, drawings)
+        alone = Scope(f"{self.prefix}{name}.", drawings, node.definition)
+        alone.update(drawings, wires, self._symbols, alone.drawing.nodes)
+        inside = [finding for inner in alone.outcomes.values() for finding in inner.findings]
+        return Outcome(alone.results(), findings=tuple(inside))
 
     def results(self) -> dict[str, Abstract]:
         """Return what arrives at the Output nodes, as far as it is known."""
@@ -127,11 +138,13 @@ class Scope:
         outcome = self.outcomes.get(ref.node)
         return None if outcome is None else outcome.outputs.get(ref.port)
 
-    def _outcome(self, node: Node, drawings: Mapping[str, Drawing]) -> Outcome:
+    def _wires(self, name: str) -> dict[str, Abstract | None]:
+        return {port: self.value(ref) for port, ref in self.drawing.wires.get(name, NO_WIRES).items()}
+
+    def _outcome(self, node: Node, wires: Mapping[str, Abstract | None], drawings: Mapping[str, Drawing]) -> Outcome:
         spec = registry.get(node.type)
         if spec is None or spec.kind == "training":
             return NOTHING
-        wires = {port: self.value(ref) for port, ref in self.drawing.wires.get(node.name, NO_WIRES).items()}
         if spec.kind != "structural":
             properties: Mapping[str, Value] = node.properties
             if node.shares is not None and node.shares in self.drawing.nodes:
@@ -201,9 +214,9 @@ class Scope:
     def diagnostics(self, name: str) -> list[Diagnostic]:
         """Return what was found at a node."""
         outcome = self.outcomes.get(name)
-        return [] if outcome is None else [self._placed(name, finding) for finding in outcome.findings]
+        return [] if outcome is None else [self.placed(name, finding) for finding in outcome.findings]
 
-    def _placed(self, name: str, finding: Finding) -> Diagnostic:
+    def placed(self, name: str, finding: Finding) -> Diagnostic:
         """Return a finding as the diagnostic of a node, with a repair at the Input that an element type comes from."""
         diagnostic = finding.at(f"{self.prefix}{name}")
         source = self.drawing.wires.get(name, NO_WIRES).get(finding.port or "")

@@ -87,6 +87,13 @@ class GetSource(_Request, frozen=True, tag="getSource"):
     """Send the generated PyTorch source, as `Source`."""
 
 
+class GetPreview(_Request, frozen=True, tag="getPreview"):
+    """Say what an edge between two ports, given by their paths, would do, as `Preview`; nothing is changed."""
+
+    source: str
+    target: str
+
+
 class Painted(_Request, frozen=True, tag="painted"):
     """Picture number `tick` of a training has been painted: the next one may come. Not answered."""
 
@@ -117,7 +124,7 @@ class LoadBlocks(_Request, frozen=True, tag="loadBlocks"):
 
 
 Request: TypeAlias = (
-    Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource
+    Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource | GetPreview
     | Painted | HideTraining
 )  # fmt: skip
 
@@ -165,6 +172,18 @@ class Derived(msgspec.Struct, frozen=True, rename="camel"):
     diagnostics: dict[str, tuple[Diagnostic, ...]] = {}
     costs: dict[str, NodeCost | None] = {}
     example: dict[str, int] | None = None
+
+
+class Consequence(msgspec.Struct, frozen=True, rename="camel"):
+    """What an edge would do.
+
+    Attributes:
+        shape: What its target would give; at an Output, what would arrive; None where that is not known.
+        diagnostics: What would be wrong.
+    """
+
+    shape: TensorShape | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 class HistoryState(msgspec.Struct, frozen=True, rename="camel"):
@@ -268,6 +287,14 @@ class Source(_Message, frozen=True, tag="source"):
     text: str
 
 
+class Preview(_Message, frozen=True, tag="preview"):
+    """Answer to `GetPreview`."""
+
+    id: int
+    client: str
+    consequence: Consequence
+
+
 class Ailment(msgspec.Struct, frozen=True, rename="camel"):
     """What is wrong with a layer in training: a stable name, and what was seen, with numbers."""
 
@@ -308,4 +335,6 @@ class Training(_Message, frozen=True, tag="training"):
     layers: dict[str, LayerState] = {}
 
 
-Event: TypeAlias = Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Blocks | Source | Training
+Event: TypeAlias = (
+    Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Blocks | Source | Preview | Training
+)

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, final
 from pnne_nb.compiler import Analysis
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.protocol.messages import Derived
+from pnne_nb.protocol.messages import Consequence, Derived
 
 _log: Final = logging.getLogger(__name__)
 
@@ -90,6 +90,11 @@ class Derivation:
             delta = analysis.refresh()
             if delta != Derived():
                 self._take(analysis, version, delta)
+
+    def preview(self, source: str, target: str) -> Consequence:
+        """Return what an edge between two ports would do; nothing is known of it while nobody follows."""
+        analysis = self._analysis
+        return Consequence() if analysis is None else analysis.preview(source, target)
 
     def _take(self, analysis: Analysis | None, version: int, delta: Derived) -> None:
         with self._starting:

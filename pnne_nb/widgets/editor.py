@@ -41,6 +41,7 @@ from pnne_nb.protocol.messages import (
     Edit,
     Event,
     GetCatalog,
+    GetPreview,
     GetSource,
     Group,
     HideTraining,
@@ -48,6 +49,7 @@ from pnne_nb.protocol.messages import (
     LoadBlocks,
     NodeTypeAdded,
     Painted,
+    Preview,
     Publish,
     Redo,
     Rejected,
@@ -273,6 +275,9 @@ class GraphEditor(anywidget.AnyWidget):
     def _answer(self, request: Request) -> None:
         graph, id, client = self._graph, request.id, request.client
         match request:
+            case GetPreview(source=source, target=target):
+                found = self._derivation.preview(source, target)
+                self._tell(lambda: Preview(id, client, found))
             case Painted(tick=tick):
                 if self._overlay is not None:
                     self._overlay.acknowledge(tick)

@@ -18,11 +18,13 @@ from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
     Committed,
+    Consequence,
     Derived,
     DerivedChanged,
     Edit,
     Event,
     GetCatalog,
+    GetPreview,
     GetSource,
     Group,
     HideTraining,
@@ -30,6 +32,7 @@ from pnne_nb.protocol.messages import (
     LoadBlocks,
     NodeCost,
     Painted,
+    Preview,
     Publish,
     Redo,
     Rejected,
@@ -64,6 +67,7 @@ class Kernel:
         self.busy = busy
         self.received: list[Mapping[str, Any]] = []
         self.extra: list[Diagnostic] = []
+        self.foreseen: list[Diagnostic] = []
         self._outbox: list[Event] = []
         self._request: tuple[int | None, str | None] = (None, None)
         self._diagnosed: set[str] = set()
@@ -106,6 +110,10 @@ class Kernel:
                 self.graph.undo(**asked)  # type: ignore[arg-type]
             case Redo():
                 self.graph.redo(**asked)  # type: ignore[arg-type]
+            case GetPreview(target=target):
+                problem = [each for each in self.foreseen if each.node == target.rpartition(".")[0]]
+                found = Consequence(None if problem else SHAPE, tuple(problem))
+                self._outbox.append(Preview(request.id, request.client, found))
             case Painted():
                 pass
             case HideTraining():

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from playwright.sync_api import expect
 
+from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.protocol.messages import Ailment, LayerState, Training
 from tests.editor.conftest import OpenEditor
@@ -80,7 +84,9 @@ def test_a_picture_is_acknowledged_once_it_is_painted(open_editor: OpenEditor) -
 def test_the_training_is_hidden_by_the_person_and_by_its_end(open_editor: OpenEditor) -> None:
     editor = open_editor(classifier())
     legend = editor.root.get_by_role("region", name="Live training")
-    for hide in (lambda: legend.get_by_role("button", name="Hide the training").click(), lambda: show(editor, 3)):
+    by_hand: Callable[[], None] = legend.get_by_role("button", name="Hide the training").click
+    by_python: Callable[[], None] = partial(show, editor, 3)
+    for hide in (by_hand, by_python):
         show(editor, 2, hidden=HIDDEN)
         expect(legend).to_be_visible()
         hide()
@@ -95,3 +101,23 @@ def test_what_is_not_finite_is_said_in_words(open_editor: OpenEditor) -> None:
     show(editor, 1, hidden=nan, scores=HIDDEN)
     expect(editor.node("hidden").get_by_role("img", name="NaN: Its output has NaN")).to_be_visible()
     expect(editor.edge("hidden.output", "scores.input")).to_contain_text("∇ NaN")
+
+
+def test_a_connection_says_what_it_would_do_before_it_is_made(open_editor: OpenEditor) -> None:
+    graph = classifier()
+    graph.disconnect("hidden", "scores")
+    editor = open_editor(graph)
+    fix = Fix("scores", "in_features", 6, "Set in_features to 6")
+    editor.drag(editor.port("hidden.output"), editor.port("scores.input"), drop=False)
+    ghost = editor.root.locator(".pnne-ghost-preview")
+    expect(ghost).to_have_text("scores N×6×24×24")
+    editor.page.mouse.up()
+    editor.settle()
+    graph.disconnect("hidden", "scores")
+    editor.deliver()
+    editor.kernel.foreseen = [Diagnostic("shape-mismatch", "in_features is 8, not 6.", node="scores", fix=fix)]
+    editor.drag(editor.port("hidden.output"), editor.node("scores"), drop=False)
+    expect(ghost).to_have_text("in_features is 8, not 6. Fix: Set in_features to 6")
+    assert sent(editor.kernel, "getPreview")[-1]["target"] == "scores.input", "on a node, the port that fits is meant"
+    editor.page.mouse.up()
+    expect(ghost).to_have_count(0)

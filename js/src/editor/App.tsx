@@ -8,7 +8,6 @@ import { Legend } from "./panels/Legend";
 import { Palette } from "./panels/Palette";
 import { Properties } from "./panels/Properties";
 import { QuickSearch } from "./panels/Quick";
-import { SharedNotice } from "./panels/SharedNotice";
 import { SourcePanel } from "./panels/SourcePanel";
 import { StatusLine } from "./panels/StatusLine";
 import { Toasts } from "./panels/Toasts";
@@ -81,7 +80,6 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           }}
         >
           <Canvas />
-          <SharedNotice />
           {isEmpty && (
             <div className="pnne-empty">
               <p>Empty graph</p>

@@ -18,12 +18,12 @@ import { NOTHING } from "../view";
 import { FarView } from "./FarView";
 import { FrameBox } from "./FrameBox";
 import { type CardNode, centre, FlowMaker, type FrameNode, frameName, type WireEdge } from "./flow";
+import { Ghost } from "./Ghost";
 import { MiniMap } from "./MiniMap";
 import { NodeCard } from "./NodeCard";
 import { Peek } from "./Peek";
 import type { Point } from "./placement";
 import { usePointing } from "./pointing";
-import { Refusal } from "./Refusal";
 import { type Region, regionOf, useWindow } from "./region";
 import { useViewport } from "./viewport";
 import { Wire } from "./Wire";
@@ -281,7 +281,7 @@ export function Canvas() {
       {far && <FarView scene={scene} moving={moving} selected={selectedNodes} />}
       <MiniMap />
       {scene && <Peek scene={scene} />}
-      <Refusal />
+      <Ghost />
     </ReactFlow>
   );
 }

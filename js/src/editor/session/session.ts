@@ -1,5 +1,5 @@
-import type { Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
-import type { GraphDocument } from "../document/document";
+import type { Consequence, Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
+import { fromState, type GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
@@ -36,11 +36,15 @@ export interface SessionState {
   readonly connection: Connection;
   /** Whether Python has said what the document is now; what the page was opened with may be older. */
   readonly current: boolean;
+  /** The blocks that this person has made: the Subgraph nodes of the outermost graph. */
+  readonly blocks: GraphDocument;
   readonly readOnly: boolean;
   /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
   readonly notices: readonly Notice[];
 }
+
+const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
 
 type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
 
@@ -53,6 +57,7 @@ export class Session {
   /** When each request without an answer was sent. */
   private readonly unanswered = new Map<number, number>();
   private readonly sources = new Map<number, { resolve: (text: string) => void; reject: (error: Error) => void }>();
+  private readonly previews = new Map<number, (found: Consequence) => void>();
   private readonly timers = new Set<ReturnType<typeof setTimeout>>();
   private readonly closing = new AbortController();
 
@@ -64,6 +69,7 @@ export class Session {
       catalog,
       connection: "ready",
       current: false,
+      blocks: NO_BLOCKS,
       readOnly: model.get("read_only") === true,
       training: null,
       notices: [],
@@ -127,6 +133,15 @@ export class Session {
 
   ungroup(node: string, graph: string): void {
     if (!this.isLocked()) this.request({ message: "ungroup", node, graph });
+  }
+
+  /** What an edge between two ports, given by their full paths, would do; there may never be an answer. */
+  preview(source: string, target: string): Promise<Consequence> {
+    return new Promise((resolve) => {
+      // Of earlier questions nobody wants the answer any more.
+      this.previews.clear();
+      this.previews.set(this.tell({ message: "getPreview", source, target }), resolve);
+    });
   }
 
   /** Says that a picture of a training is on the screen, so that the next may come. */
@@ -223,6 +238,9 @@ export class Session {
         break;
       case "blocks":
         this.patch({ blocks: fromState(event.document) });
+        break;
+      case "preview":
+        if (own) this.previews.get(event.id)?.(event.consequence);
         break;
       case "source":
         if (own) {

@@ -1,0 +1,98 @@
+import { useConnection, useStoreApi } from "@xyflow/react";
+import { useEffect, useState } from "react";
+import type { Consequence, EdgeState } from "../../protocol";
+import { useEditor, useView } from "../context";
+import { refusalsFrom, type Scene } from "../document/connection";
+import { nodeOf, splitPort } from "../document/document";
+import { edgeFrom } from "../document/splice";
+import type { Connecting } from "../view";
+import { boxesOf, nodeAt } from "./boxes";
+import { shapeLabel } from "./shapes";
+
+/** An edge that would come of letting go here, or why none would. */
+type Outlook = { edge: EdgeState } | { reason: string } | null;
+
+/** Beside the pointer, while a connection is drawn: what it would do here, or why it cannot end here. */
+export function Ghost() {
+  const editor = useEditor();
+  const flow = useStoreApi();
+  const connecting = useView((view) => view.connecting);
+  const over = useConnection((state) =>
+    state.inProgress && state.toHandle ? `${state.toHandle.nodeId}.${state.toHandle.id} ${state.toHandle.type}` : "",
+  );
+  const place = useConnection((state) => (state.inProgress ? `${state.pointer.x},${state.pointer.y}` : ""));
+  const scene = connecting && editor.connectable();
+  if (!scene || !connecting || place === "") return null;
+  const [x = 0, y = 0] = place.split(",").map(Number);
+  const [left, top, zoom] = flow.getState().transform;
+  const shown = editor.scene();
+  const node = shown && nodeAt(boxesOf(shown, editor.view.get().moving), [(x - left) / zoom, (y - top) / zoom]);
+  const outlook = over ? overPort(scene, connecting, over) : overNode(scene, connecting, node, editor);
+  if (!outlook) return null;
+  return (
+    <div className="pnne-ghost-preview" role="status" style={{ left: `${x}px`, top: `${y}px` }}>
+      {"reason" in outlook ? (
+        <p className="pnne-refusal">{outlook.reason}</p>
+      ) : (
+        <Prospect prefix={shown?.prefix ?? ""} {...outlook.edge} />
+      )}
+    </div>
+  );
+}
+
+function overPort(scene: Scene, connecting: Connecting, over: string): Outlook {
+  const [port = "", type] = over.split(" ");
+  if (port === connecting.port) return null;
+  if ((type === "source") === (connecting.side === "output"))
+    return { reason: `Connect an output to an input; both are ${connecting.side}s.` };
+  const reason = refusalsFrom(scene, connecting.port, connecting.side)(port);
+  if (reason) return { reason };
+  const [source, target] = connecting.side === "output" ? [connecting.port, port] : [port, connecting.port];
+  return { edge: { source, target } };
+}
+
+/** On a node it ends at whatever port of it fits first. */
+function overNode(
+  scene: Scene,
+  { port, side }: Connecting,
+  node: string | null,
+  editor: ReturnType<typeof useEditor>,
+): Outlook {
+  const card = node === null || node === nodeOf(port) ? undefined : editor.scene()?.cards.get(node);
+  if (!card) return null;
+  const edge = edgeFrom(scene, port, side, card.name, card.ports);
+  return edge ? { edge } : { reason: `No free port of ${card.name} fits ${port}.` };
+}
+
+/** What Python says that the edge would do. */
+function Prospect({ prefix, source, target }: EdgeState & { prefix: string }) {
+  const editor = useEditor();
+  const [found, setFound] = useState<Consequence | null>(null);
+  useEffect(() => {
+    let current = true;
+    setFound(null);
+    editor.session.preview(prefix + source, prefix + target).then((answer) => current && setFound(answer));
+    return () => {
+      current = false;
+    };
+  }, [editor, prefix, source, target]);
+  if (!found) return null;
+  const [name] = splitPort(target);
+  const problems = (found.diagnostics ?? []).filter((problem) => problem.severity !== "info");
+  const label = shapeLabel(found.shape ?? undefined);
+  if (problems.length === 0 && !label) return null;
+  return (
+    <>
+      {label && (
+        <p className="pnne-prospect">
+          {name} <b>{label}</b>
+        </p>
+      )}
+      {problems.map((problem) => (
+        <p className="pnne-refusal" key={problem.message}>
+          {problem.message} {problem.fix ? <b>Fix: {problem.fix.label}</b> : problem.hint}
+        </p>
+      ))}
+    </>
+  );
+}
