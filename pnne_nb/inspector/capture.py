@@ -15,7 +15,7 @@ from pnne_nb.inspector.hooks import HookOwner, in_backward, tensors_in
 from pnne_nb.inspector.measure import Launched, Statistics, finish, launch
 from pnne_nb.inspector.sampling import sample
 from pnne_nb.inspector.units import Launched as LaunchedUnits
-from pnne_nb.inspector.units import UnitCounts, bounds_of, channels_first, count_units, launch_units
+from pnne_nb.inspector.units import Layouts, UnitCounts, bounds_of, count_units, launch_units
 
 CALLS = 64
 """Calls of one layer in one run that are captured; later ones are counted only."""
@@ -79,6 +79,8 @@ class Recorder:
         self._watched = watched
         self._records: list[_Record] = []
         self._left = KEPT
+        self._layouts = Layouts()
+        self._inputs: dict[str, list[Tensor]] = {}
 
     def attach(self, hooks: HookOwner) -> None:
         """Put hooks on every layer: on the watched ones to record, on all to count their calls."""
@@ -116,8 +118,9 @@ class Recorder:
     def _enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if in_backward():
             return
+        inputs = [*tensors_in(args), *tensors_in(kwargs)]
+        self._inputs[name] = [tensor for _, tensor in inputs]
         if "inputs" in self._watched.get(name, ()):
-            inputs = [*tensors_in(args), *tensors_in(kwargs)]
             only = len(inputs) == 1
             for label, tensor in inputs:
                 self._take(name, "inputs", self.calls[name], "" if only else label, tensor)
@@ -130,7 +133,9 @@ class Recorder:
             self.calls[name] += 1
         outputs = list(tensors_in(output))
         only = len(outputs) == 1
+        received = self._inputs.pop(name, [])
         for place, tensor in outputs:
+            self._layouts.follow(self._modules[name], received, tensor)
             label = "" if only else place
             if "activations" in quantities and not again:
                 self._take(name, "activations", call, label, tensor)
@@ -148,6 +153,7 @@ class Recorder:
         self._left -= kept.numel()
         units = None
         if quantity == "activations":
-            module = self._modules[layer]
-            units = launch_units(tensor, bounds_of(module), channels_first=channels_first(module))
+            units = launch_units(
+                tensor, bounds_of(self._modules[layer]), channels_first=self._layouts.channels_first(tensor)
+            )
         self._records.append(_Record(layer, quantity, call, label, kept, not full, launched, units))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
+from weakref import ReferenceType, ref
 
 import numpy as np
 import torch
@@ -21,6 +22,9 @@ STUCK = 0.95
 """The share of a unit's elements that must be near a bound for the unit to count as saturated."""
 
 _SEQUENCE = 3
+
+_ONE_DIMENSIONAL = (nn.Conv1d, nn.ConvTranspose1d, nn.BatchNorm1d, nn.InstanceNorm1d, nn.MaxPool1d, nn.AvgPool1d)
+_BY_ELEMENT = frozenset(("torch.nn.modules.activation", "torch.nn.modules.dropout"))
 
 # At most [n, c, d, h, w].
 _DIMENSIONS = range(2, 6)
@@ -63,11 +67,28 @@ def bounds_of(module: nn.Module) -> Bounds | None:
             return None
 
 
-def channels_first(module: nn.Module) -> bool:
-    """Whether three-dimensional outputs of a layer are `[n, c, l]` for certain: those of one-dimensional layers."""
-    return isinstance(
-        module, nn.Conv1d | nn.ConvTranspose1d | nn.BatchNorm1d | nn.InstanceNorm1d | nn.MaxPool1d | nn.AvgPool1d
-    )
+@final
+class Layouts:
+    """Which tensors of one run are `[n, c, l]` for certain, where a shape alone could as well be `[n, t, c]`.
+
+    Outputs of one-dimensional layers are, and what activations and dropout make of them. An operation between two
+    layers, such as an addition, loses the trace.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, ReferenceType[Tensor]] = {}
+
+    def follow(self, module: nn.Module, inputs: Iterable[Tensor], output: Tensor) -> None:
+        """`module` has made `output` of `inputs`."""
+        if isinstance(module, _ONE_DIMENSIONAL) or (
+            type(module).__module__ in _BY_ELEMENT and any(self.channels_first(tensor) for tensor in inputs)
+        ):
+            self._known[id(output)] = ref(output)
+
+    def channels_first(self, tensor: Tensor) -> bool:
+        """Whether `tensor` is known to be `[n, c, l]`."""
+        known = self._known.get(id(tensor))
+        return known is not None and known() is tensor
 
 
 def saturation(sample: FloatArray, bounds: Bounds) -> float:
@@ -83,7 +104,7 @@ def launch_units(activation: Tensor, bounds: Bounds | None, *, channels_first: b
     Args:
         activation: `[n, c]`, `[n, t, c]` or, as images, `[n, c, …]`.
         bounds: Of the activation, if it has any.
-        channels_first: Whether three dimensions are `[n, c, l]`, as `channels_first` tells of a layer.
+        channels_first: Whether three dimensions are `[n, c, l]`, as `Layouts` tells.
     """
     if activation.is_nested or activation.layout != torch.strided or activation.dim() not in _DIMENSIONS:
         return None

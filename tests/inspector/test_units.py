@@ -7,11 +7,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.inspector.units import UnitCounts, bounds_of, channels_first, count_units, launch_units, saturation
+from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.units import Layouts, UnitCounts, bounds_of, count_units, launch_units, saturation
 
 
 def counted(activation: Tensor, module: nn.Module) -> UnitCounts | None:
-    [found] = count_units([launch_units(activation, bounds_of(module), channels_first=channels_first(module))])
+    layouts = Layouts()
+    layouts.follow(module, [], activation)
+    channels_first = layouts.channels_first(activation)
+    [found] = count_units([launch_units(activation, bounds_of(module), channels_first=channels_first)])
     return found
 
 
@@ -28,6 +32,31 @@ def test_dead_channels_of_one_dimensional_convolutions() -> None:
     found = counted(x, nn.Conv1d(1, 3, 1))
     assert found is not None
     assert (found.units, found.dead) == (3, 1)
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_activations_after_one_dimensional_convolutions_count_channels(inplace: bool) -> None:
+    conv = nn.Conv1d(1, 6, 3)
+    with torch.no_grad():
+        assert conv.bias is not None
+        conv.bias.copy_(torch.tensor([-100.0, 0, 0, 0, 0, 0]))
+    block = nn.Sequential(conv, nn.ReLU(inplace), nn.Dropout(0.0), nn.GELU())
+    inspector = Inspector(nn.Sequential(block, nn.Flatten(), nn.Linear(60, 2)))
+    inspector.watch("0", "activations")
+    inspector.watch("0.*", "activations")
+    found = {capture.layer: capture.units for capture in inspector.run_inspection(torch.randn(8, 1, 12)).captures}
+    for layer in ("0", "0.1", "0.2", "0.3"):
+        units = found[layer]
+        assert units is not None
+        assert (units.units, units.dead) == (6, 1), layer
+
+
+def test_activations_of_sequences_count_their_last_dimension() -> None:
+    inspector = Inspector(nn.Sequential(nn.Linear(4, 6), nn.ReLU()))
+    inspector.watch("1", "activations")
+    [capture] = inspector.run_inspection(torch.randn(8, 10, 4)).captures
+    assert capture.units is not None
+    assert capture.units.units == 6
 
 
 def test_saturated_units_of_sequences() -> None:
