@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import NoneType
 from typing import SupportsIndex
 
@@ -63,8 +64,10 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     expect(reuse, (nn.Module, NoneType), "reuse", "a model")
     loaded = load(graph)
     model = constructed(loaded, _opaque_modules(graph, loaded, reuse))
+    carried = carry_over(reuse, model) if reuse is not None else []
+    if loaded.generated.absent:
+        _require_values(graph, loaded, model, carried)
     if reuse is not None:
-        carry_over(reuse, model)
         for path, device in loaded.generated.devices.items():
             model.get_submodule(path).to(device)
     return model
@@ -143,6 +146,40 @@ def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None) -
     if missing:
         raise failure(loaded.generated.name, missing)
     return modules
+
+
+def _require_values(graph: NodeGraph, loaded: Loaded, model: nn.Module, carried: Collection[str]) -> None:
+    """Say which buffers of an imported graph have no values, because they were too many for the document.
+
+    Raises:
+        CompileError: If ``load_state_dict`` could not give them either.
+    """
+    generated = loaded.generated
+    names = {generated.classes[id]: absent for id, absent in generated.absent.items()}
+    keys = model.state_dict().keys()
+    missing = [
+        f"{path}.{name}" if path else name
+        for path, module in model.named_modules(remove_duplicate=False)
+        for name in names.get(type(module).__name__, ())
+        if type(module).__module__ == loaded.module.__name__
+    ]
+    missing = [path for path in missing if path not in carried]
+    message = "The values of this buffer are not in the document, which keeps those of small ones."
+    found = [
+        Diagnostic(
+            code="absent-values",
+            message=message,
+            node=path,
+            severity="warning" if path in keys else "error",
+            hint="Pass the model that has it: pn.compile(graph, reuse=model)"
+            + (", or load a state_dict." if path in keys else "."),
+        )
+        for path in missing
+    ]
+    if any(diagnostic.severity == "error" for diagnostic in found):
+        raise failure(graph.name, found)
+    for diagnostic in found:
+        warnings.warn(str(diagnostic), stacklevel=3)
 
 
 def _is_whole(graph: NodeGraph, path: str) -> bool:

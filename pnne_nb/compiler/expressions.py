@@ -186,6 +186,8 @@ class Expressions:
         check_target(weight.dtype)
         if weight.values is not None:
             return [f"torch.tensor({emit(weight.values)}, dtype=torch.{weight.dtype})"]
+        if weight.init == "tril":
+            return [f"torch.ones({shape}{dtype}).tril()"]
         if weight.init == "arange":
             count = 1
             for size in weight.shape:

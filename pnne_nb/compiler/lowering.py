@@ -303,4 +303,5 @@ def _weight(spec: NodeSpec, node: Node) -> Weight:
         requires_grad=values.get("requires_grad") is not False,
         persistent=values.get("persistent") is not False,
         values=values.get("values"),
+        absent=isinstance(node.origin, dict) and node.origin.get("values") == "absent",
     )

@@ -98,6 +98,7 @@ class Weight(msgspec.Struct, frozen=True):
         requires_grad: Of a parameter.
         persistent: Whether a buffer is part of ``state_dict``.
         values: Its elements as nested tuples, instead of `init`.
+        absent: Whether its values are those of the imported module, and too many for the document to keep.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Weight(msgspec.Struct, frozen=True):
     requires_grad: bool = True
     persistent: bool = True
     values: object = None
+    absent: bool = False
 
 
 Member: TypeAlias = Layer | Nested | Opaque | Weight

@@ -70,6 +70,7 @@ class Generated(msgspec.Struct, frozen=True):
         opaque: Paths of the opaque modules, in the order in which the root class's constructor takes them.
         classes: Name of the class of each definition.
         imports: Names in the text that stand for registered objects, with their targets.
+        absent: Buffers whose values are not in the document, by definition.
         devices: Where submodules are put, by path.
     """
 
@@ -79,6 +80,7 @@ class Generated(msgspec.Struct, frozen=True):
     opaque: tuple[str, ...]
     classes: dict[str, str]
     imports: dict[str, str]
+    absent: dict[str, tuple[str, ...]] = {}
     devices: dict[str, str] = {}
 
 
@@ -126,6 +128,11 @@ class _Writer:
             opaque=tuple(".".join(path) for path in self._opaque[""]),
             classes=self._classes,
             imports=self._expressions.imports,
+            absent={
+                id: names
+                for id, program in self._unit.programs.items()
+                if (names := tuple(m.name for m in program.members if isinstance(m, Weight) and m.absent))
+            },
             devices=self._unit.devices,
         )
 

@@ -125,10 +125,10 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
             _DTYPE,
             Property(
                 name="init",
-                type=EnumType(("zeros", "ones", "arange")),
+                type=EnumType(("zeros", "ones", "arange", "tril")),
                 default="zeros",
                 role="node",
-                doc="The values before anything is loaded.",
+                doc="The values before anything is loaded; 'tril': ones on and below the diagonal, such as a causal mask.",
             ),
             Property(
                 name="values",

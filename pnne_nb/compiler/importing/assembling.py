@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import final
 
+import torch
 from torch import nn
 
 from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
@@ -12,6 +13,9 @@ from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_propert
 from pnne_nb.errors import IllegalNameError
 from pnne_nb.graph.names import check_name, free_name
 from pnne_nb.graph.ops import AddGraph, AddNode, Connect, Op
+
+MAX_STORED = 10_000
+"""Elements of a buffer or constant whose values a document keeps."""
 
 UNCALLED = "it is not called on the given inputs"
 
@@ -100,7 +104,37 @@ def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
         properties["requires_grad"] = False
     if not trained and name in holder._non_persistent_buffers_set:
         properties["persistent"] = False
-    return Item("Parameter" if trained else "Buffer", name, properties, member=path)
+    item = Item("Parameter" if trained else "Buffer", name, properties, member=path)
+    if not trained:
+        item.absent = not _keep_values(tensor, properties)
+    return item
+
+
+def _keep_values(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
+    """Have a Buffer begin as the original is; False if that takes more values than a document keeps."""
+    if tensor.is_meta or tensor.numel() == 0 or not tensor.any():
+        return True
+    flat = tensor.detach().cpu().flatten()
+    if bool((flat == 1).all()):
+        properties["init"] = "ones"
+    elif not flat.is_complex() and torch.equal(flat, torch.arange(len(flat)).to(flat.dtype)):
+        properties["init"] = "arange"
+    elif tensor.dim() >= 2 and torch.equal(tensor.detach().cpu(), torch.ones(tensor.shape, dtype=tensor.dtype).tril()):
+        properties["init"] = "tril"
+    elif len(flat) <= MAX_STORED:
+        properties.update(values_of(tensor))
+    else:
+        return False
+    return True
+
+
+def values_of(tensor: torch.Tensor) -> dict[str, object]:
+    """Return the property of a Buffer that holds a tensor's values."""
+
+    def frozen(value: object) -> object:
+        return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+    return {"values": frozen(tensor.detach().cpu().tolist())}
 
 
 def class_name(module: nn.Module) -> str:
@@ -174,6 +208,8 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["member"] = level.order[item]
     if item.owner is None and len(item.member) > 1:
         origin["held"] = ".".join(item.member)
+    if item.absent:
+        origin["values"] = "absent"
     if not item.called:
         origin["called"] = False
     if item.whole:

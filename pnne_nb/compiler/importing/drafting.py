@@ -36,6 +36,7 @@ class Item:
         argument: Of an Input, the name of the argument that it stands for.
         kinds: What its outputs carry, by port; tensors unless told otherwise.
         called: Whether the original calls it.
+        absent: Whether it is a tensor whose values are too many for a document.
     """
 
     type: str
@@ -50,6 +51,7 @@ class Item:
     argument: str = ""
     kinds: dict[str, Kind] = field(default_factory=dict)
     called: bool = True
+    absent: bool = False
 
 
 Source: TypeAlias = tuple[Item, str]

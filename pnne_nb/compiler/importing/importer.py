@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -16,7 +15,7 @@ from pnne_nb.compiler.importing.drafting import Item, Kind, Level, Untranslatabl
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.locating import Fault, find_fault
 from pnne_nb.compiler.importing.nesting import nest
-from pnne_nb.compiler.importing.observing import Frames, observe
+from pnne_nb.compiler.importing.observing import Frames, observe, replica
 from pnne_nb.compiler.importing.tracing import Arguments, Slot
 from pnne_nb.compiler.importing.translating import parameter_names, translate
 from pnne_nb.compiler.verifying import call_arguments
@@ -47,7 +46,7 @@ def from_module(
     args, given = call_arguments(args, kwargs)
     _refuse_cycles(net)
     try:
-        work = copy.deepcopy(net)
+        work = replica(net)
     except Exception as error:
         raise CompileError(f"{type(net).__name__} cannot be copied, so it cannot be imported: {error}") from error
     frames = observe(work, args, given)

@@ -5,6 +5,7 @@ Of tensors only the shape, element type and device are kept, as tensors on the m
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -43,37 +44,57 @@ Frames = dict[bool, Frame]
 
 
 def observe(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frames:
-    """Call a copy of `net` in both modes.
+    """Call `net` in both modes: in evaluation mode as it is, in training mode without data where that suffices.
 
     Raises:
         CompileError: If it can be called in neither of them.
     """
-    copied_net = copy.deepcopy(net)
     frames: Frames = {}
-    root = Frame("")
-    stack = [root]
-    for path, module in copied_net.named_modules():
-        if "forward" not in vars(module):
-            vars(module)["forward"] = _watched(module.forward, path, stack)
     failure: Exception | None = None
-    for training in (True, False):
-        copied_net.train(training)
-        del stack[1:]
-        root.inner.clear()
-        given = copied((args, kwargs))
+    try:
+        frames[False] = _call(replica(net), args, kwargs, training=False)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may do
+        failure = error
+    try:
+        frames[True] = _call(replica(net, outlined), outlined(args), outlined(kwargs), training=True)
+    except Exception:  # noqa: BLE001  # something goes by the data
         try:
-            with private_random_state(), torch.no_grad():
-                copied_net(*given[0], **given[1])
-        except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may do
-            failure = error
-            continue
-        frames[training] = root.inner[0] if root.inner else Frame("")
-    if frames:
+            frames[True] = _call(replica(net), args, kwargs, training=True)
+        except Exception as error:  # noqa: BLE001  # as above
+            failure = failure or error
+    if False in frames or (frames and failure is None):
         return frames
+    if True in frames:
+        with contextlib.suppress(Exception):
+            # Without data, it may take what it would refuse.
+            return {True: _call(replica(net), args, kwargs, training=True)}
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
     message = f"{type(net).__name__} cannot be called with ({shown}): {failure}"
     hint = "Pass args and kwargs that the module takes."
     raise CompileError(message, [Diagnostic(code="bad-inputs", message=message, hint=hint)]) from failure
+
+
+def replica(net: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = None) -> nn.Module:
+    """Return a copy of a module that shares its parameters, or has what `tensor` makes of its tensors."""
+    if tensor is None:
+        return copy.deepcopy(net, {id(parameter): parameter for parameter in net.parameters()})
+    held = [*net.parameters(), *net.buffers()]
+    made = {id(each): tensor(each) for each in held}
+    for each in net.parameters():
+        made[id(each)] = nn.Parameter(made[id(each)], requires_grad=each.requires_grad)
+    return copy.deepcopy(net, made)
+
+
+def _call(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, training: bool) -> Frame:
+    root = Frame("")
+    stack = [root]
+    for path, module in net.named_modules():
+        if "forward" not in vars(module):
+            vars(module)["forward"] = _watched(module.forward, path, stack)
+    given = copied((args, kwargs))
+    with private_random_state(), torch.no_grad():
+        net.train(training)(*given[0], **given[1])
+    return root.inner[0] if root.inner else Frame("")
 
 
 def _watched(forward: Callable[..., Any], path: str, stack: list[Frame]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import Any, cast, final
 import torch
 from torch import fx, nn
 
-from pnne_nb.compiler.importing.assembling import class_title, stored
+from pnne_nb.compiler.importing.assembling import MAX_STORED, class_title, stored, values_of
 from pnne_nb.compiler.importing.drafting import Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.functions import function_call, method_call
 from pnne_nb.compiler.importing.modes import trace_modes
@@ -20,9 +20,6 @@ from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Port, Required, Returns
 from pnne_nb.graph.types import EnumType, PropertyType, UnionType, check
 from pnne_nb.graph.values import TorchConstant, Value, from_json, to_json
-
-MAX_STORED = 10_000
-"""Elements of a tensor constant whose values a document keeps."""
 
 Child = Callable[[nn.Module, tuple[str, ...], Arguments, Frames], Item]
 """Makes the item of a called submodule, without its inputs, from the module, its path and how it is called."""
@@ -46,13 +43,8 @@ def translate(module: nn.Module, arguments: Arguments, frames: Frames, child: Ch
 
 def constant_tensor(tensor: torch.Tensor) -> dict[str, object]:
     """Return the properties of a Buffer that holds a tensor's values."""
-
-    def frozen(value: object) -> object:
-        return tuple(map(frozen, value)) if isinstance(value, list) else value
-
     dtype = str(tensor.dtype).removeprefix("torch.")
-    values = frozen(tensor.detach().cpu().tolist())
-    return {"shape": tuple(tensor.shape), "dtype": dtype, "persistent": False, "values": values}
+    return {"shape": tuple(tensor.shape), "dtype": dtype, "persistent": False, **values_of(tensor)}
 
 
 @final
