@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, Protocol, final
 import bqplot
 import ipywidgets
 import numpy as np
-from numpy.typing import NDArray
 
 from pnne_nb.frames import EpochFrame, Frame, HistogramFrame, NormsFrame, StepFrame
 from pnne_nb.widgets.curves import Curve, CurveTable, Floats
@@ -196,7 +195,7 @@ class NormPlot:
             self._norm.fit(y)
             # A layer that never had a gradient (it is frozen) has no line: bqplot fails at one without a point. One
             # whose gradient is 0 runs along the bottom of the logarithmic axis.
-            drawn: NDArray[np.bool_] = np.isfinite(y).any(axis=1)
+            drawn = np.atleast_1d(np.isfinite(y).any(axis=1))
             lines = np.where(y == 0, np.float32(self._norm.scale.min), y)[drawn]
             self._lines.colors = [colour for colour, there in zip(PALETTE, drawn, strict=False) if there]
             _set(self._lines, x if drawn.any() else x[:0], lines)

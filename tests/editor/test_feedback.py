@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -9,6 +10,7 @@ from playwright.sync_api import expect
 
 from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.ops import AddNode
 from pnne_nb.protocol.messages import Ailment, LayerState, Training
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage, sent
@@ -121,3 +123,35 @@ def test_a_connection_says_what_it_would_do_before_it_is_made(open_editor: OpenE
     assert sent(editor.kernel, "getPreview")[-1]["target"] == "scores.input", "on a node, the port that fits is meant"
     editor.page.mouse.up()
     expect(ghost).to_have_count(0)
+
+
+def test_nodes_of_an_imported_model_say_how_they_relate_to_the_original(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("imported")
+    reason = "its forward depends on the values of its inputs"
+    graph.apply(
+        [
+            AddNode("fc", "Linear", {"in_features": 4, "out_features": 4}, origin={"proof": "equal", "member": 0}),
+            AddNode("odd", "Module", {}, origin={"proof": "opaque", "reason": reason, "member": 1}),
+            AddNode("drawn", "ReLU", {}),
+        ]
+    )
+    graph.arrange()
+    editor = open_editor(graph)
+    expect(editor.node("fc").get_by_role("img", name="gave the same as the original")).to_be_visible()
+    opaque = editor.node("odd").get_by_role("img", name=f"Imported as one opaque node: {reason}")
+    expect(opaque).to_have_attribute("title", f"Imported as one opaque node: {reason}")
+    expect(editor.node("odd")).to_have_attribute("aria-label", re.compile(", opaque"))
+    expect(editor.node("drawn").locator(".pnne-origin")).to_have_count(0)
+    editor.node("odd").click()
+    expect(editor.root.get_by_role("complementary", name="Properties")).to_contain_text(reason)
+
+
+def test_the_source_is_saved_as_a_file(open_editor: OpenEditor) -> None:
+    editor = open_editor(classifier())
+    editor.button("Code").click()
+    source = editor.root.get_by_role("region", name="Source")
+    expect(source).to_contain_text("class Net")
+    with editor.page.expect_download() as caught:
+        source.get_by_role("button", name="Save").click()
+    assert caught.value.suggested_filename == "classifier.py"
+    assert "class Net" in caught.value.path().read_text()

@@ -1,5 +1,5 @@
 import { Handle, type NodeProps, Position } from "@xyflow/react";
-import { type CSSProperties, memo, useEffect, useMemo, useRef } from "react";
+import { type CSSProperties, memo, useEffect, useMemo, useRef, useState } from "react";
 import { useEditor, useView } from "../context";
 import { refusalsFrom } from "../document/connection";
 import { toggleCollapsed } from "../framing";
@@ -9,10 +9,12 @@ import { lookOf } from "./categories";
 import type { CardNode } from "./flow";
 import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
 import { LiveMark, LiveText } from "./Live";
+import { OriginBadge } from "./OriginBadge";
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
   const isCurrent = useView((view) => view.current === card.name);
+  const [hovered, setHovered] = useState(false);
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const canvas = element.current?.closest(".pnne-canvas");
@@ -38,6 +40,8 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
       role="group"
       aria-roledescription="node"
       aria-label={card.label}
+      onPointerEnter={() => setHovered(true)}
+      onPointerLeave={() => setHovered(false)}
     >
       {hasLabels(card, "input") && <div style={{ height: LABELS_HEIGHT }} />}
       <div className="pnne-card-header" style={{ height: card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT }}>
@@ -47,7 +51,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
           </svg>
         </span>
         <span className="pnne-card-title">
-          <span className="pnne-card-name" title={card.name}>
+          <span className="pnne-card-name" title={card.collapsed ? card.label : card.name}>
             {card.name}
           </span>
           {!card.collapsed && <LiveText path={card.path} type={card.type} />}
@@ -57,7 +61,8 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
             ×{card.uses}
           </span>
         )}
-        <CardButtons card={card} />
+        {card.origin && <OriginBadge origin={card.origin} />}
+        {hovered && <CardButtons card={card} />}
         {worst && <Badge card={card} severity={worst} />}
       </div>
       {card.summary && !card.collapsed && (

@@ -1,4 +1,5 @@
 import type { Diagnostic, NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
+import { type Origin, originOf } from "../document/origin";
 import type { Ports } from "../document/ports";
 import { items } from "../values/check";
 import { textOf } from "../values/text";
@@ -19,6 +20,7 @@ export interface Card {
   readonly collapsed: boolean;
   /** How many nodes of the document show the same definition; 0 for what shows none. */
   readonly uses: number;
+  readonly origin: Origin | null;
 }
 
 /** Arguments that say how many numbers go in, and those that say how many come out. */
@@ -40,6 +42,8 @@ export function cardOf(
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
   const collapsed = node.collapsed ?? false;
   const shown = uses > 1 ? `, shown ${uses} times` : "";
+  const origin = originOf(node);
+  const opaque = origin?.proof === "opaque" ? ", opaque" : "";
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
   return {
     path,
@@ -51,9 +55,10 @@ export function cardOf(
     ports,
     geometry: geometryOf(ports, summary !== "", collapsed),
     diagnostics,
-    label: `${node.name}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${collapsed ? ", collapsed" : ""}${problems}`,
+    label: `${node.name}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${collapsed ? ", collapsed" : ""}${problems}`,
     collapsed,
     uses,
+    origin,
   };
 }
 

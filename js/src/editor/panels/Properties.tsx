@@ -1,8 +1,10 @@
 import { useEffect, useState } from "react";
 import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
+import { OriginBadge } from "../canvas/OriginBadge";
 import type { ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotName } from "../document/names";
+import { originOf } from "../document/origin";
 import { textOf } from "../values/text";
 import { BlockForm } from "./BlockForm";
 import { Costs } from "./Costs";
@@ -84,6 +86,7 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
 function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
   const type = scene.types.get(node.type);
   const diagnostics = scene.cards.get(node.name)?.diagnostics ?? [];
+  const origin = originOf(node);
   return (
     <>
       <header>
@@ -97,6 +100,12 @@ function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
           )}
         </div>
         {type?.doc && <p className="pnne-doc">{type.doc}</p>}
+        {origin && (
+          <p className="pnne-origin-line">
+            <OriginBadge origin={origin} />
+            {origin.text}.
+          </p>
+        )}
         <Costs path={scene.prefix + node.name} />
       </header>
       {diagnostics.map((problem) => (

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { useEditor, useSession } from "../context";
+import { download } from "../download";
 
 type Shown = { text: string } | { error: string } | null;
 
@@ -26,6 +27,10 @@ export function SourcePanel() {
   const copy = async () => {
     if (shown && "text" in shown) setCopied(await editor.copyText(shown.text));
   };
+  const save = () => {
+    const name = editor.session.document?.name.replace(/\W+/g, "_") || "model";
+    if (shown && "text" in shown) download(new Blob([shown.text], { type: "text/x-python" }), `${name}.py`);
+  };
   return (
     <section className="pnne-source nowheel" aria-label="Source">
       <header>
@@ -33,6 +38,15 @@ export function SourcePanel() {
         <span className="pnne-spring" />
         <button type="button" className="pnne-plain" onClick={copy} disabled={!shown || "error" in shown}>
           {copied ? "Copied" : "Copy"}
+        </button>
+        <button
+          type="button"
+          className="pnne-plain"
+          title="Save as a Python file"
+          onClick={save}
+          disabled={!shown || "error" in shown}
+        >
+          Save
         </button>
         <button type="button" className="pnne-plain" aria-label="Close" onClick={() => editor.patch({ source: false })}>
           ×

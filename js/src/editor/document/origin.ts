@@ -1,0 +1,20 @@
+import type { NodeState } from "../../protocol";
+
+/** What is known about a node of an imported model. */
+export interface Origin {
+  readonly proof: "equal" | "opaque";
+  /** In words, for the card's tooltip, the panel and screen readers. */
+  readonly text: string;
+}
+
+const EQUAL = "Imported: gave the same as the original when both were run";
+
+/** Where a node came from; null for one that was drawn here, and for the ends of a graph, which have no original. */
+export function originOf(node: NodeState): Origin | null {
+  const { origin } = node;
+  if (typeof origin !== "object" || origin === null || node.type === "Input" || node.type === "Output") return null;
+  const { proof, reason } = origin as { proof?: unknown; reason?: unknown };
+  if (proof === "equal") return { proof, text: EQUAL };
+  if (proof !== "opaque") return null;
+  return { proof, text: `Imported as one opaque node${typeof reason === "string" ? `: ${reason}` : ""}` };
+}
