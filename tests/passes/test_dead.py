@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -42,7 +44,7 @@ def test_weights_can_be_kept() -> None:
         ("BatchNorm1d", {"num_features": 4}, "it changes tensors in place"),  # its statistics
     ],
 )
-def test_what_does_more_than_give_a_result_stays(type: str, properties: dict[str, object], why: str) -> None:
+def test_what_does_more_than_give_a_result_stays(type: str, properties: dict[str, Any], why: str) -> None:
     graph = redundant()
     graph.add(type, "effect", **properties)
     graph.connect("fc.output", "effect.input")

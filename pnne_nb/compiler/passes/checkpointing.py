@@ -78,7 +78,7 @@ class CheckpointActivations(Pass):
         raise PassError(
             f"A training step cannot do with {size(budget)}: it takes {size(before.peak)}, and {size(least)} at the "
             f"least with checkpoints, at {place}; {size(before.fixed)} of that are parameters, buffers and inputs. "
-            "Use a smaller batch, or a larger budget."
+            "Use a smaller batch or a larger budget, or group nodes: what is inside a nested graph need not be kept."
         )
 
 
