@@ -212,7 +212,9 @@ class TrainingEngine:
             expect(variables, (Mapping, NoneType), name, "a mapping from variable names to data")
         seed, device = options.get("seed", 0), choose_device(str(options.get("device", "auto")))
         variables = {**(namespace or {}), **(data or {})}
-        engine = cls(**read_training(graph, variables, seed=seed, device=device)._asdict(), **options)
+        drawn = read_training(graph, variables, seed=seed, device=device)
+        engine = cls(**drawn._asdict(), **options)
+        engine._blueprint = EditedTraining(graph, variables, drawn)
         engine._drawing = Drawing.of(graph, variables)
         return engine
 
@@ -505,9 +507,14 @@ class TrainingEngine:
         model: nn.Module | NodeGraph | None = None,
         train_data: Data | None = None,
         val_data: Data | None = None,
+        *,
+        data: Mapping[str, Any] | None = None,
+        namespace: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Self:
         """Continue a training; on the CPU, with the same data and versions, bit for bit.
+
+        A training that was drawn (`from_graph`) needs only the path, and the variables that its Dataset nodes name.
 
         Args:
             path: A checkpoint, or a ``checkpoint_dir``, whose newest is meant. If it is damaged, the one before
@@ -515,6 +522,8 @@ class TrainingEngine:
             model: The same model; not needed if it was a graph.
             train_data: The same data.
             val_data: The same validation data.
+            data: The variables of a drawn training, as for `from_graph`.
+            namespace: Likewise.
             options: Arguments of `TrainingEngine` that are different now, or that no file can hold: functions
                 and objects given as loss, optimizer and so on.
 
@@ -524,10 +533,14 @@ class TrainingEngine:
         Raises:
             CheckpointError: No checkpoint is whole, it does not fit, or an argument is missing.
         """
-        if train_data is None:
-            raise CheckpointError("A checkpoint holds no data: give train_data, and val_data if there was any.")
-        resumption = read_resumption(Path(path), model, options)
-        engine = cls(resumption.model, train_data, val_data, **resumption.arguments)
+        expect(path, (str, Path), "path", "the path of a checkpoint")
+        resumption = read_resumption(Path(path), model, options, drawn=train_data is None)
+        if train_data is not None:
+            engine = cls(resumption.model, train_data, val_data, **resumption.arguments)
+        else:
+            assert isinstance(resumption.model, NodeGraph), "without data, it is the drawing that is read"
+            undrawn = {name: value for name, value in resumption.arguments.items() if name in {*_UNDRAWN, *options}}
+            engine = cls.from_graph(resumption.model, data, namespace=namespace, **undrawn)
         engine._load(resumption.state, epochs_changed="epochs" in options)
         for note in resumption.notes:
             warnings.warn(note, stacklevel=2)
@@ -542,6 +555,7 @@ class TrainingEngine:
             "config": self._config.plain(),
             "missing": self._config.missing(),
             "graph": self._document,
+            "drawing": None if self._drawing is None else self._drawing.graph,
             "last_epoch": self._work.last_epoch,
             "threads": self._threads,
             "torch": str(torch.__version__),
@@ -590,7 +604,7 @@ class TrainingEngine:
         with self._control.visit("an edit of the graph"):
             cut = edited.follow(self._loop, self._config)
             self._shared.edited()
-            self._document = edited.document()
+            self._document, self._drawing = blueprint.document(), blueprint.drawing
             if cut is not None:
                 self._reports.announce(cut)
 

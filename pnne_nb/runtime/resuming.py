@@ -17,7 +17,7 @@ class Resumption(NamedTuple):
     """What to make an engine of, and what it has done so far.
 
     Attributes:
-        model: What is trained.
+        model: What is trained; for a training that was drawn, the whole drawing.
         arguments: Of a `TrainingEngine`, but for model and data.
         state: What the engine's checkpoint held.
         notes: Which newer checkpoints were no good, and what was used instead.
@@ -29,18 +29,27 @@ class Resumption(NamedTuple):
     notes: list[str]
 
 
-def read_resumption(path: Path, model: nn.Module | NodeGraph | None, options: Mapping[str, Any]) -> Resumption:
+def read_resumption(
+    path: Path, model: nn.Module | NodeGraph | None, options: Mapping[str, Any], *, drawn: bool
+) -> Resumption:
     """Read the checkpoint at `path`, or the newest good one before it.
 
     Args:
         path: A checkpoint or a directory of them.
         model: Not needed if it was a graph.
         options: Arguments that are different now, or that no file can hold.
+        drawn: Whether everything is to be made anew from the drawing.
 
     Raises:
         CheckpointError: No checkpoint is whole, or an argument is missing.
     """
     state, found, faults = checkpoint.read_newest_good(path)
+    notes = [f"{fault} Resumed from {found} instead." for fault in faults]
+    arguments = {**state["config"], **options}
+    if drawn:
+        if state["drawing"] is None:
+            raise CheckpointError("A checkpoint holds no data: give train_data, and val_data if there was any.")
+        return Resumption(NodeGraph.from_json(state["drawing"]), arguments, state, notes)
     missing = [name for name in state["missing"] if name not in options]
     if missing:
         raise CheckpointError(f"The checkpoint cannot hold {', '.join(missing)}: give them to resume_from again.")
@@ -48,5 +57,4 @@ def read_resumption(path: Path, model: nn.Module | NodeGraph | None, options: Ma
         if state["graph"] is None:
             raise CheckpointError("The checkpoint is of a plain nn.Module: give the model to resume_from.")
         model = NodeGraph.from_json(state["graph"])
-    notes = [f"{fault} Resumed from {found} instead." for fault in faults]
-    return Resumption(model, {**state["config"], **options}, state, notes)
+    return Resumption(model, arguments, state, notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -545,3 +546,73 @@ def test_modules_train_on_the_device_of_their_loss() -> None:
     engine = pn.TrainingEngine.from_graph(drawn(), {"pictures": tasks.images()}, **OPTIONS)
     assert isinstance(engine.module, nn.Module)
     assert engine.device.type == "cpu"
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_drawn_training_resumes_from_its_checkpoint_alone(*, grouped: bool, tmp_path: Path) -> None:
+    graph = drawn(grouped=grouped)
+    graph.add("Dropout", "drop")
+    inner = "model." if grouped else ""
+    if grouped:
+        graph.remove("drop")
+        graph.add("Dropout", "model.drop")
+    graph.disconnect(f"{inner}relu", f"{inner}flat")
+    block(graph, {}, f"{inner}relu {inner}drop {inner}flat")
+    graph.add("StepLR", "schedule", step_size=1, gamma=0.5)
+    graph.connect("optimizer", "schedule")
+    undisturbed = train(graph, epochs=3, seed=5)
+
+    first = pn.TrainingEngine.from_graph(graph, {"pictures": tasks.images()}, device="cpu", epochs=3, seed=5)
+    first.step(7)
+    first.save_checkpoint(tmp_path / "a.safetensors")
+    first.stop()
+    second = pn.TrainingEngine.resume_from(tmp_path / "a.safetensors", data={"pictures": tasks.images()})
+    second.start()
+    assert second.wait(60)
+    assert second.history["loss"].tolist() == undisturbed.history["loss"].tolist()
+    assert all(map(torch.equal, second.model.state_dict().values(), undisturbed.model.state_dict().values()))
+
+
+def test_packaged_data_needs_nothing_but_the_path_to_resume(tmp_path: Path) -> None:
+    graph = drawn()
+    graph.set("data", source="iris", standardize=True)
+    graph.remove("model")
+    graph.add("Linear", "fc", out_features=3)
+    block(graph, {}, "loader fc loss")
+    first = pn.TrainingEngine.from_graph(graph, device="cpu", epochs=1, checkpoint_dir=tmp_path)
+    first.start()
+    assert first.wait(60)
+    second = pn.TrainingEngine.resume_from(tmp_path, epochs=2)
+    second.start()
+    assert second.wait(60)
+    assert second.progress.epoch == 2
+    with pytest.raises(pn.TrainingError, match="from_graph takes no argument 'loss': it is drawn"):
+        pn.TrainingEngine.resume_from(tmp_path, loss="MSELoss")
+
+
+def test_a_checkpoint_of_a_drawn_training_asks_for_its_variables(tmp_path: Path) -> None:
+    train(drawn(), epochs=1, checkpoint_dir=tmp_path)
+    with pytest.raises(pn.TrainingError, match="There is no variable 'pictures'"):
+        pn.TrainingEngine.resume_from(tmp_path)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_tied_subgraphs_train_one_set_of_weights(*, grouped: bool) -> None:
+    """Two uses of one encoder, as siamese networks have them."""
+    graph = drawn(grouped=False)
+    graph.group(["conv", "relu", "flat"], "left")
+    definition = graph["left"].properties["definition"]
+    graph.add("Subgraph", "right", definition=definition, shares="left")
+    port = graph.graphs[str(definition)].inputs[0]
+    graph.add("sub", "apart")
+    graph.disconnect("left", "fc")
+    graph.connect("loader.input", f"right.{port}")
+    for source, target in [("left", "apart.input"), ("right", "apart.other"), ("apart", "fc")]:
+        graph.connect(source, target)
+    if grouped:
+        graph.group(["left", "right", "apart", "fc"], "model")
+    engine = train(graph, epochs=1)
+    assert list(engine.model.state_dict()) == ["left.conv.weight", "left.conv.bias", "fc.weight", "fc.bias"]
+    assert engine.model.get_submodule("left").get_parameter("conv.weight").grad is not None
+    # Both uses are the same module, so what they make is the same, and nothing is left to learn from but the bias.
+    assert torch.equal(engine.model(torch.rand(2, 1, 6, 6))[0], engine.model.get_parameter("fc.bias"))
