@@ -511,7 +511,7 @@ class TrainingEngine:
         data: Mapping[str, Any] | None = None,
         namespace: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> Self:
+    ) -> TrainingEngine:
         """Continue a training; on the CPU, with the same data and versions, bit for bit.
 
         A training that was drawn (`from_graph`) needs only the path, and the variables that its Dataset nodes name.
@@ -535,6 +535,7 @@ class TrainingEngine:
         """
         expect(path, (str, Path), "path", "the path of a checkpoint")
         resumption = read_resumption(Path(path), model, options, drawn=train_data is None)
+        engine: TrainingEngine
         if train_data is not None:
             engine = cls(resumption.model, train_data, val_data, **resumption.arguments)
         else:
