@@ -74,7 +74,8 @@ def checked_frame(frame: Frame) -> Frame:
                 f"Frame {name!r} cannot stand at {box!r}: give left, top, width and height, "
                 "finite numbers, the last two above 0."
             )
-    for what, words, most in (("title", frame.title, MAX_TITLE), ("text", frame.text, MAX_TEXT)):
+    given: tuple[tuple[str, object, int], ...] = (("title", frame.title, MAX_TITLE), ("text", frame.text, MAX_TEXT))
+    for what, words, most in given:
         allowed = "\n\t" if what == "text" else ""
         if not isinstance(words, str) or len(words) > most or any(_is_control(c) and c not in allowed for c in words):
             raise BadValueError(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import final
 
 from pnne_nb.errors import GraphError
-from pnne_nb.graph.arranging import shown_geometry
+from pnne_nb.graph.arranging import arrangement, shown_geometry
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.frame import Box, Frame, Held, around, held
 from pnne_nb.graph.geometry import shows_summary
@@ -76,18 +76,18 @@ class Frames(Mapping[str, Frame]):
 
         Args:
             title: A line at its top.
-            around: Nodes of one graph, which must have places.
+            around: Nodes of one graph; if one of them has no place yet, that graph is arranged first.
             box: Left, top, width and height in the editor's pixels, instead of `around`.
             text: What is written under the title.
             colour: ``"grey"``, ``"blue"``, ``"green"``, ``"yellow"``, ``"red"`` or ``"purple"``.
             name: Its name, or the path of a new frame in a nested graph; numbered if None.
 
         Raises:
-            GraphError: If it is neither put around nodes nor given a box, or if the nodes have no places.
+            GraphError: If it is neither put around nodes nor given a box, or the nodes are in several graphs.
             UnknownNodeError, NameTakenError, IllegalNameError, BadValueError: If that does not fit.
         """
         nodes = [around] if isinstance(around, (str, Node)) else list(around)
-        with self._ledger.editing():
+        with self._ledger.transaction(f"Frame {title or name or 'nodes'}"):
             prefix, _, last = ("", "", "") if name is None else split_path(name)
             graph = enter(self._ledger.content, prefix)
             if nodes:
@@ -95,7 +95,9 @@ class Frames(Mapping[str, Frame]):
                 graph = found[0][0]
                 if any(other is not graph for other, _, _ in found):
                     raise GraphError("Only nodes of the same graph can be framed.")
-                box = self._around(graph, [node for _, node, _ in found])
+                if any(node.position is None for _, node, _ in found):
+                    self._ledger.apply(arrangement(self._ledger.content, graph.id, self._types))
+                box = self._around(graph, [graph.nodes[node.name] for _, node, _ in found])
             if box is None:
                 raise GraphError('A frame needs a place: frames.add("Encoder", around=["conv1"]), or box=(…).')
             frame = Frame(last or numbered("frame", graph.frames), box, title, text, colour)
@@ -158,11 +160,9 @@ class Frames(Mapping[str, Frame]):
     def _around(self, graph: GraphIndex, nodes: Iterable[Node]) -> Box:
         boxes: list[Box] = []
         for node in nodes:
-            if node.position is None:
-                raise GraphError(f"{node.name}{graph.where} has no place yet: arrange() the graph, or move it, first.")
             summary = shows_summary(node, self._types.get(node.type))
             shape = shown_geometry(self._ledger.content, graph, node, self._types, summary=summary)
-            x, y = node.position
+            x, y = node.position or (0.0, 0.0)  # all are placed by now
             boxes.append((x - shape.width / 2, y - shape.height / 2, shape.width, shape.height))
         return around(boxes)
 

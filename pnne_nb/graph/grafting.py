@@ -60,7 +60,9 @@ def _copy(graph: GraphIndex, id: str, ids: Mapping[str, str]) -> list[Op]:
         properties = {key: value for key, value in _properties(node, ids).items() if key != "shares"}
         ops.append(AddNode(name, node.type, properties, node.position, id, None, node.origin, node.collapsed))
     # A node can share only with one that is there.
-    ops += [SetProperty(name, "shares", node.shares, id) for name, node in graph.nodes.items() if node.shares is not None]
+    ops += [
+        SetProperty(name, "shares", node.shares, id) for name, node in graph.nodes.items() if node.shares is not None
+    ]
     ops += [Connect(edge.source, edge.target, id) for edge in graph.edges.values()]
     for frame in graph.frames.values():
         ops.append(AddFrame(frame.name, frame.box, frame.title, frame.text, frame.colour, id))

@@ -1,4 +1,4 @@
-import type { ViewState } from "../view";
+import { STILL, type ViewState } from "../view";
 import type { Card } from "./card";
 import { topLeft } from "./flow";
 import type { Point } from "./placement";
@@ -45,6 +45,18 @@ export function union(boxes: readonly Box[]): Box {
     bottom = Math.max(bottom, box.top + box.height);
   }
   return { left, top, width: right - left, height: bottom - top };
+}
+
+/** The place of all that is drawn, frames included; null for nothing. */
+export function extentOf(scene: ShownScene): Box | null {
+  const frames = [...scene.graph.frames.values()].map(({ box: [left, top, width, height] }) => ({
+    left,
+    top,
+    width,
+    height,
+  }));
+  const all = [...boxesOf(scene, STILL), ...frames];
+  return all.length > 0 ? union(all) : null;
 }
 
 /** The topmost node under a point. */

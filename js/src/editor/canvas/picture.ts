@@ -1,9 +1,9 @@
 import type { Frame, TensorShape } from "../../protocol";
 import { edgeId } from "../document/document";
-import { COLOURS, type FrameBox, TITLE_HEIGHT } from "../document/frame";
+import { COLOURS, TITLE_HEIGHT } from "../document/frame";
 import { download } from "../download";
 import { STILL } from "../view";
-import { type Box, boxesOf, type NodeBox, union } from "./boxes";
+import { boxesOf, extentOf, type NodeBox } from "./boxes";
 import { lookOf } from "./categories";
 import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
 import type { ShownScene } from "./scene";
@@ -24,8 +24,7 @@ export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorS
   const boxes = boxesOf(scene, STILL);
   const byName = new Map(boxes.map((box) => [box.name, box]));
   const frames = [...scene.graph.frames.values()].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
-  const all = [...boxes, ...frames.map((frame) => asBox(frame.box))];
-  const { left, top, width, height } = all.length > 0 ? union(all) : { left: 0, top: 0, width: 0, height: 0 };
+  const { left, top, width, height } = extentOf(scene) ?? { left: 0, top: 0, width: 0, height: 0 };
   const color = coloursOf(root);
   const parts: string[] = frames.map((frame) => framePicture(frame, color));
   for (const edge of scene.graph.edges.values()) {
@@ -159,10 +158,6 @@ async function rasterized(vector: Blob): Promise<Blob> {
 }
 
 type Colours = (token: string) => string;
-
-function asBox([left, top, width, height]: FrameBox): Box {
-  return { left, top, width, height };
-}
 
 /** The theme's colours as plain ones: a picture has no custom properties. */
 function coloursOf(root: HTMLElement): Colours {

@@ -2,7 +2,7 @@ import { useReactFlow, useStore } from "@xyflow/react";
 import { useEffect, useRef } from "react";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { STILL } from "../view";
-import { type Box, boxesOf, union } from "./boxes";
+import { type Box, boxesOf, extentOf, union } from "./boxes";
 
 const MARGIN = 24;
 const SMALLEST_ZOOM = 0.02;
@@ -45,10 +45,10 @@ export function useViewport(): void {
       },
       fit: (names) => {
         const shown = editor.scene();
-        if (!shown || shown.cards.size === 0) return;
-        const boxes = boxesOf(shown, STILL).filter((candidate) => !names || names.has(candidate.name));
-        if (boxes.length === 0) return;
-        const box = union(boxes);
+        if (!shown) return;
+        const boxes = boxesOf(shown, STILL).filter((candidate) => names?.has(candidate.name));
+        const box = boxes.length > 0 ? union(boxes) : names ? null : extentOf(shown);
+        if (!box) return;
         const { width, height } = frame();
         void setViewport(centred(box, width, height, fittingZoom(box, width, height)), { duration: glide() });
       },
@@ -85,12 +85,13 @@ export function useViewport(): void {
 
   const opened = useRef("");
   useEffect(() => {
-    if (!scene || scene.cards.size === 0 || width === 0 || height === 0) return;
+    if (!scene || width === 0 || height === 0) return;
     const place = shownPath.join(".");
     // Shown once as it is, and once more when it has been arranged; after that the person decides.
     if (opened.current === `${place} true` || opened.current === `${place} ${arranged}`) return;
     opened.current = `${place} ${arranged}`;
-    const box = union(boxesOf(scene, STILL));
+    const box = extentOf(scene);
+    if (!box) return;
     const zoom = Math.max(OPENING_ZOOM, fittingZoom(box, width, height));
     const view = centred(box, width, height, zoom);
     const fits = box.height * zoom + 2 * MARGIN <= height;
