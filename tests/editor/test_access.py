@@ -207,6 +207,10 @@ def test_a_selection_grows_by_keyboard_and_is_grouped(graph: NodeGraph, open_edi
     expect(editor.root.locator(".react-flow__node.selected")).to_have_count(2)
     press("Control+g")
     expect(editor.node("subgraph1")).to_be_visible()
+    expect(editor.root.locator(".pnne-said")).to_have_text("Group subgraph1")
+    press("Control+z")
+    expect(editor.root.locator(".pnne-said")).to_have_text("Undo: Group subgraph1")
+    press("Control+Shift+z")
     editor.settle()
     assert list(graph.graphs["subgraph1"].nodes) == ["input", "fc1", "fc2"]
 

@@ -130,6 +130,30 @@ def test_a_frame_is_found_and_removed_by_keyboard(graph: NodeGraph, open_editor:
     assert not graph.frames
 
 
+def test_a_frame_is_copied_with_what_stands_in_it(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.frames.add("Encoder", around=["fc1", "fc2"], colour="green")
+    editor = open_editor(graph)
+    editor.page.mouse.click(*by_title(editor, "frame1"))
+    editor.page.keyboard.press("Control+d")
+    expect(frame(editor, "frame2")).to_contain_text("Encoder")
+    editor.settle()
+    assert graph.frames["frame2"].colour == "green"
+    assert ("linear1.output", "linear2.input") in graph.edges
+    assert {"linear1", "linear2"} <= set(graph.frames.held("frame2").nodes)
+    assert graph.undo_label == "Duplicate 2 nodes"
+
+
+def test_a_double_click_on_a_title_goes_to_it_in_the_panel(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.frames.add("Encoder", around=["fc1", "fc2"])
+    editor = open_editor(graph)
+    editor.page.mouse.dblclick(*by_title(editor, "frame1"))
+    expect(editor.root.get_by_role("textbox", name="Title")).to_be_focused()
+    editor.page.keyboard.type("Decoder")
+    editor.page.keyboard.press("Enter")
+    expect(frame(editor, "frame1")).to_contain_text("Decoder")
+    expect(editor.root.get_by_role("dialog")).to_have_count(0)
+
+
 def test_edges_and_nodes_in_a_frame_are_reached_through_it(graph: NodeGraph, open_editor: OpenEditor) -> None:
     graph.frames.add("All", around=["x", "fc1", "fc2"])
     editor = open_editor(graph)

@@ -1,7 +1,7 @@
 import { ReactFlowProvider } from "@xyflow/react";
 import { useEffect, useRef } from "react";
 import { Canvas } from "./canvas/Canvas";
-import { EditorContext, useScene, useSession, useView } from "./context";
+import { EditorContext, useEditor, useScene, useSession, useView } from "./context";
 import type { Editor } from "./editor";
 import { onKeyDown } from "./keys";
 import { Legend } from "./panels/Legend";
@@ -106,7 +106,12 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
 
 /** Tells screen readers what the keyboard and the edits do. */
 function Announcer() {
+  const editor = useEditor();
   const said = useView((view) => view.said);
+  const done = useSession((state) => state.done);
+  useEffect(() => {
+    if (done) editor.patch({ said: done.label });
+  }, [editor, done]);
   return (
     <p className="pnne-said" aria-live="polite">
       {said}

@@ -42,6 +42,8 @@ export interface SessionState {
   /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
   readonly notices: readonly Notice[];
+  /** What Python did last for this page that was no edit of its own: undo, arrange, group …; new with every one. */
+  readonly done: { readonly label: string } | null;
 }
 
 const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
@@ -73,6 +75,7 @@ export class Session {
       readOnly: model.get("read_only") === true,
       training: null,
       notices: [],
+      done: null,
     });
     const receive = (content: unknown) => this.receive(content as Event);
     const reopen = () => this.open(model.get("snapshot") as Snapshot | null);
@@ -213,6 +216,8 @@ export class Session {
     switch (event.message) {
       case "committed": {
         if (!state.sync) break;
+        if (own && !state.sync.pending.some((edit) => edit.id === event.id))
+          this.patch({ done: { label: event.label } });
         const sync = committed(state.sync, event, own);
         if (sync) this.patch({ sync });
         else this.sync();
