@@ -26,6 +26,12 @@ class Collate:
         self._inputs = inputs
         self._compared = compared
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Collate) and (self._inputs, self._compared) == (other._inputs, other._compared)
+
+    def __hash__(self) -> int:
+        return hash((self._inputs, self._compared))
+
     def __call__(self, examples: Any) -> tuple[Any, ...]:
         """Return one batch.
 

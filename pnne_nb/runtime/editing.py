@@ -1,8 +1,8 @@
-"""A graph that is edited while its training halts: what is unchanged trains on, what is new starts fresh."""
+"""A model whose graph is edited while its training halts: what is unchanged trains on, what is new starts fresh."""
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import msgspec
 import torch
@@ -15,70 +15,50 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.history import EDITED
 from pnne_nb.runtime.loop import TrainingLoop
-from pnne_nb.runtime.models import document_of, input_shapes
+from pnne_nb.runtime.models import input_shapes
 from pnne_nb.runtime.objectives import parameter_groups
 from pnne_nb.runtime.randomness import key_of, seeded_globals
+from pnne_nb.runtime.recipe import Recipe
 
 
-@final
-class EditedGraph:
-    """Notices that `graph` has changed, and changes the model in training accordingly.
+def follow_model(graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe) -> AnomalyFrame | None:
+    """Make the model in training what `graph` says, and go on by `recipe`; on an error nothing has changed.
 
-    The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and
-    whoever watches them hold on to them.
+    The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and whoever
+    watches them hold on to them.
 
     Args:
-        graph: The document that the model was compiled from.
+        graph: The model's document.
+        loop: Stands between two steps.
+        config: Of the training.
+        recipe: The loop's own, or with other losses or metrics.
+
+    Returns:
+        What happened, or None if every parameter stayed.
+
+    Raises:
+        CompileError: The graph is unfinished or wrong.
+        TrainingError: The data or the optimizer does not fit what the graph has become.
     """
-
-    def __init__(self, graph: NodeGraph) -> None:
-        self._graph = graph
-        self._version = graph.version
-
-    @property
-    def changed(self) -> bool:
-        """Whether there was a commit since the model last followed."""
-        return self._graph.version != self._version
-
-    def document(self) -> str | None:
-        """The graph as text."""
-        return document_of(self._graph)
-
-    def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
-        """Make the model in training what the graph says now; on an error nothing has changed.
-
-        Args:
-            loop: Stands between two steps.
-            config: Of the training.
-
-        Returns:
-            What happened, or None if every parameter stayed.
-
-        Raises:
-            CompileError: The graph is unfinished or wrong.
-            TrainingError: The data or the optimizer does not fit what the graph has become.
-        """
-        version = self._graph.version
-        model = loop.recipe.model
-        with seeded_globals(key_of(config.seed, loop.steps)):
-            new = compile_graph(self._graph, reuse=model)
-        before = _tensors(model)
-        _keep_modules(model, new)
-        _keep_tensors(model, new)
-        after = _tensors(new)
-        groups = _new_groups(loop.recipe.optimizer, new, config)
-        loop.adopt(msgspec.structs.replace(loop.recipe, expected=input_shapes(self._graph)))
-        _replace_groups(loop.recipe.optimizer, groups)
-        _become(model, new)
-        loop.model_changed()
-        self._version = version
-        fresh = [name for name, tensor in after.items() if before.get(name) is not tensor]
-        gone = [name for name in before if name not in after]
-        if not fresh and not gone:
-            return None
-        parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone)
-        message = f"The graph was edited after step {loop.steps}: {'; '.join(parts)}; everything else trains on."
-        return AnomalyFrame(step=loop.steps, kind=EDITED, message=message)
+    model = loop.recipe.model
+    with seeded_globals(key_of(config.seed, loop.steps)):
+        new = compile_graph(graph, reuse=model)
+    before = _tensors(model)
+    _keep_modules(model, new)
+    _keep_tensors(model, new)
+    after = _tensors(new)
+    groups = _new_groups(loop.recipe.optimizer, new, config)
+    loop.adopt(msgspec.structs.replace(recipe, expected=input_shapes(graph)))
+    _replace_groups(loop.recipe.optimizer, groups)
+    _become(model, new)
+    loop.model_changed()
+    fresh = [name for name, tensor in after.items() if before.get(name) is not tensor]
+    gone = [name for name in before if name not in after]
+    if not fresh and not gone:
+        return None
+    parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone)
+    message = f"The graph was edited after step {loop.steps}: {'; '.join(parts)}; everything else trains on."
+    return AnomalyFrame(step=loop.steps, kind=EDITED, message=message)
 
 
 def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -13,11 +13,12 @@ from typing import Any, Self, final
 import torch
 from torch import nn
 
-from pnne_nb.errors import CheckpointError, TrainingError, expect, near
+from pnne_nb.errors import TrainingError, expect, near
 from pnne_nb.frames import AnomalyFrame, ProgressFrame, StateFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.probe import Cadence, Probe
 from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime.blueprint import Blueprint, EditedGraph, EditedTraining
 from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.control import ENDED, Control
@@ -27,10 +28,9 @@ from pnne_nb.runtime.distributed.launching import Packed, pack
 from pnne_nb.runtime.distributed.packing import Drawing
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
-from pnne_nb.runtime.editing import EditedGraph
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.metrics import MetricChoice
-from pnne_nb.runtime.models import as_module, document_of, input_shapes
+from pnne_nb.runtime.models import as_module, input_shapes
 from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice, set_options
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.precision import choose_device
@@ -146,9 +146,7 @@ class TrainingEngine:
         config.check()
         train, val = config.open_data(train_data, val_data)
         self._model = as_module(model, seed)
-        self._document = document_of(model)
-        self._edited = EditedGraph(model) if isinstance(model, NodeGraph) else None
-        self._drawing: Drawing | None = None
+        self._blueprint: Blueprint | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
         recipe = config.recipe(self._model, train, val, input_shapes(model))
         self._config = config
         self._threads = threads_for_training()
@@ -215,7 +213,6 @@ class TrainingEngine:
         drawn = read_training(graph, variables, seed=seed, device=device)
         engine = cls(**drawn._asdict(), **options)
         engine._blueprint = EditedTraining(graph, variables, drawn)
-        engine._drawing = Drawing.of(graph, variables)
         return engine
 
     def __repr__(self) -> str:
@@ -255,6 +252,10 @@ class TrainingEngine:
         `launch`.
         """
         return self._pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=False).printed
+
+    @property
+    def _drawing(self) -> Drawing | None:
+        return None if self._blueprint is None else self._blueprint.drawing
 
     def _pack(self, plan: Plan, *, listens: bool) -> Packed:
         self._follow_edits()
@@ -555,7 +556,7 @@ class TrainingEngine:
             "history": self.history.state_dict(),
             "config": self._config.plain(),
             "missing": self._config.missing(),
-            "graph": self._document,
+            "graph": None if self._blueprint is None else self._blueprint.document,
             "drawing": None if self._drawing is None else self._drawing.graph,
             "last_epoch": self._work.last_epoch,
             "threads": self._threads,
@@ -595,17 +596,16 @@ class TrainingEngine:
     # The training thread
 
     def _follow_edits(self) -> None:
-        edited = self._edited
-        if edited is None or not edited.changed:
+        blueprint = self._blueprint
+        if blueprint is None or not blueprint.changed:
             return
         if self._work.group is not None:
             raise TrainingError(
                 "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
             )
         with self._control.visit("an edit of the graph"):
-            cut = edited.follow(self._loop, self._config)
+            cut = blueprint.follow(self._loop, self._config)
             self._shared.edited()
-            self._document, self._drawing = blueprint.document(), blueprint.drawing
             if cut is not None:
                 self._reports.announce(cut)
 

@@ -41,8 +41,3 @@ def _shape(value: object) -> tuple[int | str, ...] | None:
     if not isinstance(value, tuple):
         return None
     return tuple(size if isinstance(size, int) else str(size) for size in value)
-
-
-def document_of(model: nn.Module | NodeGraph) -> str | None:
-    """The graph as text, to be kept in checkpoints; None for a plain module."""
-    return model.to_json() if isinstance(model, NodeGraph) else None

@@ -1,0 +1,194 @@
+"""What a training is made from and may be edited while it halts: the graph of a model, or a whole training graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, final
+
+import msgspec
+import torch
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.frames import AnomalyFrame
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import split_port
+from pnne_nb.runtime.config import Config
+from pnne_nb.runtime.distributed.packing import Drawing
+from pnne_nb.runtime.editing import follow_model
+from pnne_nb.runtime.loop import TrainingLoop
+from pnne_nb.runtime.metrics import load_metric, make_metrics, saved_metric
+from pnne_nb.runtime.parting import category_of
+from pnne_nb.runtime.training_graph import DrawnTraining, read_training
+
+
+class Blueprint(Protocol):
+    """What a training follows when it is edited."""
+
+    @property
+    def drawing(self) -> Drawing | None:
+        """The whole training as a drawing, or None if only the model is one."""
+
+    @property
+    def document(self) -> str:
+        """The graph of the model as text, as the training last followed it: what a checkpoint keeps."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether it was edited since."""
+
+    def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
+        """Make the training what the blueprint says now; on an error nothing has changed.
+
+        Args:
+            loop: Stands between two steps.
+            config: Of the training.
+
+        Returns:
+            What happened, or None if every parameter stayed.
+
+        Raises:
+            CompileError: The graph is unfinished or wrong.
+            TrainingError: The data or the optimizer does not fit what the graph has become.
+        """
+
+
+@final
+class EditedGraph:
+    """The graph of a model.
+
+    Args:
+        graph: The document that the model was compiled from.
+    """
+
+    drawing: Drawing | None = None
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self.document = graph.to_json()
+        self._graph = graph
+        self._version = graph.version
+
+    @property
+    def changed(self) -> bool:
+        """Whether there was a commit since the model last followed."""
+        return self._graph.version != self._version
+
+    def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
+        """Make the model in training what the graph says now; see `Blueprint`."""
+        version = self._graph.version
+        cut = follow_model(self._graph, loop, config, loop.recipe)
+        self._version, self.document = version, self._graph.to_json()
+        return cut
+
+
+@final
+class EditedTraining:
+    """A training graph: the model in it, losses, metrics, and settings of the optimizer may be edited.
+
+    Args:
+        graph: The document.
+        variables: What its Dataset nodes find by name.
+        drawn: What the graph said when the engine was made.
+    """
+
+    def __init__(self, graph: NodeGraph, variables: Mapping[str, Any], drawn: DrawnTraining) -> None:
+        self.drawing: Drawing | None = Drawing.of(graph, variables)
+        self._graph = graph
+        self._variables = variables
+        self._drawn = drawn
+        self._version = graph.version
+        self._fixed = _fixed(graph)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there was a commit since the training last followed."""
+        return self._graph.version != self._version
+
+    @property
+    def document(self) -> str:
+        """The graph of the model as text."""
+        return self._drawn.model.to_json()
+
+    def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
+        """Make the training what the graph says now; see `Blueprint`."""
+        version = self._graph.version
+        if self.drawing is not None and self._graph.to_json() == self.drawing.graph:
+            # Edited and undone.
+            self._version = version
+            return None
+        self._require_same_data()
+        recipe = loop.recipe
+        drawn = read_training(self._graph, self._variables, seed=config.seed, device=recipe.device)
+        self._require_same_batches(drawn)
+        options = _changed_options(recipe.optimizer, self._drawn, drawn)
+        metrics, val_metrics = (make_metrics(drawn.metrics, recipe.device) for _ in range(2))
+        for name, metric in metrics.items():
+            if name in recipe.metrics:
+                load_metric(metric, saved_metric(recipe.metrics[name]))
+        new = msgspec.structs.replace(recipe, loss=drawn.loss, metrics=metrics, val_metrics=val_metrics)
+        groups = msgspec.structs.replace(config, parameter_groups=drawn.parameter_groups)
+        cut = follow_model(drawn.model, loop, groups, new)
+        for group, changes in zip(recipe.optimizer.param_groups, options, strict=True):
+            group.update(changes)
+        self._version, self._drawn, self.drawing = version, drawn, Drawing.of(self._graph, self._variables)
+        return cut
+
+    def _require_same_data(self) -> None:
+        now = _fixed(self._graph)
+        changed = sorted(name for name in {*now, *self._fixed} if now.get(name) != self._fixed.get(name))
+        if changed:
+            raise TrainingError(
+                f"The data and the scheduler of a training under way cannot be edited, and {', '.join(changed)} "
+                f"{'was' if len(changed) == 1 else 'were'}: undo that, or make a new engine."
+            )
+
+    def _require_same_batches(self, drawn: DrawnTraining) -> None:
+        before, now = self._drawn.train_data.collate_fn, drawn.train_data.collate_fn
+        if before != now:
+            raise TrainingError(
+                "The edited graph takes other parts of the data than the training under way: connect the loader as "
+                "it was, or make a new engine."
+            )
+
+
+_FIXED = frozenset({"Dataset", "DataLoader", "Validation"})
+
+
+def _fixed(graph: NodeGraph) -> dict[str, Any]:
+    """What a training under way cannot follow: its nodes by name, with their settings and what they are fed."""
+    nodes = {
+        name: node for name, node in graph.nodes.items() if node.type in _FIXED or category_of(node) == "Scheduler"
+    }
+    fed: dict[str, list[str]] = {name: [] for name in nodes}
+    for edge in graph.edges:
+        target = split_port(edge.target)[0]
+        if target in fed:
+            fed[target].append(f"{edge.source} {edge.target}")
+    return {name: (node.type, dict(node.properties), sorted(fed[name])) for name, node in nodes.items()}
+
+
+def _changed_options(
+    optimizer: torch.optim.Optimizer, before: DrawnTraining, now: DrawnTraining
+) -> list[dict[str, Any]]:
+    """For each parameter group, the options that are drawn differently now; what was set otherwise stays.
+
+    Raises:
+        TrainingError: It is another optimizer, or the groups are others.
+    """
+    (kind, old), (other, new) = _named(before.optimizer), _named(now.optimizer)
+    old_groups, new_groups = before.parameter_groups or {}, now.parameter_groups or {}
+    if kind != other or list(old_groups) != list(new_groups):
+        raise TrainingError(
+            "The optimizer of a training under way cannot be another one, nor its groups: undo that, or make a new "
+            "engine."
+        )
+    named: list[Mapping[str, Any]] = [{}] * (len(optimizer.param_groups) - len(old_groups))
+    drawn = [
+        ({**old, **first}, {**new, **second})
+        for first, second in zip([*named, *old_groups.values()], [*named, *new_groups.values()], strict=True)
+    ]
+    return [{name: value for name, value in second.items() if first.get(name) != value} for first, second in drawn]
+
+
+def _named(choice: Any) -> tuple[str, Mapping[str, Any]]:
+    name, options = choice
+    return name, options
