@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ from typing import final
 
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
-from pnne_nb.runtime.distributed.messages import FromWorker, Verdict
+from pnne_nb.runtime.distributed.messages import Dismissed, FromWorker, Verdict
 from pnne_nb.runtime.distributed.wire import Wire
 
 ADDRESS = "PNNE_LIFELINE"
@@ -59,12 +60,19 @@ class Lifeline:
         except OSError:
             self._end()
         self._wire: Wire[Verdict] = Wire(connection, Verdict)
+        self._speaking = threading.Lock()
+        # The main thread may be in a call that never returns, where no handler of Python's would run.
+        self._alarm, rings = socket.socketpair()
+        rings.setblocking(False)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.set_wakeup_fd(rings.detach())
         threading.Thread(target=self._listen, name="pnne-lifeline", daemon=True).start()
 
     def tell(self, message: FromWorker) -> None:
         """Say something to the engine."""
         try:
-            self._wire.send(message)
+            with self._speaking:
+                self._wire.send(message)
         except OSError:
             self._end()
 
@@ -74,11 +82,16 @@ class Lifeline:
 
     def _listen(self) -> None:
         while True:
-            verdicts = self._wire.receive()
-            if verdicts is None:
-                self._end()
-            for verdict in verdicts or ():
-                self._verdicts.put(verdict)
+            ready, _, _ = select.select([self._wire.connection, self._alarm], [], [])
+            if self._alarm in ready and signal.SIGTERM in self._alarm.recv(16):
+                self.tell(Dismissed())
+                os._exit(1)
+            if self._wire.connection in ready:
+                verdicts = self._wire.receive()
+                if verdicts is None:
+                    self._end()
+                for verdict in verdicts or ():
+                    self._verdicts.put(verdict)
 
     def _end(self) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -88,7 +88,11 @@ class Broke(_Message, frozen=True):
     saved: bool
 
 
-FromWorker: TypeAlias = Hello | Ready | Happened | Obeyed | Ended | Broke
+class Dismissed(_Message, frozen=True):
+    """A process is ended by torchrun, because another one has ended. Whoever ends without a word has died."""
+
+
+FromWorker: TypeAlias = Hello | Ready | Happened | Obeyed | Ended | Broke | Dismissed
 
 
 class Verdict(IntEnum):

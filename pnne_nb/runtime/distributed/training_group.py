@@ -15,7 +15,17 @@ from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.distributed.agent import Agent
 from pnne_nb.runtime.distributed.launching import Packed
-from pnne_nb.runtime.distributed.messages import Broke, Ended, FromWorker, Happened, Hello, Obeyed, Ready, Verdict
+from pnne_nb.runtime.distributed.messages import (
+    Broke,
+    Dismissed,
+    Ended,
+    FromWorker,
+    Happened,
+    Hello,
+    Obeyed,
+    Ready,
+    Verdict,
+)
 from pnne_nb.runtime.distributed.switchboard import Line, Switchboard
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
@@ -28,8 +38,8 @@ _STARTING = 120.0
 """Seconds that processes have at least for importing torch and opening what was packed."""
 _LEAVING = 30.0
 """Seconds that processes have for leaving when the training has ended."""
-_COMPLAINTS = 1.0
-"""Seconds to wait for what the other processes say about a failure."""
+_COMPLAINTS = 10.0
+"""Seconds to wait for what the other processes say about a failure, or do not say."""
 
 _Place: TypeAlias = tuple[int, int, int, int]
 
@@ -120,7 +130,7 @@ class TrainingGroup:
             except GeneratorExit:
                 self._stop()
                 raise
-            except TrainingError:
+            except PnneError:
                 self._go_back()
                 raise
             agent.wait(_LEAVING)
@@ -183,7 +193,7 @@ class TrainingGroup:
         """Wait a moment for the group's next word; returns the event that it tells, if any.
 
         Raises:
-            TrainingError: A process has failed, died too often, or the group hangs.
+            PnneError: A process has failed, died too often, or the group hangs.
         """
         assert self._open is not None
         board, _ = self._open
@@ -201,15 +211,12 @@ class TrainingGroup:
                 # The others of the group before are gone, or about to be.
                 self.restarts, self._waits = restart, False
             case Broke() if not self._lost:
-                raise self._failure(message)
-            case None if line.hello is not None and line.hello.restart == self.restarts and not self._ended:
-                # torchrun ends the others: only the first has died by itself.
-                self._lost = self._lost or [line.hello.rank]
-                self._waits = False
-            case Ready() | Happened() | Obeyed() | Ended() if line.hello is not None:
-                if line.hello.restart == self.restarts:
-                    self._speaker, self._waits = line, True
-                    return self._event(message)
+                self._inquire(line, message)
+            case None if self._is_of_now(line) and not self._ended:
+                self._has_died(line)
+            case Ready() | Happened() | Obeyed() | Ended() if self._is_of_now(line):
+                self._speaker, self._waits = line, True
+                return self._event(message)
             case _:
                 pass
         return None
@@ -278,21 +285,45 @@ class TrainingGroup:
                 "processes were ended. If a step may take so long, launch with a larger timeout."
             )
 
-    def _failure(self, first: Broke) -> PnneError:
-        """What a process says about its end; of several that say the same, one that names a node."""
+    def _inquire(self, first: Line, complaint: Broke) -> None:
+        """Find out why a process says that it has failed.
+
+        Raises:
+            PnneError: What it says; of several that say the same, one that names a node. Nothing is raised if another
+                one has died before, and this is what it complains about.
+        """
         assert self._open is not None
         board, _ = self._open
-        said = [first]
+        silent = {line for line in board.lines if line is not first and self._is_of_now(line)}
+        said = [complaint]
         deadline = time.monotonic() + _COMPLAINTS
-        while len(said) < len(board.lines) and time.monotonic() < deadline:
-            self._inbox.extend(board.receive(_SLICE))
-            said += [message for _, message in self._inbox if isinstance(message, Broke)]
+        while silent and time.monotonic() < deadline:
+            news = list(self._inbox) or board.receive(_SLICE)
             self._inbox.clear()
-        same = [broke for broke in said if broke.kind == first.kind]
-        broke = next((b for b in same if any(found.node for found in b.diagnostics)), first)
+            for line, message in news:
+                match message:
+                    case Broke() | Dismissed():
+                        silent.discard(line)
+                        said += [message] if isinstance(message, Broke) else []
+                    case None if line in silent:
+                        self._has_died(line)
+                        return
+                    case _:
+                        pass
+        same = [broke for broke in said if broke.kind == complaint.kind]
+        broke = next((b for b in same if any(found.node for found in b.diagnostics)), complaint)
         error = _as_error(broke)
         error.add_note(f"In process {broke.rank} of the group, while {broke.doing}:\n{broke.trace}")
-        return error
+        raise error
+
+    def _is_of_now(self, line: Line) -> bool:
+        return line.hello is not None and line.hello.restart == self.restarts
+
+    def _has_died(self, line: Line) -> None:
+        assert line.hello is not None
+        # torchrun ends the others: only the first has died by itself.
+        self._lost = self._lost or [line.hello.rank]
+        self._waits = False
 
     def _go_back(self) -> None:
         """After a failure, the engine is at the newest checkpoint, and so is its history."""
