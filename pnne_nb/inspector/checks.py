@@ -13,13 +13,13 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.func import functional_call
 
 from pnne_nb.frames import Quantity
+from pnne_nb.inspector.arguments import as_arguments
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.diagnosis import Finding, NotFinite
 from pnne_nb.inspector.evidence import frames_of, gather
 from pnne_nb.inspector.hooks import tensors_in
 from pnne_nb.inspector.patterns import layers
 from pnne_nb.inspector.run import run_once
-from pnne_nb.inspector.summary import as_arguments
 from pnne_nb.inspector.whereabouts import placed
 
 

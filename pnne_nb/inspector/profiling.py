@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import html
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import pandas as pd
 import torch
 from torch import nn
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, record_function
 from torch.profiler import profile as torch_profile
 
 from pnne_nb.errors import InspectionError
+from pnne_nb.inspector.arguments import as_arguments
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.hooks import HookOwner, in_backward
 from pnne_nb.inspector.preserve import preserved
-from pnne_nb.inspector.summary import as_arguments
 from pnne_nb.inspector.timing import sum_of_outputs
 from pnne_nb.inspector.whereabouts import placed
 
@@ -27,6 +29,8 @@ from pnne_nb.inspector.whereabouts import placed
 _one_at_a_time = threading.Lock()
 
 _MARK = "layer: "
+_NODE = "autograd::engine::evaluate_function"
+_AHEAD, _BEHIND = "#2f86c9", "#d07000"
 
 
 @final
@@ -35,8 +39,9 @@ class Profile:
     """Where the time of one call went.
 
     Attributes:
-        layers: Indexed by path, in the model's order: ``type``, ``calls``, ``total_ms`` (layers inside included)
-            and ``share`` (of the forward pass) on the CPU.
+        layers: Indexed by path, in the model's order: ``type``, ``calls``, ``forward_ms``, ``backward_ms`` and their
+            sum ``total_ms`` on the CPU, layers inside included, and ``share`` of the whole model. The backward pass
+            is told apart by which layer made the operation; adding up the gradients of parameters belongs to none.
         operators: Indexed by name, costliest first: ``calls``, ``self_ms``, ``total_ms``, ``device_ms``,
             ``memory`` (bytes allocated, net).
         forward: Seconds of the forward pass.
@@ -56,7 +61,7 @@ class Profile:
         )
 
     def _repr_html_(self) -> str:
-        layers = self.layers.to_html(float_format="{:.3f}".format)
+        layers = _bars(self.layers)
         operators = self.operators.head(20).to_html(float_format="{:.3f}".format)
         return f"<h4>By layer</h4>{layers}<h4>By operator</h4>{operators}"
 
@@ -125,18 +130,24 @@ def _profile(
     events = {event.key: event for event in profiler.key_averages()}
     passes = [events.get(f"{name} pass") for name in ("forward", "backward")]
     forward, back = (None if event is None else event.cpu_time_total / 1e6 for event in passes)
-    total = forward or 0.0
-    layers = [
-        {
-            "layer": name,
-            "type": type(module).__name__,
-            "calls": events[_MARK + name].count,
-            "total_ms": events[_MARK + name].cpu_time_total / 1e3,
-            "share": events[_MARK + name].cpu_time_total / 1e6 / total if total else float("nan"),
-        }
-        for name, module in model.named_modules()
-        if _MARK + name in events
-    ]
+    behind = _backward_by_layer(profiler.events() or [])
+    layers = []
+    for name, module in model.named_modules():
+        mark = events.get(_MARK + name)
+        if mark is not None:
+            ahead, back_ms = mark.cpu_time_total / 1e3, behind.get(name, 0.0) / 1e3
+            layers.append(
+                {
+                    "layer": name,
+                    "type": type(module).__name__,
+                    "calls": mark.count,
+                    "forward_ms": ahead,
+                    "backward_ms": back_ms,
+                    "total_ms": ahead + back_ms,
+                }
+            )
+    by_layer = pd.DataFrame(layers).set_index("layer")
+    by_layer["share"] = by_layer["total_ms"] / by_layer["total_ms"].iloc[0]
     operators = [
         {
             "operator": key,
@@ -150,7 +161,67 @@ def _profile(
         if not key.startswith(_MARK) and not key.endswith(" pass")
     ]
     by_operator = pd.DataFrame(operators).set_index("operator").sort_values("self_ms", ascending=False)
-    return Profile(pd.DataFrame(layers).set_index("layer"), by_operator, total, back)
+    return Profile(by_layer, by_operator, forward or 0.0, back)
+
+
+def _backward_by_layer(events: Iterable[FunctionEvent]) -> dict[str, float]:
+    """Microseconds of the backward pass by layer, layers inside included.
+
+    Autograd gives each node the number that it showed to the operation that made it, and to those that began before
+    without making one: the last of them is its maker.
+    """
+    makers: dict[int, FunctionEvent] = {}
+    marks, nodes = [], []
+    for event in sorted(events, key=lambda event: event.time_range.start):
+        if event.name.startswith(_MARK):
+            marks.append(event)
+        elif event.name.startswith(_NODE):
+            nodes.append(event)
+        elif event.scope == 0 and event.sequence_nr >= 0 and not nodes:
+            # Not what runs during the backward pass: a recomputation makes nodes of its own.
+            makers[event.sequence_nr] = event
+    spent: dict[int, float] = {}
+    for node in nodes:
+        spent[node.sequence_nr] = spent.get(node.sequence_nr, 0.0) + node.cpu_time_total
+    found: dict[str, float] = {}
+    for number, maker in makers.items():
+        around = {
+            mark.name.removeprefix(_MARK)
+            for mark in marks
+            if mark.time_range.start <= maker.time_range.start <= mark.time_range.end
+        }
+        for layer in around:
+            found[layer] = found.get(layer, 0.0) + spent.get(number, 0.0)
+    return found
+
+
+def _bars(layers: pd.DataFrame) -> str:
+    """A table with a bar for each layer: the forward pass, and behind it the backward pass."""
+    longest = max(float(layers["total_ms"].max()), 1e-9)
+    rows = []
+    for row in layers.itertuples():
+        layer: Any = row
+        parts = "".join(
+            f'<span title="{words} {spent:.3f} ms" style="display:inline-block;height:0.8em;'
+            f'width:{100 * spent / longest:.2f}%;background:{colour}"></span>'
+            for words, spent, colour in (
+                ("forward", layer.forward_ms, _AHEAD),
+                ("backward", layer.backward_ms, _BEHIND),
+            )
+        )
+        cells = (layer.calls, f"{layer.forward_ms:.3f}", f"{layer.backward_ms:.3f}", f"{layer.share:.1%}")
+        rows.append(
+            f'<tr><th style="text-align:left">{html.escape(str(layer.Index) or "(model)")}</th>'
+            f'<td style="text-align:left">{html.escape(layer.type)}</td>'
+            f"{''.join(f'<td>{cell}</td>' for cell in cells)}"
+            f'<td style="text-align:left;min-width:240px;white-space:nowrap">{parts}</td></tr>'
+        )
+    keys = "".join(
+        f'<span style="display:inline-block;width:0.8em;height:0.8em;background:{colour}"></span> {words} &nbsp; '
+        for words, colour in (("forward", _AHEAD), ("backward", _BEHIND))
+    )
+    head = "".join(f"<th>{name}</th>" for name in ("", "type", "calls", "forward ms", "backward ms", "share", keys))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _enter(marks: list[record_function], name: str, _args: tuple[object, ...], _kwargs: dict[str, object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import final
 
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler.costs import MultiplyAdds
+from pnne_nb.inspector.arguments import as_arguments
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.hooks import HookOwner, tensors_in
 from pnne_nb.inspector.preserve import preserved
+from pnne_nb.inspector.profiling import profile
 from pnne_nb.inspector.whereabouts import placed
 
 Shape = tuple[int, ...]
@@ -40,6 +42,8 @@ class LayerSummary:
         memory: Bytes of its own parameters and buffers.
         activation: Bytes of its outputs in all its calls; 0 for a layer that contains others, whose output is theirs.
         calls: How often it was called.
+        forward: Seconds of its forward passes on the CPU, the layers inside included, or None if not timed.
+        backward: The same of its backward passes.
     """
 
     layer: str
@@ -53,6 +57,8 @@ class LayerSummary:
     memory: int
     activation: int
     calls: int
+    forward: float | None = None
+    backward: float | None = None
 
 
 @final
@@ -86,8 +92,8 @@ class Summary:
         return pd.DataFrame([asdict(row) for row in self.rows]).set_index("layer")
 
     def __repr__(self) -> str:
-        cells = [_HEADER, *(self._cells(row, "  " * row.depth) for row in self.rows)]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
+        cells = [self._header(), *(self._cells(row, "  " * row.depth) for row in self.rows)]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
         lines = [
             "  ".join(
                 cell.rjust(width) if column in _NUMBERS else cell.ljust(width)
@@ -99,13 +105,17 @@ class Summary:
         return "\n".join([lines[0], rule, *lines[1:], rule, *self._totals()])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in _HEADER)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._header())
         body = "".join(
             f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in self._cells(row, '  ' * row.depth))}</tr>"
             for row in self.rows
         )
         totals = "<br>".join(html.escape(line) for line in self._totals())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{totals}</p>"
+
+    def _header(self) -> tuple[str, ...]:
+        timed = self.rows[0].forward is not None
+        return (*_HEADER, "Forward", "Backward") if timed else _HEADER
 
     def _cells(self, row: LayerSummary, indent: str) -> tuple[str, ...]:
         name = row.layer.rpartition(".")[2] if row.layer else "(model)"
@@ -118,6 +128,7 @@ class Summary:
             f"{row.mult_adds:,}" if row.mult_adds else "",
             _bytes(row.memory) if row.memory else "",
             _bytes(row.activation) if row.activation else "",
+            *(f"{1e3 * spent:.3f} ms" for spent in (row.forward, row.backward) if spent is not None),
         )
 
     def _totals(self) -> list[str]:
@@ -134,7 +145,7 @@ class Summary:
 
 
 _HEADER = ("Layer", "Type", "Input", "Output", "Parameters", "Mult-adds", "Memory", "Activation")
-_NUMBERS = frozenset(range(4, len(_HEADER)))
+_NUMBERS = frozenset(range(4, len(_HEADER) + 2))
 
 
 def summary(
@@ -143,6 +154,7 @@ def summary(
     kwargs: Mapping[str, object] | None = None,
     *,
     optimizer: torch.optim.Optimizer | None = None,
+    times: bool = False,
 ) -> Summary:
     """Run `net` once, without gradients, and sum up what it is made of. `net` stays as it was.
 
@@ -151,6 +163,7 @@ def summary(
         args: Its positional arguments as a tuple, or its only argument.
         kwargs: Its keyword arguments.
         optimizer: Whose state is counted too.
+        times: Also run it forward and backward, as `profile` does, for the time of each layer.
     """
     model = uncompiled(net)
     seen = _Seen()
@@ -166,6 +179,8 @@ def summary(
         stack.enter_context(placed(model))
         model(*as_arguments(args), **(kwargs or {}))
     rows = _rows(model, seen)
+    if times:
+        rows = _timed(rows, profile(model, args, kwargs).layers)
     return Summary(
         rows=rows,
         parameters=sum(row.parameters for row in rows),
@@ -176,11 +191,6 @@ def summary(
         activation_memory=sum(row.activation for row in rows),
         optimizer_memory=None if optimizer is None else _state_size(optimizer),
     )
-
-
-def as_arguments(args: object) -> tuple[object, ...]:
-    """`args` as positional arguments: a tuple is what it says, anything else is the only argument."""
-    return args if isinstance(args, tuple) else (args,)
 
 
 @final
@@ -230,6 +240,16 @@ def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
             )
         )
     return tuple(rows)
+
+
+def _timed(rows: tuple[LayerSummary, ...], layers: pd.DataFrame) -> tuple[LayerSummary, ...]:
+    seconds = (
+        layers[["forward_ms", "backward_ms"]].reindex([row.layer for row in rows], fill_value=0.0).to_numpy() / 1e3
+    )
+    return tuple(
+        replace(row, forward=float(ahead), backward=float(behind))
+        for row, (ahead, behind) in zip(rows, seconds, strict=True)
+    )
 
 
 def _state_size(optimizer: torch.optim.Optimizer) -> int:

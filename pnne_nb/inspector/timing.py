@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
 from pnne_nb.errors import expect
+from pnne_nb.inspector.arguments import as_arguments
 from pnne_nb.inspector.compiled import is_compiled
 from pnne_nb.inspector.hooks import tensors_in
 from pnne_nb.inspector.preserve import preserved
-from pnne_nb.inspector.summary import as_arguments
 from pnne_nb.inspector.whereabouts import placed
 
 FEWEST = 5

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector import profiling
 from pnne_nb.inspector.profiling import profile
-from tests.inspector.models import Encoder, hooks_on
+from tests.inspector.models import Checkpointed, Encoder, hooks_on
 
 
 def test_layers_and_operators_have_times(tmp_path: Path) -> None:
@@ -22,7 +24,10 @@ def test_layers_and_operators_have_times(tmp_path: Path) -> None:
     operators: Any = found.operators
     assert list(layers.index[:3]) == ["", "blocks.0", "blocks.0.norm"]
     assert "unused" not in found.layers.index
-    assert layers.loc["blocks.0.ffn", "total_ms"] >= layers.loc["blocks.0.ffn.0", "total_ms"]
+    for column in ("forward_ms", "backward_ms", "total_ms"):
+        assert layers.loc["blocks.0.ffn", column] >= layers.loc["blocks.0.ffn.0", column] > 0
+    assert layers.loc["", "share"] == 1
+    assert layers.loc["", "backward_ms"] <= 1e3 * (found.backward or 0)
     assert operators.loc["aten::addmm", "calls"] >= 1
     assert found.forward > 0
     assert found.backward is not None
@@ -34,7 +39,52 @@ def test_layers_and_operators_have_times(tmp_path: Path) -> None:
 
 
 def test_without_backward() -> None:
-    assert profile(Encoder(), torch.randn(2, 3, 8), backward=False, warmup=0).backward is None
+    found = profile(Encoder(), torch.randn(2, 3, 8), backward=False, warmup=0)
+    assert found.backward is None
+    assert (found.layers["backward_ms"] == 0).all()
+
+
+class Slow(torch.autograd.Function):
+    """Costs nothing forward, and many matrix products backward."""
+
+    @staticmethod
+    def forward(_context: Any, x: Tensor) -> Tensor:
+        return x * 1.0
+
+    @staticmethod
+    def backward(_context: Any, *gradients: Tensor) -> Tensor:
+        for _ in range(20):
+            torch.randn(300, 300) @ torch.randn(300, 300)
+        return gradients[0]
+
+
+class SlowBackward(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return Slow.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def test_the_backward_pass_is_told_apart_by_layer() -> None:
+    inner = nn.Sequential(nn.Linear(8, 8), SlowBackward())
+    net = nn.Sequential(nn.Linear(8, 8), inner, nn.ReLU(), nn.Linear(8, 2))
+    layers: Any = profile(net, torch.randn(4, 8)).layers
+    assert layers["backward_ms"].drop(["", "1"]).idxmax() == "1.1"
+    assert layers.loc["1", "backward_ms"] >= layers.loc["1.1", "backward_ms"] > layers.loc["1.1", "forward_ms"]
+    assert layers.loc["2", "backward_ms"] > 0
+
+
+def test_what_a_checkpoint_computes_again_is_counted_once() -> None:
+    found = profile(Checkpointed(reentrant=False), torch.randn(4, 5))
+    layers: Any = found.layers
+    assert 0 < layers.loc["", "backward_ms"] <= 1e3 * (found.backward or 0)
+
+
+def test_bars_show_both_passes_of_each_layer() -> None:
+    shown = profile(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), torch.randn(4, 8))._repr_html_()
+    assert shown.count('title="forward ') == shown.count('title="backward ') == 3
+    widths = [float(width) for width in re.findall(r"height:0.8em;width:([\d.]+)%", shown)]
+    assert widths[0] + widths[1] == pytest.approx(100, abs=0.1)
+    assert all(ahead + behind <= 100.1 for ahead, behind in zip(widths[::2], widths[1::2], strict=True))
+    assert "<script" not in shown
 
 
 def test_one_profile_at_a_time() -> None:

@@ -93,3 +93,18 @@ def test_memory_of_the_optimizer() -> None:
     found = summary(net, x, optimizer=optimizer)
     assert found.optimizer_memory == 4 * (2 * 10 + 2)
     assert "optimizer 88 B" in repr(found)
+
+
+def test_times_are_those_of_a_profile_layer_by_layer() -> None:
+    net = Encoder()
+    timed = summary(net, torch.randn(2, 3, 8), times=True)
+    rows = {row.layer: row for row in timed.rows}
+    assert rows[""].forward is not None
+    assert rows["blocks.0.ffn"].backward is not None
+    assert rows[""].forward > (rows["blocks.0.ffn"].forward or 0) > 0
+    assert rows["blocks.0.ffn"].backward > 0
+    assert rows["unused"].forward == rows["unused"].backward == 0
+    assert repr(timed).splitlines()[0].split()[-2:] == ["Forward", "Backward"]
+    assert "<th>Backward</th>" in timed._repr_html_()
+    assert "Forward" not in repr(summary(net, torch.randn(2, 3, 8)))
+    assert hooks_on(net) == 0
