@@ -79,21 +79,23 @@ class _Watch:
                     raise _error(f"The argument {name!r} holds {found} before any node has run.", name)
             self._note("", step)
             return
-        given = [*_tensors(step.inputs), *_held(step)]
+        made = _tensors(step.outputs)
+        # What was changed in place was finite before, or an earlier node would have been named.
+        given = [t for t in (*_tensors(step.inputs), *_held(step)) if not any(t is each for each in made)]
         nan = any(_has(tensor, torch.isnan) for tensor in given) or 'float("nan")' in step.source
         infinite = nan or any(_has(tensor, torch.isinf) for tensor in given) or _INFINITE.search(step.source)
-        for value in _tensors(step.outputs):
+        for value in made:
             if (not nan and _has(value, torch.isnan)) or (not infinite and _has(value, torch.isinf)):
                 raise _error(
                     f"Node {step.node!r} made {_found(value)} in the forward pass, in a result {describe(value)}."
-                    f"{_listed(step.inputs)}{_of_its_own(self._model, step.node)}",
+                    f"{_listed(step.inputs, made)}{_of_its_own(self._model, step.node)}",
                     step.node,
                 )
         self._note(step.node, step)
 
     def _note(self, node: str, step: Step) -> None:
         """Watch the backward functions that a node has added, and leave those it was given."""
-        inputs = _listed(step.inputs)
+        inputs = _listed(step.inputs, _tensors(step.outputs))
         pending = [tensor.grad_fn for tensor in _tensors(step.outputs) if tensor.grad_fn is not None]
         while pending:
             function = pending.pop()
@@ -164,8 +166,11 @@ def _not_finite(value: torch.Tensor) -> torch.Tensor:
     return ~torch.isfinite(value)
 
 
-def _listed(inputs: Mapping[str, Any]) -> str:
-    lines = [f"\n  {name}: {describe(value)}{_range(value)}" for name, value in inputs.items()]
+def _listed(inputs: Mapping[str, Any], changed: list[torch.Tensor]) -> str:
+    lines = [
+        f"\n  {name}: {describe(value)}{', changed in place' if any(value is t for t in changed) else _range(value)}"
+        for name, value in inputs.items()
+    ]
     return f"\nIts inputs:{''.join(lines)}" if lines else ""
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from torch import nn
 
 from pnne_nb.compiler import loader
 from pnne_nb.errors import CompileError
+from pnne_nb.graph.records import GraphState
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -38,14 +41,20 @@ def explain(model: nn.Module) -> list[Explanation]:
         raise CompileError(f"{type(model).__name__} was not compiled from a graph, so no line of it belongs to a node.")
     generated = loaded.generated
     uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
-    names = {cls: definition for definition, cls in generated.classes.items()}
-    for path, module in model.named_modules(remove_duplicate=False):
-        definition = names.get(type(module).__name__) if type(module).__module__ == loaded.module.__name__ else None
-        if definition is not None:
-            uses[definition].append(f"{path}." if path else "")
+    assert loaded.document is not None, "set when a document is compiled"
+    _collect(loaded.document.graphs, "", "", uses)
     explained = []
     for number, text in enumerate(generated.text.splitlines(), start=1):
         line = generated.lines.get(number)
         nodes = tuple(f"{prefix}{line.node}" for prefix in uses[line.definition]) if line is not None else ()
         explained.append(Explanation(number, text, nodes))
     return explained
+
+
+def _collect(graphs: Mapping[str, GraphState], id: str, prefix: str, uses: dict[str, list[str]]) -> None:
+    """Note what stands before the names of a graph's nodes, and of those inside them, at one place of use."""
+    uses[id].append(prefix)
+    for node in graphs[id].nodes:
+        definition = node.properties.get("definition")
+        if node.type == "Subgraph" and isinstance(definition, str):
+            _collect(graphs, definition, f"{prefix}{node.name}.", uses)

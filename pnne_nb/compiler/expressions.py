@@ -216,11 +216,10 @@ class Expressions:
 
     def _again(self, call: Call, member: str, arguments: list[str]) -> list[str]:
         self.used.add("torch")
-        options = ["use_reentrant=False"]
         if call.again == "restored":
-            self.used.add("restored")
-            options.append(f"context_fn=lambda: (nullcontext(), restored({member}))")
-        return ["torch.utils.checkpoint.checkpoint(", member, *arguments, *options, ")"]
+            self.used.add("checkpointed")
+            return ["checkpointed(", member, *arguments, ")"]
+        return ["torch.utils.checkpoint.checkpoint(", member, *arguments, "use_reentrant=False", ")"]
 
     def _method(self, call: Call) -> list[str]:
         receiver, *rest = call.arguments

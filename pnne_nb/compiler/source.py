@@ -28,7 +28,7 @@ from pnne_nb.compiler.variables import Variables
 WIDTH = 100
 """Longer lines are broken, one argument per line."""
 
-RESTORED = '''
+CHECKPOINTED = '''
 
 @contextmanager
 def restored(module: nn.Module):
@@ -39,6 +39,13 @@ def restored(module: nn.Module):
     finally:
         for buffer, value in kept:
             buffer.copy_(value)
+
+
+def checkpointed(module: nn.Module, *args, **kwargs):
+    """Call a module, which is computed again for the backward pass instead of keeping what is inside."""
+    # torch.compile takes care of buffers itself.
+    extra = {} if torch.compiler.is_compiling() else {"context_fn": lambda: (nullcontext(), restored(module))}
+    return torch.utils.checkpoint.checkpoint(module, *args, use_reentrant=False, **extra, **kwargs)
 '''.splitlines()
 """Stands in source whose checkpointed nodes have buffers."""
 
@@ -103,7 +110,7 @@ class _Writer:
         self._comments = comments
         self._expressions = Expressions(unit.objects)
         if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
-            self._expressions.reserved |= {"restored", "contextmanager", "nullcontext"}
+            self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
         self._lines: list[str] = []
         self._margin = "        "
         self._map: dict[int, Line] = {}
@@ -138,15 +145,15 @@ class _Writer:
 
     def _header(self) -> list[str]:
         lines = [f"import {name}" for name in ("math", "operator") if name in self._expressions.used]
-        restored = "restored" in self._expressions.used
-        lines += ["from contextlib import contextmanager, nullcontext"] if restored else []
+        checkpointed = "checkpointed" in self._expressions.used
+        lines += ["from contextlib import contextmanager, nullcontext"] if checkpointed else []
         lines += [""] if lines else []
         if "torch" in self._expressions.used:
             lines.append("import torch")
         if "F" in self._expressions.used:
             lines.append("import torch.nn.functional as F")
         lines.append("from torch import nn")
-        return [*lines, *self._expressions.import_lines(), *(RESTORED if restored else [])]
+        return [*lines, *self._expressions.import_lines(), *(CHECKPOINTED if checkpointed else [])]
 
     def _class(self, program: Program) -> None:
         self._expressions.lists.clear()

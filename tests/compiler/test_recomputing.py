@@ -49,19 +49,19 @@ def test_the_source_alone_does_the_same() -> None:
     graph = checkpointed(convnet(2, dropout=0.3), "block0", "head")
     source = pn.to_source(graph)
     assert "torch.utils.checkpoint.checkpoint(self.head, x, use_reentrant=False)" in source
-    assert "context_fn=lambda: (nullcontext(), restored(self.block0))" in source
+    assert "x = checkpointed(self.block0, x)" in source
     assert "pnne_nb" not in source
     assert_trains_alike(pn.compile(graph), stand_alone(source, "Convnet"), torch.randn(4, 3, 8, 8))
 
 
 def test_names_of_inputs_do_not_clash_with_what_the_source_needs() -> None:
     graph = pn.NodeGraph("clash")
-    graph.add("Input", "restored", shape=("N", 3, 4, 4))
+    graph.add("Input", "checkpointed", shape=("N", 3, 4, 4))
     graph.add("Input", "nullcontext", shape=("N", 3, 4, 4))
     graph.add("BatchNorm2d", "torch_", num_features=3, checkpoint=True)
     graph.add("add", "sum")
     graph.add("Output", "y")
-    wire(graph, "restored torch_ sum.input", "nullcontext sum.other", "sum y")
+    wire(graph, "checkpointed torch_ sum.input", "nullcontext sum.other", "sum y")
     x = torch.randn(2, 3, 4, 4)
     model = pn.compile(graph)
     assert_same(model, stand_alone(pn.to_source(graph), "Clash"), [x, x])

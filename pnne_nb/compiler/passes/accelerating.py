@@ -50,7 +50,8 @@ def accelerate(done: Transformed, backend: str, args: Any, kwargs: Mapping[str, 
         try:
             results.append(after(*args, **kwargs))
         except Exception as error:
-            raise PassError(f"torch.compile with backend {backend!r} does not work here: {error}") from error
+            reason = " ".join(str(error).partition("\n\n")[0].split())
+            raise PassError(f"torch.compile with backend {backend!r} does not work here: {reason}") from error
     proof = compare(outputs_of(results[0]), outputs_of(results[1]), PROMISE, "eval")
     name = f"torch.compile({backend!r})"
     skipped = {

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pnne_nb as pn
+from pnne_nb.compiler import blame
+from tests.compiler import graphs
+from tests.compiler.graphs import wire
+from tests.passes.graphs import convnet
+
+
+def chain(*nodes: str, **properties: dict[str, Any]) -> pn.NodeGraph:
+    graph = pn.NodeGraph("chain")
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("Output", "y")
+    for node in nodes:
+        graph.add(node, f"{node}_node", **properties.get(node, {}))
+    return wire(graph, f"x {' '.join(f'{node}_node' for node in nodes)} y")
+
+
+def caught(model: nn.Module, x: torch.Tensor, *, backward: bool = False) -> pn.ExecutionError:
+    with pytest.raises(pn.ExecutionError) as error:
+        _step(model, x, backward=backward)
+    return error.value
+
+
+def _step(model: nn.Module, x: torch.Tensor, *, backward: bool) -> None:
+    with pn.detect_anomaly(model):
+        out = model(x)
+        if backward:
+            out.sum().backward()
+
+
+X = torch.tensor([[1.0, -2.0, 3.0, 0.0]])
+
+
+def test_the_first_node_that_makes_a_nan_is_named() -> None:
+    error = caught(pn.compile(chain("neg", "sqrt", "exp")), X)
+    assert str(error) == (
+        "Node 'sqrt_node' made 2 NaN of 4 values in the forward pass, in a result [1, 4] float32.\n"
+        "Its inputs:\n  x: [1, 4] float32, from -3 to 2"
+    )
+    assert blame(error) == "sqrt_node"
+    assert error.diagnostics[0].code == "not-finite"
+    assert not hasattr(error, "__notes__"), "the node that Python was about to run is not blamed as well"
+
+
+def test_infinities_are_found_too() -> None:
+    error = caught(pn.compile(chain("abs", "log")), X)
+    assert str(error).startswith("Node 'log_node' made 1 infinite of 4 values")
+
+
+@pytest.mark.parametrize(
+    ("group", "path"), [(["sqrt_node"], "block.sqrt_node"), (["neg_node", "sqrt_node"], "block.sqrt_node")]
+)
+def test_a_node_inside_a_nested_graph_has_its_whole_path(group: list[str], path: str) -> None:
+    graph = chain("neg", "sqrt", "exp")
+    graph.group(group, "block")
+    graph.group(["block"], "outer")
+    assert blame(caught(pn.compile(graph), X)) == f"outer.{path}"
+
+
+def test_weights_that_are_to_blame_are_named() -> None:
+    model = pn.compile(graphs.mlp())
+    with torch.no_grad():
+        model.get_parameter("fc1.weight")[0, 0] = float("nan")
+    error = caught(model, torch.zeros(2, 8))
+    assert str(error).startswith("Node 'fc1' made 2 NaN of 32 values")
+    assert str(error).endswith("Its weight holds 1 NaN of 128 values.")
+
+
+def test_arguments_are_looked_at_first() -> None:
+    error = caught(pn.compile(graphs.mlp()), torch.full((1, 8), float("inf")))
+    assert str(error) == "The argument 'x' holds 8 infinite of 8 values before any node has run."
+
+
+def test_the_backward_pass_is_watched() -> None:
+    model = pn.compile(chain("relu", "sqrt", "neg"))
+    x = X.clone().requires_grad_()
+    error = caught(model, x, backward=True)
+    assert str(error) == (
+        "Node 'sqrt_node' made 2 infinite of 4 values in the backward pass, in a gradient.\n"
+        "Its inputs:\n  x: [1, 4] float32, from 0 to 3"
+    )
+
+
+def test_a_loss_that_makes_it_is_told_apart_from_the_model() -> None:
+    model = pn.compile(graphs.mlp())
+    with pytest.raises(pn.ExecutionError, match=r"The gradient that comes to node 'fc2' holds .* NaN .* by the loss"), \
+            pn.detect_anomaly(model):  # fmt: skip
+        (model(torch.ones(2, 8)).sum() * 0).sqrt().backward()
+
+
+def masked(fill: float, *, softmax: bool) -> pn.NodeGraph:
+    graph = chain("neg", *(["softmax"] if softmax else []), softmax={"dim": -1})
+    graph.add("Buffer", "mask", shape=(4,), dtype="bool", values=(True, not softmax, not softmax, not softmax))
+    graph.add("masked_fill", "fill", value=fill)
+    graph.disconnect("neg_node", "softmax_node" if softmax else "y")
+    return wire(graph, "neg_node fill.input", "mask fill.mask", f"fill {'softmax_node' if softmax else 'y'}")
+
+
+def test_an_infinity_that_was_asked_for_is_meant() -> None:
+    with pn.detect_anomaly(model := pn.compile(masked(float("-inf"), softmax=True))):
+        model(X)
+    graph = chain("neg", "add")
+    graph.add("Buffer", "bias", shape=(4,), values=(float("-inf"), 0.0, 0.0, 0.0))
+    graph.connect("bias", "add_node.other")
+    with pn.detect_anomaly(model := pn.compile(graph)):
+        model(X)
+
+
+def test_a_nan_made_of_meant_infinities_is_found() -> None:
+    graph = masked(float("-inf"), softmax=True)
+    graph.set("mask", values=(True, True, True, True))
+    assert blame(caught(pn.compile(graph), X)) == "softmax_node"
+
+
+def test_in_place_functions_are_seen() -> None:
+    assert blame(caught(pn.compile(chain("neg", "sqrt_", "exp")), X)) == "sqrt__node"
+    assert "x: [1, 4] float32, changed in place" in str(caught(pn.compile(chain("neg", "sqrt_", "exp")), X))
+
+
+def test_checkpointed_nodes_are_watched() -> None:
+    graph = chain("relu", "sqrt", "neg")
+    graph.group(["sqrt_node"], "block")
+    graph.set("block", checkpoint=True)
+    error = caught(pn.compile(graph), X.clone().requires_grad_(), backward=True)
+    assert blame(error) == "block.sqrt_node"
+
+
+def test_a_healthy_model_runs_as_ever() -> None:
+    model = pn.compile(convnet(2, dropout=0.2))
+    x = torch.randn(3, 3, 8, 8)
+    results = []
+    for watched in (False, True):
+        torch.manual_seed(0)
+        model.zero_grad()
+        twin = pn.compile(convnet(2, dropout=0.2), reuse=model)
+        if watched:
+            with pn.detect_anomaly(twin):
+                twin(x).sum().backward()
+        else:
+            twin(x).sum().backward()
+        results.append([p.grad for p in twin.parameters()])
+    assert all(a is not None and b is not None and torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_nothing_is_left_behind() -> None:
+    before = sys.gettrace()
+    model = pn.compile(chain("neg", "sqrt"))
+    caught(model, X)
+    assert sys.gettrace() is before
+    assert model(X).isnan().any(), "outside of the block it runs as ever"
+    out = pn.compile(chain("relu", "sqrt"))
+    with pn.detect_anomaly(out):
+        result = out(X.clone().requires_grad_())
+    result.sum().backward()  # made inside, used outside: no longer watched
+
+
+def test_a_model_inside_another_is_watched_and_its_neighbours_are_not() -> None:
+    model, other = pn.compile(chain("neg", "sqrt")), pn.compile(chain("neg", "sqrt"))
+    with pn.detect_anomaly(other):
+        model(X)
+    with pytest.raises(pn.ExecutionError, match="Node 'sqrt_node' made"), pn.detect_anomaly(model):
+        nn.Sequential(nn.Identity(), model)(X)
+
+
+def test_integers_and_empty_tensors_are_fine() -> None:
+    with pn.detect_anomaly(model := pn.compile(graphs.recurrent())):
+        model(torch.zeros(1, 3, dtype=torch.int64))
+    with pn.detect_anomaly(model := pn.compile(graphs.mlp())):
+        model(torch.zeros(0, 8))
+
+
+def test_what_has_no_nodes_is_refused() -> None:
+    with pytest.raises(pn.CompileError, match="Linear was not compiled from a graph, so it has no nodes to name"), \
+            pn.detect_anomaly(nn.Linear(1, 1)):  # fmt: skip
+        pass
+    model = pn.TorchCompiler(backend="eager").compile(graphs.mlp())
+    with pytest.raises(pn.CompileError, match=r"torch.compile hides the nodes of this model"), pn.detect_anomaly(model):
+        pass
