@@ -182,9 +182,9 @@ export function Canvas() {
         const other = `${state.toHandle.nodeId}.${state.toHandle.id}`;
         if (other === connecting.port) return;
         if ((state.toHandle.type === "source") === (connecting.side === "output")) {
-          editor.session.notify(
-            `Connect an output to an input; ${other} and ${connecting.port} are both ${connecting.side}s.`,
-          );
+          // At a port of the same side, the node is meant.
+          const node = state.toHandle.nodeId;
+          if (node !== nodeOf(connecting.port)) editor.connectToNode(connecting.port, connecting.side, node);
         } else if (connecting.side === "output") editor.connect(connecting.port, other);
         else editor.connect(other, connecting.port);
         return;

@@ -27,7 +27,12 @@ export function Ghost() {
   const [left, top, zoom] = flow.getState().transform;
   const shown = editor.scene();
   const node = shown && nodeAt(boxesOf(shown, editor.view.get().moving), [(x - left) / zoom, (y - top) / zoom]);
-  const outlook = over ? overPort(scene, connecting, over) : overNode(scene, connecting, node, editor);
+  const [port = "", type] = over.split(" ");
+  const fits = over !== "" && (type === "source") !== (connecting.side === "output");
+  // At a port of the same side, the node is meant.
+  const outlook = fits
+    ? overPort(scene, connecting, port)
+    : overNode(scene, connecting, over ? nodeOf(port) : node, editor);
   if (!outlook) return null;
   return (
     <div className="pnne-ghost-preview" role="status" style={{ left: `${x}px`, top: `${y}px` }}>
@@ -40,11 +45,7 @@ export function Ghost() {
   );
 }
 
-function overPort(scene: Scene, connecting: Connecting, over: string): Outlook {
-  const [port = "", type] = over.split(" ");
-  if (port === connecting.port) return null;
-  if ((type === "source") === (connecting.side === "output"))
-    return { reason: `Connect an output to an input; both are ${connecting.side}s.` };
+function overPort(scene: Scene, connecting: Connecting, port: string): Outlook {
   const reason = refusalsFrom(scene, connecting.port, connecting.side)(port);
   if (reason) return { reason };
   const [source, target] = connecting.side === "output" ? [connecting.port, port] : [port, connecting.port];
