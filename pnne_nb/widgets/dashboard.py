@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, assert_never, final
 import ipywidgets
 
 from pnne_nb.errors import InspectionError, expect
-from pnne_nb.frames import Frame, HistogramFrame, StateFrame, StepFrame
+from pnne_nb.frames import Frame, HistogramFrame, MemoryFrame, StateFrame, StepFrame
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.patterns import own_parameters
 from pnne_nb.probe import Cadence
@@ -31,6 +31,7 @@ from pnne_nb.widgets.editor import GraphEditor
 from pnne_nb.widgets.overlay import place_of
 from pnne_nb.widgets.plots import HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot, Scale
 from pnne_nb.widgets.pump import Pump
+from pnne_nb.widgets.resources import MemoryPlot, TimePlot
 from pnne_nb.widgets.status import ALIVE, Status
 
 WATCHED_HZ: Final = 10.0
@@ -43,7 +44,7 @@ BUDGET: Final = 0.01
 
 @final
 class TrainingDashboard(ipywidgets.VBox):
-    """Loss, metric, gradient norms, activations, progress, and buttons that answer while cells run.
+    """Loss, metric, gradient norms, activations, memory, time, progress, and buttons that answer while cells run.
 
     There is one dashboard for each engine, with as many views as cells show it: calling this again with the
     same engine returns the one there is. It may be shown before, during and after training. When the cells
@@ -79,7 +80,14 @@ class TrainingDashboard(ipywidgets.VBox):
         self._bar = ControlBar(self._answer)
         self._chooser = LayerChooser(self._answer, layers=watched, layer=watched[0] if watched else "")
         self._histogram = HistogramPlot(above=self._chooser)
-        self._plots: tuple[Plot, ...] = (LossPlot(loss_scale), MetricPlot(), NormPlot(layers), self._histogram)
+        self._plots: tuple[Plot, ...] = (
+            LossPlot(loss_scale),
+            MetricPlot(),
+            NormPlot(layers),
+            self._histogram,
+            MemoryPlot(),
+            TimePlot(),
+        )
         self._catch_up(engine)
         plots = ipywidgets.Box([plot.view for plot in self._plots])
         plots.add_class("pnne-plots")
@@ -235,6 +243,9 @@ class TrainingDashboard(ipywidgets.VBox):
             self.take([StepFrame(step, 0, loss, float(rates[-1]), 0, 0.0)])
         self.take(history.epoch_frames())
         self.take(history.anomalies)
+        if "memory" in history and "process_memory" not in history:
+            for step, used in zip(history.steps("memory").tolist(), history["memory"].tolist(), strict=True):
+                self.take([MemoryFrame(step, int(used), {})])
         if len(steps):
             self._known_steps = int(steps[-1])
             self.take([engine.progress])
