@@ -137,6 +137,22 @@ def test_a_block_is_copied_to_another_notebook_with_all_that_it_shows(
     assert set(other.graphs) == {"", "first", "outer", "first2"}
 
 
+def test_what_only_says_that_it_is_a_part_of_a_graph_is_refused(editor: EditorPage, graph: NodeGraph) -> None:
+    before = graph.version
+    for text in (
+        '{"format": "pnne-fragment", "nodes": [1], "edges": []}',
+        '{"format": "pnne-fragment", "nodes": [{"name": "a", "type": "Subgraph", "properties": {"definition": "d"}}], '
+        '"edges": [], "definitions": {"d": {"nodes": 3}}}',
+        '{"format": "pnne-fragment", "nodes": [{"name": "a", "type": "ReLU"}], "edges": [{"source": 1}]}',
+    ):
+        editor.page.evaluate("text => navigator.clipboard.writeText(text)", text)
+        editor.root.get_by_role("region", name="Graph").focus()
+        editor.page.keyboard.press("Control+v")
+        expect(editor.toast).to_contain_text("cannot be pasted: it is no part of a graph")
+        editor.toast.get_by_role("button", name="Dismiss").click()
+    assert graph.version == before
+
+
 def test_a_copy_goes_into_its_own_definition_as_a_definition_of_its_own(editor: EditorPage, graph: NodeGraph) -> None:
     editor.node("second").click()
     editor.page.keyboard.press("Control+c")

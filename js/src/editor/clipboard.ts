@@ -23,7 +23,13 @@ export async function cut(editor: Editor): Promise<void> {
 export async function paste(editor: Editor): Promise<void> {
   const text = (await navigator.clipboard?.readText().catch(() => null)) ?? pageClipboard;
   const fragment = parseFragment(text) ?? parseFragment(pageClipboard);
-  if (fragment) insert(editor, fragment, "Paste");
+  if (!fragment) return;
+  try {
+    insert(editor, fragment, "Paste");
+  } catch {
+    // It says that it is ours, and is not.
+    editor.session.notify("What is on the clipboard cannot be pasted: it is no part of a graph.");
+  }
 }
 
 export function duplicate(editor: Editor): void {

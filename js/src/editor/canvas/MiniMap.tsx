@@ -1,8 +1,9 @@
 import { useReactFlow, useStore } from "@xyflow/react";
 import { type PointerEvent, useEffect, useMemo, useRef } from "react";
+import type { Frame as TitledFrame } from "../../protocol";
 import { useScene, useView } from "../context";
 import { STILL } from "../view";
-import { type Box, boxesOf, type NodeBox, union } from "./boxes";
+import { type Box, boxesOf, extentOf, type NodeBox } from "./boxes";
 import { lookOf } from "./categories";
 
 const WIDTH = 148;
@@ -25,11 +26,11 @@ export function MiniMap() {
   const { setCenter, getZoom } = useReactFlow();
   const canvas = useRef<HTMLCanvasElement>(null);
   const boxes = useMemo(() => (scene ? boxesOf(scene, STILL) : []), [scene]);
-  const frame = useMemo(() => frameOf(boxes), [boxes]);
+  const frame = useMemo(() => frameOf(scene && extentOf(scene)), [scene]);
 
   useEffect(() => {
-    if (canvas.current && frame) draw(canvas.current, boxes, selected, frame);
-  }, [boxes, selected, frame]);
+    if (canvas.current && frame) draw(canvas.current, boxes, scene?.graph.frames.values() ?? [], selected, frame);
+  }, [boxes, scene, selected, frame]);
 
   if (!frame) return null;
   const go = (event: PointerEvent<HTMLElement>) => {
@@ -74,14 +75,20 @@ function ViewportFrame({ frame }: { frame: Frame }) {
   );
 }
 
-function frameOf(boxes: readonly Box[]): Frame | null {
-  if (boxes.length === 0) return null;
-  const { left, top, width, height } = union(boxes);
+function frameOf(extent: Box | null): Frame | null {
+  if (!extent) return null;
+  const { left, top, width, height } = extent;
   const scale = Math.min((WIDTH - 2 * MARGIN) / width, (HEIGHT - 2 * MARGIN) / height, 0.12);
   return { left: (WIDTH - width * scale) / 2 - left * scale, top: (HEIGHT - height * scale) / 2 - top * scale, scale };
 }
 
-function draw(canvas: HTMLCanvasElement, boxes: readonly NodeBox[], selected: ReadonlySet<string>, frame: Frame): void {
+function draw(
+  canvas: HTMLCanvasElement,
+  boxes: readonly NodeBox[],
+  titled: Iterable<TitledFrame>,
+  selected: ReadonlySet<string>,
+  frame: Frame,
+): void {
   const context = canvas.getContext("2d");
   if (!context) return;
   const style = getComputedStyle(canvas);
@@ -89,6 +96,14 @@ function draw(canvas: HTMLCanvasElement, boxes: readonly NodeBox[], selected: Re
   const lightness = style.getPropertyValue("--pn-swatch-lightness");
   context.setTransform(DENSITY, 0, 0, DENSITY, 0, 0);
   context.clearRect(0, 0, WIDTH, HEIGHT);
+  context.globalAlpha = 0.25;
+  for (const { box, colour = "grey" } of titled) {
+    const [left, top, width, height] = box;
+    context.fillStyle = style.getPropertyValue(`--pn-frame-${colour}`);
+    const [x, y] = [frame.left + left * frame.scale, frame.top + top * frame.scale];
+    context.fillRect(x, y, width * frame.scale, height * frame.scale);
+  }
+  context.globalAlpha = 1;
   for (const { name, card, left, top, width, height } of boxes) {
     const look = lookOf(card.category);
     context.fillStyle = selected.has(name) ? accent : `oklch(${lightness} ${look.chroma} ${look.hue})`;

@@ -89,14 +89,15 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
     `<rect x="${left + by}" y="${top + by}" width="${width}" height="${height}" rx="9" fill="${color("card")}" ` +
     `stroke="${color("line-strong")}"/>`;
   const paper = `${card.type === "Subgraph" ? outline(4) : ""}${outline(0)}`;
-  const icon = (x: number, y: number) =>
-    `<path transform="translate(${x},${y}) scale(0.9)" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
+  const icon = (x: number, y: number, scale: number) =>
+    `<path transform="translate(${x},${y}) scale(${scale})" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
     `stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round"/>`;
   if (card.collapsed) {
     const middle = top + COLLAPSED_HEIGHT / 2;
     return [
       `<g aria-label="${escaped(card.label)}">${paper}`,
       `<rect x="${left + 7}" y="${middle - 9}" width="18" height="18" rx="5" fill="${swatch}"/>`,
+      icon(left + 11, middle - 5, 0.63),
       text(left + 32, middle + 4.5, cut(card.name, room), NAME_SIZE, color("fg"), "inherit", 600),
       count(middle + 4.5),
       ...ports,
@@ -107,7 +108,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
     `<g aria-label="${escaped(card.label)}">`,
     paper,
     `<rect x="${left + 10}" y="${top + shift + 9}" width="28" height="28" rx="7" fill="${swatch}"/>`,
-    icon(left + 17, top + shift + 16),
+    icon(left + 17, top + shift + 16, 0.9),
     count(top + shift + 27),
     text(left + 47, top + shift + 20, cut(card.name, room), NAME_SIZE, color("fg"), "inherit", 600),
     text(left + 47, top + shift + 35, cut(card.type, room), SMALL_SIZE, color("muted"), "inherit"),
