@@ -189,6 +189,11 @@ CASES: dict[str, Family] = {
         lambda: nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2.0, 1.0])),
         {OUT: ()},
     ),
+    "trigonometry": Family("sin", {}, {"input": vector("T")}, lambda: torch.sin, {OUT: ("N", "T")}),
+    "special function": Family("erf", {}, {"input": vector(4)}, lambda: torch.erf, {OUT: ("N", 4)}),
+    "logic": Family("logical_not", {}, {"input": vector(4)}, lambda: torch.logical_not, {OUT: ("N", 4)}),
+    "cast": Family("double", {}, {"input": vector(4)}, lambda: torch.Tensor.double, {OUT: ("N", 4)}),
+    "creation": Family("zeros_like", {}, {"input": vector("T")}, lambda: torch.zeros_like, {OUT: ("N", "T")}),
     "flatten": Family("Flatten", {}, {"input": image()}, nn.Flatten, {OUT: ("N", 192)}),
     "flatten of any size": Family(
         "Flatten", {}, {"input": (("N", 3, "H", "W"), 0)}, nn.Flatten, {OUT: ("N", "3*H*W")}
