@@ -46,6 +46,10 @@ class Cells:
         """Whether the calling thread is running a cell."""
         return self._thread == threading.get_ident()
 
+    def open_elsewhere(self) -> bool:
+        """Whether another thread than the calling one is running a cell."""
+        return self._thread not in (None, threading.get_ident())
+
     def at_begin(self, function: Callable[[], None]) -> Callable[[], None]:
         """Call `function` in the cell's thread before each cell; returns the function that ends this."""
         with self._lock:

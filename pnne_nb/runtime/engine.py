@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -615,8 +616,23 @@ class TrainingEngine:
         self._work.group = group
         self._work.renew(self._config.epochs)
         self._shared.watch_cell()
+        _launched.add(self)
         start_training_thread(self._work.run, self._control.stop, self._control.ended, self._threads)
 
     def _state_changed(self, state: TrainingState) -> None:
         self._work.rest()
         self._reports.state_changed(state, self.error if state == "failed" else None, self._model)
+
+
+_launched: weakref.WeakSet[TrainingEngine] = weakref.WeakSet()
+"""Every engine that has trained and still exists."""
+
+
+def trainings_of(module: nn.Module) -> list[TrainingEngine]:
+    """The trainings under way, running or paused, of `module`, of a part of it, or of what it is a part of."""
+    own = {id(parameter) for parameter in module.parameters()}
+    return [
+        engine
+        for engine in tuple(_launched)
+        if engine.state not in {"idle", *ENDED} and any(id(one) in own for one in engine.module.parameters())
+    ]

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, final
+from weakref import ReferenceType, ref
 
 import ipycytoscape
 import ipywidgets
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError, LayerNotFoundError, near
-from pnne_nb.frames import Quantity
-from pnne_nb.inspector.attention import attention_maps
-from pnne_nb.inspector.capture import Capture
 from pnne_nb.inspector.compiled import uncompiled
-from pnne_nb.inspector.diagnosis import Finding
-from pnne_nb.inspector.flow import Flow, follow
+from pnne_nb.inspector.flow import Flow
 from pnne_nb.inspector.inspector import Inspector
-from pnne_nb.inspector.run import run_once
+from pnne_nb.runtime.cells import cells
+from pnne_nb.widgets.cells import watch_cells
+from pnne_nb.widgets.comms import answer_while_busy
 from pnne_nb.widgets.displays import Displays
+from pnne_nb.widgets.explorer_keys import KeyWatch, Move
 from pnne_nb.widgets.explorer_panel import CSS, Details, overview_html, widgets_of
+from pnne_nb.widgets.explorer_runs import ModelInUseError, Runs
 from pnne_nb.widgets.explorer_style import Theme, style
 from pnne_nb.widgets.explorer_theme import ThemeWatch
 from pnne_nb.widgets.explorer_view import MAX_ELEMENTS, Picture, draw, first_open
 
 MAX_HITS = 50
 """Layers that a search lists, at most."""
-
-_LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "parameter_gradients")
 
 
 @final
@@ -67,7 +67,7 @@ class ModuleExplorer(ipywidgets.VBox):
         InspectionError: If `inspector` is about another module, or hooks cannot see the layers of `net`.
     """
 
-    _net: nn.Module | None = None
+    _runs: Runs | None = None
     """None before it was built, where it may be closed already, and after it was closed."""
 
     def __init__(
@@ -83,18 +83,15 @@ class ModuleExplorer(ipywidgets.VBox):
             raise InspectionError(
                 "This inspector is about another module: pass ModuleExplorer(inspector.net, inspector)."
             )
-        self._inspector: Inspector | None = Inspector(net) if inspector is None else inspector
-        self._net = uncompiled(net)
-        self._given = args, target, loss_fn
+        watch_cells()
+        self._runs = Runs(uncompiled(net), Inspector(net) if inspector is None else inspector, args, target, loss_fn)
         self._lock = threading.RLock()
-        with self._inspector.held():
-            self._flow = follow(self._net, args)
+        self._flow = self._runs.flow()
         self._opened = first_open(self._flow)
         self._chosen = ""
-        self._captured: dict[str, list[Capture]] = {}
-        self._attention: dict[str, Tensor] | None = None
         self._theme = ThemeWatch()
         self._theme.observe(self._retint, "theme")
+        self._keys = KeyWatch(self._move)
         self._identities: dict[str, str] = {}
         self._picture = Picture((), {})
         self._graph: _Canvas | None = None
@@ -125,7 +122,7 @@ class ModuleExplorer(ipywidgets.VBox):
         self._panel.add_class("pnne-explorer-panel")
         bar = ipywidgets.HBox([self._search, self._open_button, self._all_button, self._example, self._again_button])
         body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
-        super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._theme])
+        super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._theme, self._keys])
         self.add_class("pnne-explorer")
         self._search.observe(lambda change: self._list_hits(change["new"]), "value")
         self._hits.observe(lambda change: self._choose(change["new"]), "value")
@@ -133,6 +130,9 @@ class ModuleExplorer(ipywidgets.VBox):
         self._open_button.on_click(lambda _button: self.toggle(self._chosen))
         self._all_button.on_click(lambda _button: self._close_all())
         self._again_button.on_click(lambda _button: self.refresh())
+        for control in (self._theme, self._search, self._hits, self._example, self._open_button, self._all_button,
+                        self._again_button):  # fmt: skip
+            answer_while_busy(control)
         self._rebuild()
         self._show()
 
@@ -198,30 +198,26 @@ class ModuleExplorer(ipywidgets.VBox):
     def refresh(self) -> None:
         """Read the weights and run the input again."""
         with self._lock:
-            self._captured.clear()
-            self._attention = None
+            self._alive().forget()
             self._show()
 
     def show_input(self, args: object, target: object = None) -> None:
         """Look at another input from now on; arguments as of the constructor."""
         with self._lock:
-            net, inspector = self._alive()
-            self._given = args, target, self._given[2]
-            with inspector.held():
-                self._flow = follow(net, args)
+            runs = self._alive().on(args, target)
+            self._flow = runs.flow()
+            self._runs = runs
             self._example.max = max(0, _examples(args) - 1)
             self._example.layout.display = "" if _examples(args) > 1 else "none"
             self._rebuild()
-            self.refresh()
+            self._show()
 
     def close(self) -> None:
         """Close every widget of it and let go of the module."""
-        if self._net is None:
+        if self._runs is None:
             return
         with self._lock:
-            self._net = self._inspector = None
-            self._given = None, None, None
-            self._captured, self._attention = {}, None
+            self._runs = None
             self._empty(self._panel)
             if self._graph is not None:
                 self._graph.close()
@@ -238,7 +234,7 @@ class ModuleExplorer(ipywidgets.VBox):
         self._picture = draw(self._flow, self._opened, self._chosen)
         self._identities = {box.key: f"n{index}" for index, box in enumerate(self._picture.boxes)}
         ranks = {box.key: box.center[1] for box in self._picture.boxes}
-        alarms = {found.layer for found in self._findings()}
+        alarms = {found.layer for found in self._alive().findings()}
         nodes = []
         for box in self._picture.boxes:
             layer = self._flow.layers.get(box.key)
@@ -269,6 +265,7 @@ class ModuleExplorer(ipywidgets.VBox):
         )  # fmt: skip
         graph.graph.add_graph_from_json({"nodes": nodes, "edges": edges}, directed=True)
         graph.on("node", "click", self._clicked)
+        answer_while_busy(graph)
         before, self._graph = self._graph, graph
         self._place.children = (graph,)
         if before is not None:
@@ -296,6 +293,38 @@ class ModuleExplorer(ipywidgets.VBox):
             else:
                 self.select(key)
 
+    def _move(self, move: Move) -> None:
+        """Carry out a key."""
+        with self._lock:
+            if self._runs is None:
+                return
+            shown, layer = self.shown, self._flow.layers[self._chosen]
+            at = shown.index(self._chosen) if self._chosen in shown else -1
+            inside = [child for child in layer.children if child in shown] if self._chosen in self._opened else []
+            match move:
+                case "next" if at + 1 < len(shown):
+                    self.select(shown[at + 1])
+                case "previous" if at > 0:
+                    self.select(shown[at - 1])
+                case "in" if inside and self._chosen:
+                    self.select(inside[0])
+                case "out" if inside and self._chosen:
+                    self.toggle(self._chosen)
+                case "out" if "." in self._chosen:
+                    self.select(self._chosen.rpartition(".")[0])
+                case "in" | "toggle":
+                    self.toggle(self._chosen)
+                case _:
+                    pass
+            self._tell()
+
+    def _tell(self) -> None:
+        """Let a screen reader say which layer is chosen."""
+        layer, shown = self._flow.layers[self._chosen], self.shown
+        where = f", {shown.index(self._chosen) + 1} of {len(shown)}" if self._chosen in shown else ""
+        state = "" if not layer.children else ", open" if self._chosen in self._opened else ", closed"
+        self._keys.told = f"{self._chosen or 'The model'}, {layer.kind}{state}{where}"
+
     def _make_room(self, around: Iterable[str]) -> None:
         """Open what is around a layer; close the rest if it becomes too much."""
         wanted = set(around)
@@ -312,7 +341,7 @@ class ModuleExplorer(ipywidgets.VBox):
     # Details
 
     def _show(self) -> None:
-        if self._net is None:
+        if self._runs is None:
             return
         self._show_buttons()
         self._empty(self._panel)
@@ -327,47 +356,21 @@ class ModuleExplorer(ipywidgets.VBox):
         self._open_button.description = "Close" if self._chosen and self._chosen in self._opened else "Open"
 
     def _details(self, path: str) -> Details:
-        net, _ = self._alive()
-        note = ""
+        runs = self._alive()
+        note, captures, attention = "", [], None
         try:
-            captures, attention = self._captures(path), self._attention_of(path)
+            captures, attention = runs.captures(path), runs.attention(path)
+        except ModelInUseError as error:
+            note = str(error)
+            cells.at_end(partial(_show_again, ref(self)))
         except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
-            captures, attention = [], None
             note = f"The model failed on this input: {type(error).__name__}: {error}"
-        findings = [found for found in self._findings() if found.layer == path]
+        findings = [found for found in runs.findings() if found.layer == path]
         total = self._flow.layers[""].seconds or 0.0
         return Details(
-            self._flow.layers[path], net.get_submodule(path), captures, attention, findings, self._example.value, note,
+            self._flow.layers[path], runs.net.get_submodule(path), captures, attention, findings, self._example.value, note,
             total,
         )  # fmt: skip
-
-    def _captures(self, path: str) -> list[Capture]:
-        """What was captured at a layer: by the inspector, or else by running the input, or else its parameters."""
-        if path in self._captured:
-            return self._captured[path]
-        net, inspector = self._alive()
-        args, target, loss_fn = self._given
-        if args is not None:
-            with inspector.held():
-                run = run_once(net, {path: _LOOKED_AT}, args, target, loss_fn)
-            found = list(run.captures)
-        else:
-            found = [capture for capture in inspector.last_captures if capture.layer == path]
-        # Only the layer that is looked at is kept.
-        self._captured = {path: found}
-        return found
-
-    def _attention_of(self, path: str) -> Tensor | None:
-        net, inspector = self._alive()
-        args = self._given[0]
-        if self._attention is None and args is not None:
-            with inspector.held():
-                self._attention = attention_maps(net, args)
-        return (self._attention or {}).get(path)
-
-    def _findings(self) -> list[Finding]:
-        inspector = self._inspector
-        return inspector.diagnose() if inspector is not None and inspector.last_captures else []
 
     # Search and the rest
 
@@ -397,10 +400,10 @@ class ModuleExplorer(ipywidgets.VBox):
         if path not in self._flow.layers:
             raise LayerNotFoundError(f"The model has no layer {path!r}.{near(path, self._flow.layers)}")
 
-    def _alive(self) -> tuple[nn.Module, Inspector]:
-        if self._net is None or self._inspector is None:
+    def _alive(self) -> Runs:
+        if self._runs is None:
             raise InspectionError("The explorer was closed. ModuleExplorer(net) makes another one.")
-        return self._net, self._inspector
+        return self._runs
 
     @staticmethod
     def _empty(box: ipywidgets.Box) -> None:
@@ -409,6 +412,13 @@ class ModuleExplorer(ipywidgets.VBox):
         for child in children:
             for widget in (*_inside(child), child):
                 widget.close()
+
+
+def _show_again(explorer: ReferenceType[ModuleExplorer]) -> None:
+    """The cell has ended for which the module could not be run."""
+    alive = explorer()
+    if alive is not None:
+        alive._show()
 
 
 def _examples(args: object) -> int:

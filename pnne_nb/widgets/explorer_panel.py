@@ -31,6 +31,8 @@ CSS: Final = """<style>
   background: var(--jp-layout-color0, transparent); overflow: hidden; }
 .pnne-explorer .pnne-explorer-graph .custom-widget, .pnne-explorer .cytoscape-widget { background: transparent !important; }
 .pnne-explorer .pnne-explorer-graph, .pnne-explorer .pnne-explorer-graph * { outline: none !important; }
+.pnne-explorer .pnne-explorer-graph:focus-visible { box-shadow: 0 0 0 2px var(--jp-brand-color1, #1976d2) !important; }
+.pnne-explorer .pnne-unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .pnne-explorer .pnne-explorer-panel > * { flex: 0 0 auto; }
 .pnne-explorer h3 { margin: 0 0 2px; font-size: 15px; line-height: 1.4; }
 .pnne-explorer .widget-html-content { line-height: 1.45; overflow: visible; }

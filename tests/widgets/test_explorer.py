@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from pnne_nb.errors import InspectionError, LayerNotFoundError
 from pnne_nb.inspector.flow import follow
 from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.runtime.cells import cells
+from pnne_nb.runtime.engine import TrainingEngine, trainings_of
 from pnne_nb.widgets.explorer import ModuleExplorer
 from pnne_nb.widgets.explorer_view import MAX_CHILDREN, MAX_ELEMENTS, draw
 from tests.inspector.models import Encoder, hooks_on
@@ -44,7 +47,7 @@ def test_shows_the_structure(explorer: ModuleExplorer) -> None:
     assert "pnne-explorer" in explorer._dom_classes
     assert {"blocks", "head", "unused"} <= set(explorer.shown)
     assert "Encoder" in html(explorer)
-    assert hooks_on(explorer._alive()[0]) == 0
+    assert hooks_on(explorer._alive().net) == 0
 
 
 def test_a_click_shows_a_layer_and_a_second_one_opens_it(explorer: ModuleExplorer) -> None:
@@ -59,7 +62,7 @@ def test_a_click_shows_a_layer_and_a_second_one_opens_it(explorer: ModuleExplore
     click(explorer, "head")
     shown = html(explorer)
     assert all(word in shown for word in ("head", "in_features=8", "output gradient", "weight gradient", "2×8"))
-    assert hooks_on(explorer._alive()[0]) == 0
+    assert hooks_on(explorer._alive().net) == 0
 
 
 def test_selecting_opens_what_is_around(explorer: ModuleExplorer) -> None:
@@ -200,3 +203,80 @@ def test_another_input(explorer: ModuleExplorer) -> None:
     explorer.show_input(torch.randn(5, 3, 8))
     assert "5×2" in html(explorer)
     assert explorer._example.max == 4
+
+
+def press(explorer: ModuleExplorer, *moves: str) -> str:
+    """Press keys; what a screen reader says last."""
+    for move in moves:
+        explorer._keys._handle_custom_msg({"move": move}, [])
+    told: str = explorer._keys.told
+    return told
+
+
+def test_keys_walk_through_the_layers_and_open_them(explorer: ModuleExplorer) -> None:
+    explorer._close_all()
+    assert press(explorer, "next") == "blocks, ModuleList, closed, 1 of 3"
+    assert explorer.selected == "blocks"
+    assert press(explorer, "toggle").startswith("blocks, ModuleList, open, 1 of")
+    assert press(explorer, "in").startswith("blocks.0, Block, closed")
+    assert press(explorer, "in", "in").startswith("blocks.0.")
+    press(explorer, "out", "out", "out")
+    assert explorer.selected == "blocks"
+    assert press(explorer, "out") == "blocks, ModuleList, closed, 1 of 3"
+    assert press(explorer, "previous") == "blocks, ModuleList, closed, 1 of 3"
+    assert press(explorer, "next", "next", "next", "next").endswith("3 of 3")
+    assert press(explorer, "jump", "toggle").endswith("3 of 3")
+
+
+def test_keys_of_a_closed_explorer_do_nothing() -> None:
+    explorer = ModuleExplorer(Encoder())
+    explorer.close()
+    explorer._move("next")
+    press(explorer, "next")
+
+
+def test_a_module_that_a_cell_may_use_is_run_when_the_cell_has_ended(explorer: ModuleExplorer) -> None:
+    began, ends = threading.Event(), threading.Event()
+
+    def cell() -> None:
+        cells.began()
+        began.set()
+        ends.wait()
+        cells.ended()
+
+    busy = threading.Thread(target=cell)
+    busy.start()
+    try:
+        assert began.wait(10)
+        click(explorer, "head")
+        assert explorer.selected == "head"
+        assert "A cell is running, and may use the model" in html(explorer)
+        assert "zeros" not in html(explorer)
+        with pytest.raises(InspectionError, match="the input is run when it has ended"):
+            explorer._alive().captures("head")
+    finally:
+        ends.set()
+        busy.join()
+    assert "A cell is running" not in html(explorer)
+    assert "zeros" in html(explorer)
+
+
+def test_a_training_of_the_module_waits_between_two_steps_while_it_is_run() -> None:
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    engine = TrainingEngine(net, (torch.randn(64, 4), torch.randint(0, 2, (64,))), epochs=10**6, device="cpu")
+    visits: list[str] = []
+
+    def loss(output: Tensor) -> Tensor:
+        visits.append(engine._control.waiting_for or "")
+        return square(output)
+
+    engine.start()
+    try:
+        assert trainings_of(net[0]) == [engine]
+        explorer = ModuleExplorer(net, args=torch.randn(2, 4), loss_fn=loss)
+        click(explorer, "0")
+        explorer.close()
+    finally:
+        engine.stop()
+    assert visits == ["a block that looks at the model"]
+    assert trainings_of(net) == []
