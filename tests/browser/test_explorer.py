@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,6 +40,7 @@ class Net(nn.Module):
         return self.head(self.attend(x).mean(1))
 net = Net()
 """
+BUSY = "import time\nfor _ in range(100):\n    time.sleep(0.1)\nprint('ended')"
 SHOW = """
 explorer = pn.ModuleExplorer(net, args=x, target=torch.tensor(digits[:16]), loss_fn=nn.CrossEntropyLoss())
 explorer
@@ -115,6 +117,38 @@ def test_a_second_click_opens_and_closes(shown: tuple[Notebook, Locator]) -> Non
     click(notebook, root, "attend")
     notebook.wait_for(f"('attend.norm1' in explorer.shown) != {before}")
     expect(root.locator("canvas").first).to_be_visible()
+
+
+def test_clicks_are_answered_while_a_cell_is_busy(shown: tuple[Notebook, Locator]) -> None:
+    notebook, root = shown
+    busy = notebook.run(BUSY, wait=False)
+    notebook.page.locator(f".jp-Notebook .jp-Cell >> nth={busy}").get_by_text("[*]").wait_for()
+    click(notebook, root, "stem")
+    expect(root.get_by_role("heading", name="stem")).to_be_visible()
+    expect(root.get_by_text("A cell is running, and may use the model")).to_be_visible()
+    root.get_by_placeholder("Search").fill("self_attn")
+    root.locator("select option", has_text="attend.self_attn  (").first.wait_for(state="attached")
+    assert notebook.text(busy) == "", "the cell was still busy when the clicks had been answered"
+    notebook.wait_until_idle()
+    expect(root.locator("figure.pnne-picture img")).to_have_count(2)
+
+
+def test_keys_walk_through_the_layers(shown: tuple[Notebook, Locator]) -> None:
+    notebook, root = shown
+    graph = root.get_by_role("application", name="Layers")
+    graph.focus()
+    cells = notebook.page.locator(".jp-Notebook .jp-Cell").count()
+    graph.press("ArrowDown")
+    expect(root.get_by_role("heading", name="stem")).to_be_visible()
+    expect(root.locator(".pnne-unseen")).to_have_text(re.compile("^stem, Conv2d, 1 of "))
+    graph.press("x")
+    notebook.evaluate("explorer.select('attend')")
+    before = notebook.evaluate("'attend.norm1' in explorer.shown")
+    graph.press("Enter")
+    notebook.wait_for(f"('attend.norm1' in explorer.shown) != {before}")
+    graph.press("/")
+    expect(root.get_by_placeholder("Search")).to_be_focused()
+    assert notebook.page.locator(".jp-Notebook .jp-Cell").count() == cells, "no key reached the notebook"
 
 
 def test_search_goes_to_a_layer(shown: tuple[Notebook, Locator]) -> None:
