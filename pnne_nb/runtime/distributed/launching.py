@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,9 +64,8 @@ def pack(
     packing = Packing(recipe.train, recipe.val, drawing)
     packing.write(directory)
     CheckpointDirectory(directory).save(loop.steps, {**state, "graph": graph})
-    run = f"pnne-{secrets.token_hex(4)}"
     worker = plan.worker(directory.resolve(), recipe.device, last_epoch, state["threads"])
-    torchrun = plan.torchrun(run)
+    torchrun = plan.torchrun(directory.name)
     return Packed(plan, directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker))
 
 

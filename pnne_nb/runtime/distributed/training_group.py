@@ -41,6 +41,9 @@ _LEAVING = 30.0
 _COMPLAINTS = 10.0
 """Seconds to wait for what the other processes say about a failure, or do not say."""
 
+_CUT_OFF = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError"})
+"""What torch raises when the connection to another process is gone."""
+
 _Place: TypeAlias = tuple[int, int, int, int]
 
 
@@ -89,7 +92,7 @@ class TrainingGroup:
         self._ended = False
         self._behind = False
         self._is_current = True
-        self._lost: list[int] = []
+        self._lost: str | None = None
         self._silence = 0.0
         self._told: _Place = (loop.epoch, loop.position, 0, 0)
 
@@ -249,15 +252,12 @@ class TrainingGroup:
         return message.event
 
     def _restarted(self, step: int) -> Restarted | None:
-        if not self._lost:
+        if self._lost is None:
             return None
-        rank, self._lost = self._lost[0], []
         self._is_current = False
         self._behind = step < self.steps
-        message = (
-            f"Process {rank} of the group was killed, or ran out of memory: all were started again, "
-            f"and go on from the checkpoint of step {step}."
-        )
+        message = f"{self._lost}: all were started again, and go on from the checkpoint of step {step}."
+        self._lost = None
         return Restarted(AnomalyFrame(step=self.steps, kind="worker-restarted", message=message))
 
     def _adopt(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class TrainingGroup:
 
         Raises:
             PnneError: What it says; of several that say the same, one that names a node. Nothing is raised if another
-                one has died before, and this is what it complains about.
+                one has died before, which may be what it complains about.
         """
         assert self._open is not None
         board, _ = self._open
@@ -310,6 +310,11 @@ class TrainingGroup:
                         return
                     case _:
                         pass
+        if self._plan.nnodes != 1 and complaint.kind in _CUT_OFF:
+            # Perhaps the fault of another machine, whose processes are not heard here: torchrun tries again.
+            self._lost = self._lost or f"The connection of process {complaint.rank} to the others was lost"
+            self._waits = False
+            return
         same = [broke for broke in said if broke.kind == complaint.kind]
         broke = next((b for b in same if any(found.node for found in b.diagnostics)), complaint)
         error = _as_error(broke)
@@ -322,7 +327,7 @@ class TrainingGroup:
     def _has_died(self, line: Line) -> None:
         assert line.hello is not None
         # torchrun ends the others: only the first has died by itself.
-        self._lost = self._lost or [line.hello.rank]
+        self._lost = self._lost or f"Process {line.hello.rank} of the group was killed, or ran out of memory"
         self._waits = False
 
     def _go_back(self) -> None:
