@@ -76,7 +76,7 @@ def test_start_step_pause_stop_and_moving_plots(
     expect(state(dashboard)).to_have_text("Running")
     expect(dashboard.locator(".pnne-facts")).to_contain_text(re.compile(r"Epoch [2-9]/10000 · step \d+ · \d+"))
     before = paths(dashboard)
-    for figure, name in enumerate(("loss", "accuracy", "gradient norm", "activations")):
+    for figure, name in enumerate(("loss", "accuracy", "gradient norm", "activations", "memory", "time")):
         notebook.page.wait_for_function(
             """([figure, before]) => {
                 const marks = document.querySelectorAll('.pnne-dashboard .bqplot')[figure]
@@ -133,7 +133,7 @@ def test_a_reload_shows_the_present(shown: tuple[Notebook, Locator]) -> None:
     dashboard.locator(".bqplot").nth(3).wait_for()
     expect(dashboard.locator(".pnne-facts")).to_contain_text(f"step {steps:,}")
     expect(state(dashboard)).to_have_text("Stopped")
-    assert [bool(path) for path in paths(dashboard)] == [True] * 4
+    assert [bool(path) for path in paths(dashboard)] == [True] * 6
     assert len(before) == 4
 
 
@@ -147,6 +147,30 @@ def test_a_failure_names_the_layer(open_notebook: OpenNotebook) -> None:
     expect(alert.locator("code")).to_have_text("conv2")
     expect(state(dashboard)).to_have_text("Failed")
     notebook.screenshot("dashboard-failed", dashboard)
+
+
+BREAK = """
+nn.init.constant_(engine.module.conv2.bias, -100.0)
+detach = pn.Inspector(engine.module).attach(engine)
+"""
+
+
+def test_what_is_wrong_stands_at_its_layer_with_what_to_try(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(SETUP, BREAK, SHOW)
+    notebook.run_all()
+    dashboard = notebook.page.locator(".pnne-dashboard")
+    press(dashboard, "Start")
+    findings = dashboard.get_by_role("list", name="Findings")
+    dead = findings.get_by_role("listitem").filter(has_text="of its outputs are 0")
+    expect(dead).to_have_count(1)
+    expect(dead.locator("code")).to_have_text("relu2")
+    expect(dead.locator(".pnne-hint")).to_contain_text("or use LeakyReLU or GELU")
+    stuck = findings.get_by_role("listitem").filter(has_text="steps the loss is")
+    expect(stuck).to_have_count(1)
+    expect(stuck.locator(".pnne-hint")).to_contain_text("that gradients reach all layers")
+    press(dashboard, "Stop")
+    expect(state(dashboard)).to_have_text("Stopped")
+    notebook.screenshot("dashboard-findings", dashboard)
 
 
 def test_running_the_cell_again_keeps_one_dashboard(shown: tuple[Notebook, Locator]) -> None:
