@@ -62,7 +62,7 @@ class Overlay:
         self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
         # Some observations fit; older ones are of no use.
         channel = Channel(8 * (len(_WATCHED) * len(self._evidence.kinds) + 1))
-        probe = _Tap(engine.module, channel)
+        probe = _Tap(engine.module, channel, lambda: engine.gradient_scale)
         self._pump = Pump(channel, self, Pacer(HZ))
         removals = (
             engine.add_probe(probe, self._cadence),
@@ -162,9 +162,10 @@ def place_of(model: nn.Module, graph: NodeGraph) -> str:
 class _Tap:
     """A probe of every layer, whose frames go to a channel of their own and not to the engine's."""
 
-    def __init__(self, model: nn.Module, channel: Channel) -> None:
+    def __init__(self, model: nn.Module, channel: Channel, gradient_scale: Callable[[], float]) -> None:
         self._model = model
         self._channel = channel
+        self._gradient_scale = gradient_scale
         self._probe = self._next = self._probe_of_now()
 
     def renew(self) -> None:
@@ -190,7 +191,7 @@ class _Tap:
 
     def _probe_of_now(self) -> LiveProbe:
         watch = {name: _WATCHED for name in layers(self._model) if name}
-        return LiveProbe(self._model, watch, histograms_of=())
+        return LiveProbe(self._model, watch, histograms_of=(), gradient_scale=self._gradient_scale)
 
 
 def _starter(probe: _Tap, channel: Channel, pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:
