@@ -338,5 +338,7 @@ def _truth(name: str, collapsed: object) -> bool:
     raise BadValueError(f"{name}.collapsed cannot be {collapsed!r}: it is True or False.")
 
 
-def _is_place(number: int | float) -> bool:
-    return math.isfinite(number) if isinstance(number, float) else abs(number) < sys.maxsize
+def _is_place(number: object) -> bool:
+    # A whole number may be too large to become a float.
+    whole = isinstance(number, int) and abs(number) < sys.maxsize
+    return whole or (isinstance(number, float) and math.isfinite(number))

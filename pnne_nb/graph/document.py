@@ -14,22 +14,21 @@ from typing import Self, final, get_args
 
 from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, choose, expect, shown
 from pnne_nb.graph import files, grouping
+from pnne_nb.graph.adding import addition, place
 from pnne_nb.graph.applying import apply_op
 from pnne_nb.graph.arranging import arrangement
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.delivery import Observer
 from pnne_nb.graph.drawing.figure import figure
 from pnne_nb.graph.drawing.scene import Scene, Shape
-from pnne_nb.graph.drawing.scene import scene as read_scene
+from pnne_nb.graph.drawing.scene import scene as scene_of
 from pnne_nb.graph.drawing.svg import ThemeName, svg
 from pnne_nb.graph.framing import Frames
 from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.ledger import Ledger
-from pnne_nb.graph.lint import lint, lint_graph, lint_place
-from pnne_nb.graph.names import numbered, split_path, stem_of
+from pnne_nb.graph.lint import lint, lint_at
 from pnne_nb.graph.node import Edge, Node, Transaction
 from pnne_nb.graph.ops import (
-    AddNode,
     CollapseNode,
     Disconnect,
     MoveNode,
@@ -40,9 +39,9 @@ from pnne_nb.graph.ops import (
     ResetProperty,
     SetProperty,
 )
-from pnne_nb.graph.paths import NodeRef, enter, find_node, path_of
+from pnne_nb.graph.paths import NodeRef, find_node, path_of
 from pnne_nb.graph.records import DocumentState
-from pnne_nb.graph.registry import registry, require_type
+from pnne_nb.graph.registry import registry
 from pnne_nb.graph.state import Content
 from pnne_nb.graph.storage import read_file, replace_file
 from pnne_nb.graph.views import Graphs, Nodes, at_path
@@ -157,14 +156,7 @@ class NodeGraph:
         """
         expect(paths, Iterable, "paths", "paths of nodes")
         with self._ledger.lock:
-            found = {"": list(lint_graph(self._content, self._types))}
-            for path in paths:
-                try:
-                    graph, node, _ = find_node(self._content, path)
-                except GraphError:
-                    continue
-                found[path] = list(lint_place(self._content, graph, node, path, self._types))
-            return found
+            return lint_at(self._content, paths, self._types)
 
     # Drawing
 
@@ -214,9 +206,7 @@ class NodeGraph:
 
     def _scene(self, within: str, shapes: Mapping[str, Shape], resolved: Mapping[str, Mapping[str, object]]) -> Scene:
         with self._ledger.lock:
-            graph = enter(self._content, within)
-            prefix = f"{within}." if within else ""
-            return read_scene(self._content, graph.id, prefix, self._types, shapes, resolved)
+            return scene_of(self._content, within, self._types, shapes, resolved)
 
     # Editing
 
@@ -247,16 +237,9 @@ class NodeGraph:
             IllegalNameError: If the name is not legal.
         """
         with self._ledger.editing():
-            require_type(self._types, type)
-            prefix, dot, last = ("", "", "") if name is None else split_path(name)
-            graph = enter(self._content, prefix)
-            if name is None:
-                stem = stem_of(type)
-                last = numbered(stem, graph.nodes, graph.next_number(stem))
-                graph.used_number(stem, int(last.rpartition(stem)[2]))
-            position = None if x is None and y is None else (0.0 if x is None else x, 0.0 if y is None else y)
-            self._ledger.apply([AddNode(last, type, properties, position, graph.id)])
-            return self[f"{prefix}{dot}{last}"]
+            op, path = addition(self._content, self._types, type, name, properties, place(None, x, y))
+            self._ledger.apply([op])
+            return self[path]
 
     def set(self, node: NodeRef, /, **properties: object) -> None:
         """Set property values.
@@ -264,9 +247,8 @@ class NodeGraph:
         Raises:
             UnknownNodeError, UnknownPropertyError, BadValueError: If one of them does not fit; none is set.
         """
-        with self._ledger.editing():
-            graph, found, _ = find_node(self._content, node)
-            self._ledger.apply([SetProperty(found.name, name, value, graph.id) for name, value in properties.items()])
+        with self._found(node) as (found, graph):
+            self._ledger.apply([SetProperty(found.name, name, value, graph) for name, value in properties.items()])
 
     def reset(self, node: NodeRef, /, *properties: str) -> None:
         """Take properties back to their defaults.
@@ -274,9 +256,8 @@ class NodeGraph:
         Raises:
             UnknownNodeError, UnknownPropertyError: If the node or a property does not exist.
         """
-        with self._ledger.editing():
-            graph, found, _ = find_node(self._content, node)
-            self._ledger.apply([ResetProperty(found.name, name, graph.id) for name in properties])
+        with self._found(node) as (found, graph):
+            self._ledger.apply([ResetProperty(found.name, name, graph) for name in properties])
 
     def rename(self, node: NodeRef, name: str) -> None:
         """Rename a node; edges and references follow.
@@ -284,9 +265,8 @@ class NodeGraph:
         Raises:
             UnknownNodeError, NameTakenError, IllegalNameError: If that cannot be.
         """
-        with self._ledger.editing():
-            graph, found, _ = find_node(self._content, node)
-            self._ledger.apply([RenameNode(found.name, name, graph.id)])
+        with self._found(node) as (found, graph):
+            self._ledger.apply([RenameNode(found.name, name, graph)])
 
     def move(self, node: NodeRef, x: float | None = None, y: float | None = None) -> None:
         """Place a node's centre at (x, y) in the editor's pixels; without both, give it back to the arrangement.
@@ -295,11 +275,8 @@ class NodeGraph:
             UnknownNodeError: If there is no such node.
             BadValueError: If a coordinate is not a finite number.
         """
-        with self._ledger.editing():
-            graph, found, _ = find_node(self._content, node)
-            old = found.position or (0.0, 0.0)
-            position = None if x is None and y is None else (old[0] if x is None else x, old[1] if y is None else y)
-            self._ledger.apply([MoveNode(found.name, position, graph.id)])
+        with self._found(node) as (found, graph):
+            self._ledger.apply([MoveNode(found.name, place(found.position, x, y), graph)])
 
     def collapse(self, *nodes: NodeRef, collapsed: bool = True) -> None:
         """Have the editor show only the names of nodes, or with ``collapsed=False`` all of them again.
@@ -359,8 +336,6 @@ class NodeGraph:
         name: str | None = None,
         *,
         graph: str = "",
-        client: str | None = None,
-        request: int | None = None,
     ) -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
 
@@ -370,8 +345,6 @@ class NodeGraph:
             nodes: Which nodes.
             name: Name of the new node; numbered if None.
             graph: The definition from which the nodes are named, the root unless told otherwise.
-            client: Who asks, handed on to observers.
-            request: The number under which `client` asks, handed on to observers.
 
         Raises:
             UnknownNodeError, NameTakenError, IllegalNameError: If a node or the name does not fit.
@@ -382,19 +355,15 @@ class NodeGraph:
         refs = [nodes] if isinstance(nodes, (str, Node)) else list(nodes)
         with self._ledger.editing():
             plan = grouping.plan_group(self._content, refs, name, graph)
-            self._ledger.apply(plan.ops, f"Group {plan.name}", client, request)
+            self._ledger.apply(plan.ops, f"Group {plan.name}")
             return self._at(plan.paths[0], graph)
 
-    def ungroup(
-        self, node: NodeRef, *, graph: str = "", client: str | None = None, request: int | None = None
-    ) -> list[Node]:
+    def ungroup(self, node: NodeRef, *, graph: str = "") -> list[Node]:
         """Put what a Subgraph node shows in its place; the inverse of `group`. Returns the nodes.
 
         Args:
             node: Which node.
             graph: The definition from which the node is named, the root unless told otherwise.
-            client: Who asks, handed on to observers.
-            request: The number under which `client` asks, handed on to observers.
 
         Raises:
             UnknownNodeError: If there is no such node.
@@ -402,19 +371,15 @@ class NodeGraph:
         """
         with self._ledger.editing():
             plan = grouping.plan_ungroup(self._content, node, graph)
-            self._ledger.apply(plan.ops, f"Ungroup {plan.name}", client, request)
+            self._ledger.apply(plan.ops, f"Ungroup {plan.name}")
             return [self._at(path, graph) for path in plan.paths]
 
-    def arrange(
-        self, graph: str = "", *, direction: Direction = "down", client: str | None = None, request: int | None = None
-    ) -> Transaction:
+    def arrange(self, graph: str = "", *, direction: Direction = "down") -> Transaction:
         """Place every node of one graph automatically, as one undoable change; nothing if all stand well already.
 
         Args:
             graph: ``""`` for the root, or the id of a definition.
             direction: Where edges run: ``"down"``, or ``"right"``.
-            client: Who asks, handed on to observers.
-            request: The number under which `client` asks, handed on to observers.
 
         Raises:
             GraphError: If there is no such graph.
@@ -422,7 +387,7 @@ class NodeGraph:
         choose(direction, get_args(Direction), "direction")
         with self._ledger.editing():
             moves = arrangement(self._content, graph, self._types, direction)
-            return self._ledger.apply(moves, "Arrange", client, request)
+            return self._ledger.apply(moves, "Arrange")
 
     # Committing
 
@@ -431,8 +396,6 @@ class NodeGraph:
         ops: Iterable[Op],
         *,
         label: str = "",
-        client: str | None = None,
-        request: int | None = None,
         base: int | None = None,
     ) -> Transaction:
         """Apply ops, all of them or none, as one undoable change (or as part of the open `transaction`).
@@ -443,8 +406,6 @@ class NodeGraph:
         Args:
             ops: What to do, in order.
             label: What a person did; made from the ops if empty.
-            client: Who asks, handed on to observers.
-            request: The number under which `client` asks, handed on to observers.
             base: The version against which the ops were made.
 
         Raises:
@@ -454,7 +415,7 @@ class NodeGraph:
         expect(ops, Iterable, "ops", "ops of pnne_nb.graph.ops")
         expect(label, str, "label", "a text")
         with self._ledger.editing():
-            return self._ledger.apply(ops, label, client, request, base)
+            return self._ledger.apply(ops, label, base)
 
     @contextmanager
     def transaction(self, label: str = "") -> Iterator[Self]:
@@ -466,21 +427,30 @@ class NodeGraph:
         with self._ledger.transaction(label):
             yield self
 
-    def undo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
+    def undo(self) -> Transaction:
         """Take back the last change.
 
         Raises:
             GraphError: If there is none, or a transaction is open.
         """
-        return self._ledger.undo(client, request)
+        return self._ledger.undo()
 
-    def redo(self, *, client: str | None = None, request: int | None = None) -> Transaction:
+    def redo(self) -> Transaction:
         """Bring back the change that was taken back last.
 
         Raises:
             GraphError: If there is none, or a transaction is open.
         """
-        return self._ledger.redo(client, request)
+        return self._ledger.redo()
+
+    @contextmanager
+    def asked_by(self, client: str | None, request: int | None) -> Iterator[Self]:
+        """Hand on to observers who asks for the changes in the ``with`` block, and under which number.
+
+        They are told when the block ends; other threads wait meanwhile.
+        """
+        with self._ledger.asked_by(client, request):
+            yield self
 
     @contextmanager
     def reading(self) -> Iterator[Self]:
@@ -500,6 +470,13 @@ class NodeGraph:
         if not callable(observer):
             raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")
         return self._ledger.delivery.observe(observer)
+
+    @contextmanager
+    def _found(self, node: NodeRef) -> Iterator[tuple[Node, str]]:
+        """A node to change, and the id of its graph."""
+        with self._ledger.editing():
+            graph, found, _ = find_node(self._content, node)
+            yield found, graph.id
 
     def _at(self, path: str, within: str = "") -> Node:
         with self._ledger.lock:

@@ -49,6 +49,7 @@ class Ledger:
         self._staged: list[Step] | None = None  # the changes of the open transaction
         self._owner: int | None = None  # the thread whose transaction is open
         self._depth = 0
+        self._asker: tuple[str | None, int | None] = (None, None)
 
     @property
     def in_transaction(self) -> bool:
@@ -73,14 +74,17 @@ class Ledger:
             if outermost:
                 self.delivery.deliver()
 
-    def apply(
-        self,
-        ops: Iterable[Op],
-        label: str = "",
-        client: str | None = None,
-        request: int | None = None,
-        base: int | None = None,
-    ) -> Transaction:
+    @contextmanager
+    def asked_by(self, client: str | None, request: int | None) -> Iterator[None]:
+        """Have what is committed in the ``with`` block say who asked. See `NodeGraph.asked_by`."""
+        with self.editing():
+            outer, self._asker = self._asker, (client, request)
+            try:
+                yield
+            finally:
+                self._asker = outer
+
+    def apply(self, ops: Iterable[Op], label: str = "", base: int | None = None) -> Transaction:
         """Apply ops, all of them or none; only while `editing`. See `NodeGraph.apply`."""
         expect(base, (int, NoneType), "base", "a version of the document")
         if base is not None and base > self.version:
@@ -91,11 +95,11 @@ class Ledger:
         step = self._stage(ops, label)
         if self._staged is not None:
             self._staged.append(step)
-            return Transaction(self.version + 1, step.ops, step.label, client, request)
+            return Transaction(self.version + 1, step.ops, step.label, *self._asker)
         if not step.ops:
-            return self._transaction(step.ops, step.label, client, request)
+            return self._transaction(step.ops, step.label)
         self.history.record(step)
-        return self._commit(step.ops, step.label, client, request)
+        return self._commit(step.ops, step.label)
 
     @contextmanager
     def transaction(self, label: str) -> Iterator[None]:
@@ -122,25 +126,25 @@ class Ledger:
                 outer.append(whole)
                 return
             self.history.record(whole)
-            self._commit(whole.ops, whole.label, None, None)
+            self._commit(whole.ops, whole.label)
 
-    def undo(self, client: str | None, request: int | None) -> Transaction:
+    def undo(self) -> Transaction:
         """Take back the last change. See `NodeGraph.undo`."""
         with self.editing():
             self._refuse_inside_transaction("undo")
             step = self.history.last_done()
             self._take_back(step.inverse)
             self.history.took_back()
-            return self._commit(step.inverse, f"Undo: {step.label}", client, request)
+            return self._commit(step.inverse, f"Undo: {step.label}")
 
-    def redo(self, client: str | None, request: int | None) -> Transaction:
+    def redo(self) -> Transaction:
         """Bring back the change that was taken back last. See `NodeGraph.redo`."""
         with self.editing():
             self._refuse_inside_transaction("redo")
             step = self.history.last_undone()
             self._take_back(step.ops)
             self.history.brought_back()
-            return self._commit(step.ops, f"Redo: {step.label}", client, request)
+            return self._commit(step.ops, f"Redo: {step.label}")
 
     def _stage(self, ops: Iterable[Op], label: str) -> Step:
         done: list[Op] = []
@@ -169,15 +173,15 @@ class Ledger:
         undo = tuple(op for inverse in reversed(inverses) for op in inverse)
         return Step(label or label_of(done), tuple(done), undo)
 
-    def _commit(self, ops: tuple[Op, ...], label: str, client: str | None, request: int | None) -> Transaction:
+    def _commit(self, ops: tuple[Op, ...], label: str) -> Transaction:
         self.version += 1
-        done = self._transaction(ops, label, client, request)
+        done = self._transaction(ops, label)
         self.delivery.add(done)
         return done
 
-    def _transaction(self, ops: tuple[Op, ...], label: str, client: str | None, request: int | None) -> Transaction:
+    def _transaction(self, ops: tuple[Op, ...], label: str) -> Transaction:
         history = self.history
-        return Transaction(self.version, ops, label, client, request, history.undo_label, history.redo_label)
+        return Transaction(self.version, ops, label, *self._asker, history.undo_label, history.redo_label)
 
     def _take_back(self, ops: Iterable[Op]) -> None:
         for op in ops:

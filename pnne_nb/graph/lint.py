@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from pnne_nb.errors import Diagnostic, near
+from pnne_nb.errors import Diagnostic, GraphError, near
 from pnne_nb.graph.checking import Types, sharing_fault
 from pnne_nb.graph.node import Node, is_uncalled, split_port
+from pnne_nb.graph.paths import find_node
 from pnne_nb.graph.ports import find_input, find_output, input_ports
 from pnne_nb.graph.spec import NodeSpec, kinds_fit
 from pnne_nb.graph.state import Content, GraphIndex
@@ -63,6 +64,18 @@ def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
             message="The graph has no output, so it computes nothing.",
             hint="Add an Output node and connect the last layer to it.",
         )
+
+
+def lint_at(content: Content, paths: Iterable[str], types: Types) -> dict[str, list[Diagnostic]]:
+    """Find what is wrong at some nodes only, and under ``""`` what the whole lacks; see `NodeGraph.diagnostics_at`."""
+    found = {"": list(lint_graph(content, types))}
+    for path in paths:
+        try:
+            graph, node, _ = find_node(content, path)
+        except GraphError:
+            continue
+        found[path] = list(lint_place(content, graph, node, path, types))
+    return found
 
 
 def lint_place(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:

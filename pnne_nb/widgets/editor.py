@@ -207,7 +207,9 @@ class GraphEditor(anywidget.AnyWidget):
 
     @training.setter
     def training(self, engine: TrainingEngine | None) -> None:
-        expect(engine, (TrainingEngine, NoneType), "training", "a TrainingEngine or None", "pn.TrainingEngine makes one.")
+        expect(
+            engine, (TrainingEngine, NoneType), "training", "a TrainingEngine or None", "pn.TrainingEngine makes one."
+        )
         if engine is self.training:
             return
         overlay = None if engine is None else Overlay(engine, self._graph, _weakly(self._show_training))
@@ -298,24 +300,36 @@ class GraphEditor(anywidget.AnyWidget):
             case GetSource():
                 text = to_source(graph)
                 self._tell(lambda: Source(id, client, text))
-            case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup() if self.read_only:
-                raise GraphError("The editor is read-only.")
-            case Edit(base=base, ops=ops, label=label):
-                graph.apply(with_floats(graph, ops), label=label, client=client, request=id, base=base)
-            case Undo():
-                graph.undo(client=client, request=id)
-            case Redo():
-                graph.redo(client=client, request=id)
-            case Arrange(graph=which):
-                if not graph.arrange(which, client=client, request=id).ops:
-                    # Nothing to commit, so that no observer will answer.
+            case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup():
+                with graph.asked_by(client, id):
+                    committed = self._change(request)
+                if not committed:
+                    # No observer will answer.
                     self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
-            case Group(nodes=nodes, name=name, graph=which):
-                graph.group(nodes, name, graph=which, client=client, request=id)
-            case Ungroup(node=node, graph=which):
-                graph.ungroup(node, graph=which, client=client, request=id)
             case _:
                 assert_never(request)
+
+    def _change(self, request: Edit | Undo | Redo | Arrange | Group | Ungroup) -> bool:
+        """Carry out a request for a change; return whether anything was committed: a graph may stand arranged."""
+        graph = self._graph
+        if self.read_only:
+            raise GraphError("The editor is read-only.")
+        match request:
+            case Edit(base=base, ops=ops, label=label):
+                graph.apply(with_floats(graph, ops), label=label, base=base)
+            case Undo():
+                graph.undo()
+            case Redo():
+                graph.redo()
+            case Arrange(graph=which):
+                return bool(graph.arrange(which).ops)
+            case Group(nodes=nodes, name=name, graph=which):
+                graph.group(nodes, name, graph=which)
+            case Ungroup(node=node, graph=which):
+                graph.ungroup(node, graph=which)
+            case _:
+                assert_never(request)
+        return True
 
     # To every view
 

@@ -101,15 +101,14 @@ class Kernel:
 
     def _carry_out(self, content: Mapping[str, Any]) -> None:
         request = decode_request(content)
-        asked = {"client": request.client, "request": request.id}
         version = self.graph.version
         match request:
             case Edit(ops=ops, label=label, base=base):
-                self.graph.apply(ops, label=label, base=base, **asked)  # type: ignore[arg-type]  # both keys fit
+                self.graph.apply(ops, label=label, base=base)
             case Undo():
-                self.graph.undo(**asked)  # type: ignore[arg-type]
+                self.graph.undo()
             case Redo():
-                self.graph.redo(**asked)  # type: ignore[arg-type]
+                self.graph.redo()
             case GetPreview(target=target):
                 problem = [each for each in self.foreseen if each.node == target.rpartition(".")[0]]
                 found = Consequence(None if problem else SHAPE, tuple(problem))
@@ -119,7 +118,7 @@ class Kernel:
             case HideTraining():
                 self._outbox.append(Training(0))
             case Arrange(graph=graph):
-                self.graph.arrange(graph, **asked)  # type: ignore[arg-type]
+                self.graph.arrange(graph)
             case Group(nodes=nodes, name=name, graph=graph):
                 self.graph.group(nodes, name, graph=graph)
             case Ungroup(node=node, graph=graph):

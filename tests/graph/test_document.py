@@ -331,12 +331,19 @@ def test_an_observer_that_fails_undoes_nothing(graph: NodeGraph, caplog: pytest.
 def test_a_request_is_handed_on_to_observers(graph: NodeGraph) -> None:
     told: list[Transaction] = []
     graph.observe(told.append)
-    graph.apply([SetProperty("conv1", "stride", 2)], client="view", request=3, base=2)
-    graph.undo(client="view", request=4)
-    assert [(done.client, done.request, done.undo, done.redo) for done in told] == [
+    with graph.asked_by("view", 3):
+        graph.apply([SetProperty("conv1", "stride", 2)], base=2)
+        assert not told, "observers are told when the block ends"
+    with graph.asked_by("view", 4):
+        graph.undo()
+    with pytest.raises(NameTakenError), graph.asked_by("view", 5):
+        graph.add("ReLU", name="relu1")
+    graph.redo()
+    assert [(done.client, done.request, done.undo, done.redo) for done in told[:2]] == [
         ("view", 3, "Set conv1.stride to 2", None),
         ("view", 4, "Connect relu1 → y", "Set conv1.stride to 2"),
     ]
+    assert [(done.client, done.request) for done in told[2:]] == [(None, None)]
 
 
 def test_threads_do_not_lose_edits() -> None:

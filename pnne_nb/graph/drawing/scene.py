@@ -12,6 +12,7 @@ from pnne_nb.graph.frame import Frame
 from pnne_nb.graph.geometry import Geometry
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.ops import MoveNode
+from pnne_nb.graph.paths import enter
 from pnne_nb.graph.ports import input_ports
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.state import Content, GraphIndex, topological_order
@@ -82,8 +83,7 @@ class Scene(NamedTuple):
 
 def scene(
     content: Content,
-    graph: str,
-    prefix: str,
+    within: str,
     types: Mapping[str, NodeSpec],
     shapes: Mapping[str, Shape],
     resolved: Mapping[str, Mapping[str, object]],
@@ -92,13 +92,16 @@ def scene(
 
     Args:
         content: The document; its lock is held.
-        graph: ``""`` for the root, or the id of a definition.
-        prefix: What makes a name in that graph a full path: ``""`` or ``"block."``.
+        within: Path of the Subgraph node that shows it; empty for the root.
         types: The catalogue.
         shapes: What output ports give, by full path, as far as it is known.
         resolved: Values of properties that are ``"auto"``, by full path.
+
+    Raises:
+        UnknownNodeError: If nothing is at `within`.
     """
-    index = content.require(graph)
+    index = enter(content, within)
+    prefix = f"{within}." if within else ""
     lines = {
         name: summary(node, types.get(node.type), resolved.get(f"{prefix}{name}", {}))
         for name, node in index.nodes.items()
@@ -112,7 +115,7 @@ def scene(
         name: _card(content, index.nodes[name], types, lines[name], sizes[name], centres[name]) for name in index.order
     }
     wires = _wires(index, cards, lambda port: shapes.get(f"{prefix}{port}"))
-    where = f"{content.name}, {prefix[:-1]}" if prefix else content.name
+    where = f"{content.name}, {within}" if within else content.name
     # The largest first: smaller ones stand on it.
     frames = sorted(index.frames.values(), key=lambda frame: (-frame.box[2] * frame.box[3], frame.name))
     return Scene(where, tuple(cards.values()), wires, tuple(frames))
