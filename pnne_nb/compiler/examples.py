@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.faking import imitation
+from pnne_nb.compiler.verifying import call_arguments
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node
@@ -63,8 +64,12 @@ def _tensor(node: Node, size: int) -> torch.Tensor:
 def call_inputs(
     graph: NodeGraph, model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the inputs that were given, one tensor alone being the only argument, or else examples."""
+    """Return the inputs that were given, one tensor alone being the only argument, or else examples.
+
+    Raises:
+        ArgumentError: If they are no sequence and no mapping.
+        CompileError: If examples are needed, and none can be made.
+    """
     if args is None and not kwargs:
         return example_inputs(graph, model), {}
-    args = () if args is None else (args,) if isinstance(args, torch.Tensor) else tuple(args)
-    return args, dict(kwargs or {})
+    return call_arguments(() if args is None else args, kwargs)

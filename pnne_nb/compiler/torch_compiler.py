@@ -11,9 +11,9 @@ from torch import nn
 from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.compiling import to_source
 from pnne_nb.compiler.passes.accelerating import accelerate, check_backend
-from pnne_nb.compiler.passes.applying import Transformed, transform
+from pnne_nb.compiler.passes.applying import Transformed, checked_passes, transform
 from pnne_nb.compiler.passes.base import Pass
-from pnne_nb.errors import ArgumentError, expect, shown
+from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph
 
 
@@ -26,18 +26,13 @@ class TorchCompiler:
         backend: Of ``torch.compile``: ``"inductor"``, ``"aot_eager"`` …; None leaves the model to Python.
 
     Raises:
-        ArgumentError: If something in `passes` is no pass, or `backend` no text.
-        CompileError: If torch has no such backend.
+        ArgumentError: If something in `passes` is no pass, or torch has no such backend.
     """
 
     def __init__(self, passes: Iterable[Pass] = (), *, backend: str | None = None) -> None:
-        expect(passes, Iterable, "passes", "passes from pn.passes")
         expect(backend, (str, NoneType), "backend", "the name of a backend of torch.compile")
-        self._passes = tuple(passes)
+        self._passes = checked_passes(passes)
         self._backend = backend
-        for each in self._passes:
-            if not isinstance(each, Pass):
-                raise ArgumentError(f"A pass is an object such as pn.passes.RemoveDeadNodes(), not {shown(each)}.")
         if backend is not None:
             check_backend(backend)
 

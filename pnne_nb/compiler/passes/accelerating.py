@@ -15,7 +15,7 @@ from pnne_nb.compiler.passes.measuring import forward_gain
 from pnne_nb.compiler.passes.proving import Promise, compare, outputs_of
 from pnne_nb.compiler.passes.reports import Change, Report
 from pnne_nb.compiler.verifying import private_random_state
-from pnne_nb.errors import PassError, near
+from pnne_nb.errors import PassError, choose
 
 PROMISE = Promise(modes=("eval",), outputs=1e-3, gradients=None)
 """Compiled kernels sum in another order."""
@@ -25,11 +25,9 @@ def check_backend(name: str) -> None:
     """Refuse a backend that torch does not have.
 
     Raises:
-        PassError: If there is none of that name.
+        ArgumentError: If there is none of that name.
     """
-    known = ("eager", "aot_eager", *torch.compiler.list_backends())
-    if name not in known:
-        raise PassError(f"torch.compile has no backend {name!r}.{near(name, known)} It has {', '.join(known)}.")
+    choose(name, ("eager", "aot_eager", *torch.compiler.list_backends()), "backend")
 
 
 def accelerate(done: Transformed, backend: str, args: Any, kwargs: Mapping[str, Any] | None) -> Transformed:

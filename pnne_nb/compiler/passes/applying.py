@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 import torch
@@ -15,7 +15,8 @@ from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.measuring import forward_gain
 from pnne_nb.compiler.passes.proving import prove
 from pnne_nb.compiler.passes.reports import Report
-from pnne_nb.graph.document import NodeGraph
+from pnne_nb.errors import ArgumentError, expect, shown
+from pnne_nb.graph.document import NodeGraph, expect_graph
 
 
 @final
@@ -42,7 +43,7 @@ class Transformed:
 
 def transform(
     graph: NodeGraph,
-    passes: Sequence[Pass],
+    passes: Iterable[Pass],
     args: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     reuse: nn.Module | None = None,
@@ -60,9 +61,12 @@ def transform(
         reuse: A model whose weights to take, as in ``pn.compile``; it is not changed.
 
     Raises:
+        ArgumentError: If an argument is of the wrong kind.
         CompileError: If the document cannot be compiled as it is, or has no shapes to make examples from.
         PassError: If a pass cannot do what was asked of it.
     """
+    expect_graph(graph)
+    passes = checked_passes(passes)
     graph = NodeGraph.from_json(graph.to_json())
     model = compile_graph(graph, reuse=reuse)
     args, kwargs = call_inputs(graph, model, args, kwargs)
@@ -86,6 +90,20 @@ def transform(
         reports.append(Report(each.name, tuple(rewrite.changes), rewrite.skipped, tuple(gains), proof))
         graph, model = subject.graph, after
     return Transformed(graph, model, tuple(reports))
+
+
+def checked_passes(passes: Iterable[Pass]) -> tuple[Pass, ...]:
+    """Return the passes, if that is what they are.
+
+    Raises:
+        ArgumentError: If one of them is something else.
+    """
+    expect(passes, Iterable, "passes", "passes from pn.passes")
+    passes = tuple(passes)
+    for each in passes:
+        if not isinstance(each, Pass):
+            raise ArgumentError(f"A pass is an object such as pn.passes.RemoveDeadNodes(), not {shown(each)}.")
+    return passes
 
 
 def _compiled(subject: Subject, rewrite: Rewrite) -> nn.Module:

@@ -29,6 +29,8 @@ class Subject:
         model: What the document compiles to as it was given to the pass; not to be changed.
         args: Positional example inputs.
         kwargs: Those by name.
+        drawings: The graphs of the document as they were given to the pass, each before those that use it.
+        prefixes: By graph, the paths of its uses with a dot after each.
     """
 
     def __init__(self, graph: NodeGraph, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -36,16 +38,8 @@ class Subject:
         self.model = model
         self.args = args
         self.kwargs = kwargs
-
-    @functools.cached_property
-    def drawings(self) -> dict[str, Drawing]:
-        """The graphs of the document as they were given to the pass, each before those that use it."""
-        return read(self.graph)
-
-    @functools.cached_property
-    def prefixes(self) -> dict[str, list[str]]:
-        """By graph, the paths of its uses with a dot after each."""
-        return paths_of(self.drawings)
+        self.drawings: dict[str, Drawing] = read(graph)
+        self.prefixes: dict[str, list[str]] = paths_of(self.drawings)
 
     def paths(self, graph: str, node: str) -> tuple[str, ...]:
         """Return where a node is seen from the root: once for each use of its graph."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import NoneType
 from typing import final
 
 from torch import nn
@@ -12,7 +13,7 @@ from pnne_nb.compiler.compiling import lowered
 from pnne_nb.compiler.memory import MemoryPlan, measure_memory, size
 from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.reports import Change, Gain
-from pnne_nb.errors import CompileError, PassError
+from pnne_nb.errors import CompileError, PassError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.structural import CHECKPOINT
 
@@ -35,6 +36,8 @@ class CheckpointActivations(Pass):
     """
 
     def __init__(self, nodes: Iterable[str] = (), *, budget: int | None = None) -> None:
+        expect(nodes, (list, tuple, set, frozenset), "nodes", "a list of paths of nodes")
+        expect(budget, (int, NoneType), "budget", "a number of bytes")
         self._nodes = tuple(nodes)
         self._budget = budget
         if bool(self._nodes) == (budget is not None):

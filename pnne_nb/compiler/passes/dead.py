@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import final
 
+import torch
+from torch import nn
+
 from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.editing import borrowed, remove
 from pnne_nb.compiler.passes.reports import Change, Gain
@@ -62,7 +65,7 @@ class RemoveDeadNodes(Pass):
                 dead.append(name)
         remove(subject, id, dead)
         for name in reversed(dead):
-            keys = [f"{path}.{key}" for path in subject.paths(id, name) for key in _keys(subject, path)]
+            keys = [key for path in subject.paths(id, name) for key in _keys(subject, path)]
             done.changes.append(
                 Change("removed", subject.paths(id, name), f"state_dict loses {', '.join(keys)}" if keys else "")
             )
@@ -115,8 +118,8 @@ def _behind(drawing: Drawing, name: str) -> set[str]:
 
 def _keys(subject: Subject, path: str) -> list[str]:
     """Return the names of the tensors that a node owns."""
-    prefix = f"{path}."
-    names = [*dict(subject.model.named_parameters()), *dict(subject.model.named_buffers())]
-    return [
-        name.removeprefix(prefix) if name != path else name for name in names if name == path or name.startswith(prefix)
-    ]
+    prefix, _, name = path.rpartition(".")
+    owned = getattr(subject.model.get_submodule(prefix), name, None)
+    if isinstance(owned, nn.Module):
+        return [f"{path}.{key}" for key, _ in (*owned.named_parameters(), *owned.named_buffers())]
+    return [path] if isinstance(owned, torch.Tensor) else []

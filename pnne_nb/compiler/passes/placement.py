@@ -12,7 +12,7 @@ from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.proving import Promise
 from pnne_nb.compiler.passes.reports import Change
 from pnne_nb.compiler.placing import transfers
-from pnne_nb.errors import PassError
+from pnne_nb.errors import PassError, expect
 
 
 @final
@@ -30,14 +30,16 @@ class PlaceNodes(Pass):
     promise = Promise(outputs=1e-4, gradients=1e-3)
 
     def __init__(self, devices: Mapping[str, str]) -> None:
+        expect(devices, Mapping, "devices", "devices by the path of a node")
+        for device in devices.values():
+            expect(device, str, "device", "the name of a device such as 'cpu' or 'cuda:0'")
         self._devices = dict(devices)
 
     def rewrite(self, subject: Subject) -> Rewrite:
         done = Rewrite()
         for node, device in self._devices.items():
-            _check(node, device)
-        for node, device in self._devices.items():
             subject.graph.set(node, device=device)
+            _check(node, device)
             done.changes.append(Change("placed", (node,), device))
         for transfer in transfers(lowered(subject.graph)):
             paths = subject.paths(transfer.definition, transfer.node)
