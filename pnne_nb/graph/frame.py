@@ -21,6 +21,9 @@ MAX_TITLE = 200
 MAX_TEXT = 5_000
 """Characters."""
 
+FARTHEST = 1_000_000_000
+"""Pixels: beyond this, a page cannot draw."""
+
 PADDING = 14.0
 TITLE_HEIGHT = 26.0
 """Pixels between a frame's edge and what it is put around, and for the title above that: together less than between
@@ -67,12 +70,12 @@ def checked_frame(frame: Frame) -> Frame:
     match box:
         case (
             (int() | float()) as left, (int() | float()) as top, (int() | float()) as width, (int() | float()) as height
-        ) if all(map(math.isfinite, (left, top, width, height))) and width > 0 and height > 0:  # fmt: skip
+        ) if all(abs(part) <= FARTHEST for part in (left, top, width, height)) and width > 0 and height > 0:  # fmt: skip
             place = (float(left), float(top), float(width), float(height))
         case _:
             raise BadValueError(
                 f"Frame {name!r} cannot stand at {box!r}: give left, top, width and height, "
-                "finite numbers, the last two above 0."
+                f"numbers up to {FARTHEST:,}, the last two above 0."
             )
     given: tuple[tuple[str, object, int], ...] = (("title", frame.title, MAX_TITLE), ("text", frame.text, MAX_TEXT))
     for what, words, most in given:

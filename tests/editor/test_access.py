@@ -215,6 +215,26 @@ def test_a_selection_grows_by_keyboard_and_is_grouped(graph: NodeGraph, open_edi
     assert list(graph.graphs["subgraph1"].nodes) == ["input", "fc1", "fc2"]
 
 
+def test_the_view_is_zoomed_and_moved_by_keyboard(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    editor.page.emulate_media(reduced_motion="reduce")
+    try:
+        editor.root.get_by_role("region", name="Graph").focus()
+        zoom = "() => new DOMMatrix(document.querySelector('.react-flow__viewport').style.transform).a"
+        before = editor.page.evaluate(zoom)
+        editor.page.keyboard.press("-")
+        editor.page.wait_for_function(f"before => ({zoom})() < before", arg=before)
+        assert editor.page.evaluate(zoom) == pytest.approx(before / 1.25)
+        editor.page.keyboard.press("+")
+        editor.page.wait_for_function(f"before => Math.abs(({zoom})() - before) < 1e-6", arg=before)
+        editor.page.keyboard.press("PageDown")
+        expect(editor.node("x")).not_to_be_in_viewport()
+        editor.page.keyboard.press("PageUp")
+        expect(editor.node("x")).to_be_in_viewport()
+    finally:
+        editor.page.emulate_media(reduced_motion="no-preference")
+
+
 def test_less_motion_is_none(graph: NodeGraph, open_editor: OpenEditor) -> None:
     editor = open_editor(graph)
     moving = """root => [...root.querySelectorAll("*")].filter((element) => {

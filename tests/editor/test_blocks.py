@@ -141,8 +141,7 @@ def test_what_only_says_that_it_is_a_part_of_a_graph_is_refused(editor: EditorPa
     before = graph.version
     for text in (
         '{"format": "pnne-fragment", "nodes": [1], "edges": []}',
-        '{"format": "pnne-fragment", "nodes": [{"name": "a", "type": "Subgraph", "properties": {"definition": "d"}}], '
-        '"edges": [], "definitions": {"d": {"nodes": 3}}}',
+        '{"format": "pnne-fragment", "edges": [], "definitions": {"d": {"nodes": 3}}, "nodes": []}',
         '{"format": "pnne-fragment", "nodes": [{"name": "a", "type": "ReLU"}], "edges": [{"source": 1}]}',
     ):
         editor.page.evaluate("text => navigator.clipboard.writeText(text)", text)

@@ -136,8 +136,11 @@ def test_what_cannot_be_is_said(graph: pn.NodeGraph) -> None:
         graph.frames.add("x", around=["fc"], colour="plaid")
     with pytest.raises(BadValueError, match="a title is a text of at most 200 characters"):
         graph.frames.change("frame1", title="two\nlines")
-    with pytest.raises(BadValueError, match="finite numbers, the last two above 0"):
+    with pytest.raises(BadValueError, match="numbers up to 1,000,000,000, the last two above 0"):
         graph.frames.change("frame1", box=(0, 0, -1, 5))
+    for far in (1e300, 10**400, float("nan")):
+        with pytest.raises(BadValueError, match="cannot stand at"):
+            graph.frames.change("frame1", box=(far, 0, 5, 5))
     with pytest.raises(NameTakenError, match="There is a frame 'frame1' already"):
         graph.frames.add("x", box=(0, 0, 9, 9), name="frame1")
     with pytest.raises(GraphError, match=r"There is no frame 'frame2'\. Did you mean 'frame1'\?"):

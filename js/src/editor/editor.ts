@@ -19,6 +19,10 @@ export interface Viewport {
   /** Shows all nodes, or those of the names. */
   fit(names?: ReadonlySet<string>): void;
   reveal(name: string): void;
+  /** Shows more or less of the graph: a factor above 1 makes it larger. */
+  zoom(factor: number): void;
+  /** Moves the view, in parts of its own size. */
+  pan(right: number, down: number): void;
   /** Brings a place into view. */
   show(box: FrameBox): void;
   /** The place on the canvas under a point of the page; null outside of it. */

@@ -51,6 +51,12 @@ const COMMANDS: readonly {
   { keys: ["Mod+ArrowUp"], run: (editor) => resizeFrames(editor, 0, -STEP) },
   { keys: ["Mod+ArrowDown"], run: (editor) => resizeFrames(editor, 0, STEP) },
   { keys: ["f"], run: (editor) => editor.viewport?.fit() },
+  { keys: ["+", "="], run: (editor) => editor.viewport?.zoom(ZOOM) },
+  { keys: ["-"], run: (editor) => editor.viewport?.zoom(1 / ZOOM) },
+  { keys: ["PageUp"], run: (editor) => editor.viewport?.pan(0, -PAGE) },
+  { keys: ["PageDown"], run: (editor) => editor.viewport?.pan(0, PAGE) },
+  { keys: ["Shift+PageUp"], run: (editor) => editor.viewport?.pan(-PAGE, 0) },
+  { keys: ["Shift+PageDown"], run: (editor) => editor.viewport?.pan(PAGE, 0) },
   { keys: ["Shift+a"], run: (editor) => editor.arrange() },
   { keys: ["/"], run: (_, focusSearch) => focusSearch() },
   { keys: ["ArrowLeft"], run: (editor) => step(editor, -STEP, 0) },
@@ -66,6 +72,9 @@ const COMMANDS: readonly {
 /** Distance of a nudge, in the canvas's pixels. */
 const STEP = 8;
 const LEAP = 64;
+const ZOOM = 1.25;
+/** How much of the view a page is. */
+const PAGE = 0.6;
 
 const BY_KEY = new Map(COMMANDS.flatMap((command) => command.keys.map((key) => [key, command] as const)));
 

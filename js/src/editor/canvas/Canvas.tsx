@@ -25,7 +25,7 @@ import { Peek } from "./Peek";
 import type { Point } from "./placement";
 import { usePointing } from "./pointing";
 import { type Region, regionOf, useWindow } from "./region";
-import { useViewport } from "./viewport";
+import { LARGEST_ZOOM, SMALLEST_ZOOM, useViewport } from "./viewport";
 import { Wire } from "./Wire";
 
 const NODE_TYPES = { card: NodeCard, frame: FrameBox };
@@ -273,8 +273,8 @@ export function Canvas() {
       zoomOnScroll={active}
       zoomOnDoubleClick={false}
       preventScrolling={active}
-      minZoom={0.02}
-      maxZoom={2}
+      minZoom={SMALLEST_ZOOM}
+      maxZoom={LARGEST_ZOOM}
       proOptions={{ hideAttribution: true }}
     >
       <Background gap={24} size={1.3} />

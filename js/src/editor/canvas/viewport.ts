@@ -5,7 +5,8 @@ import { STILL } from "../view";
 import { type Box, boxesOf, extentOf, union } from "./boxes";
 
 const MARGIN = 24;
-const SMALLEST_ZOOM = 0.02;
+export const SMALLEST_ZOOM = 0.02;
+export const LARGEST_ZOOM = 2;
 /** A view opens no further away than this: it shows the top of a large graph rather than all of it, unreadable. */
 const OPENING_ZOOM = 0.75;
 const GLIDE = 200;
@@ -18,7 +19,7 @@ function glide(): number {
 /** Gives the commands their viewport, arranges what has no place, and shows the graph when there is room for it. */
 export function useViewport(): void {
   const editor = useEditor();
-  const { screenToFlowPosition, setViewport, setCenter, getZoom } = useReactFlow();
+  const { screenToFlowPosition, setViewport, getViewport, setCenter, getZoom } = useReactFlow();
   const width = useStore((state) => state.width);
   const height = useStore((state) => state.height);
   const domNode = useStore((state) => state.domNode);
@@ -52,6 +53,18 @@ export function useViewport(): void {
         const { width, height } = frame();
         void setViewport(centred(box, width, height, fittingZoom(box, width, height)), { duration: glide() });
       },
+      zoom: (factor) => {
+        const { zoom, x, y } = getViewport();
+        const next = Math.min(LARGEST_ZOOM, Math.max(SMALLEST_ZOOM, zoom * factor));
+        const [middle, centre] = [frame().width / 2, frame().height / 2];
+        const at = { x: middle - ((middle - x) * next) / zoom, y: centre - ((centre - y) * next) / zoom, zoom: next };
+        void setViewport(at, { duration: glide() });
+      },
+      pan: (right, down) => {
+        const { zoom, x, y } = getViewport();
+        const at = { x: x - right * frame().width, y: y - down * frame().height, zoom };
+        void setViewport(at, { duration: glide() });
+      },
       show: ([left, top, width, height]) => {
         const zoom = Math.min(getZoom(), fittingZoom({ left, top, width, height }, frame().width, frame().height));
         void setCenter(left + width / 2, top + height / 2, { zoom, duration: glide() });
@@ -74,7 +87,7 @@ export function useViewport(): void {
     return () => {
       editor.viewport = null;
     };
-  }, [editor, domNode, screenToFlowPosition, setViewport, setCenter, getZoom]);
+  }, [editor, domNode, screenToFlowPosition, setViewport, getViewport, setCenter, getZoom]);
 
   const asked = useRef(false);
   useEffect(() => {

@@ -5,6 +5,7 @@ export type FrameBox = Frame["box"];
 
 export const COLOURS = ["grey", "blue", "green", "yellow", "red", "purple"] as const;
 export type FrameColour = (typeof COLOURS)[number];
+const FARTHEST = 1e9;
 const MAX_TITLE = 200;
 const MAX_TEXT = 5_000;
 
@@ -16,7 +17,7 @@ const LEAST = 60;
 /** Why a frame cannot be as it is, or null; mirrors `checked_frame` in Python. */
 export function whyNotFrame({ box, title = "", text = "", colour = "grey" }: Frame): string | null {
   const [, , width, height] = box;
-  if (box.length !== 4 || !box.every(Number.isFinite) || width <= 0 || height <= 0)
+  if (box.length !== 4 || !box.every((part) => Math.abs(part) <= FARTHEST) || width <= 0 || height <= 0)
     return "A frame has a left, a top, a width and a height.";
   if ([...title].length > MAX_TITLE || /[\p{Cc}\p{Cs}]/u.test(title))
     return `A frame's title is one line of at most ${MAX_TITLE} characters.`;

@@ -77,7 +77,7 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
         <dt>Find</dt>
         <dd>Ctrl+F</dd>
         <dt>Zoom</dt>
-        <dd>wheel (after a click), Ctrl + wheel; F all, Shift+F selected</dd>
+        <dd>wheel (after a click), Ctrl + wheel, + and −; F all, Shift+F selected; Page Up and Down move</dd>
       </dl>
     </div>
   );
