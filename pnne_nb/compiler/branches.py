@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pnne_nb.compiler.program import Argument, Program, Ref, Sequence
+from pnne_nb.compiler.program import Argument, Call, Program, Ref, Sequence
 from pnne_nb.compiler.variables import references
 
 CHOOSE = "choose"
@@ -44,3 +44,6 @@ def _use(uses: dict[str, set[Branch]], argument: Argument, mode: Branch) -> None
     elif isinstance(argument, Sequence):
         for item in argument.items:
             _use(uses, item, mode)
+    elif isinstance(argument, Call):
+        for ref in references(argument):
+            uses.setdefault(ref.node, set()).add(mode)

@@ -23,6 +23,7 @@ from pnne_nb.compiler.reusing import carry_over
 from pnne_nb.compiler.running import constructed, guard
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
 from pnne_nb.compiler.source import generate
+from pnne_nb.compiler.tidying import tidied
 from pnne_nb.errors import Diagnostic, ShapeError, expect
 from pnne_nb.graph import files
 from pnne_nb.graph.document import NodeGraph, expect_graph
@@ -80,7 +81,7 @@ def to_source(graph: NodeGraph) -> str:
         CompileError: As `compile`.
     """
     shapes = infer(graph)
-    return generate(_lowered(graph, shapes.resolved, read(graph)), _comments(graph, shapes)).text
+    return generate(*tidied(_lowered(graph, shapes.resolved, read(graph)), _comments(graph, shapes))).text
 
 
 def load(graph: NodeGraph) -> Loaded:

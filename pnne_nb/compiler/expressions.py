@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import assert_never, final
 
+import msgspec
+
 from pnne_nb.compiler.branches import CHOOSE
 from pnne_nb.compiler.constants import emit, emit_index
 from pnne_nb.compiler.naming import RESERVED, check_target, is_identifier, unique
@@ -17,6 +19,7 @@ from pnne_nb.compiler.program import (
     Call,
     Constant,
     Construction,
+    Given,
     Mode,
     Ref,
     Sequence,
@@ -41,11 +44,12 @@ def is_known(target: str) -> bool:
     return target.startswith(("torch.", "operator.", "math.")) or target in _BUILTINS
 
 
-def repeated(texts: list[str]) -> list[str]:
-    """Return the items of a list display; equal ones are written once."""
+def repeated(texts: list[str], *, spread: bool = False) -> list[str]:
+    """Return the items of a list display, or with `spread` the arguments of a call; equal ones are written once."""
     if len(texts) < 3 or any(text != texts[0] for text in texts) or "(" not in texts[0]:
         return texts
-    return [f"{texts[0]} for _ in range({len(texts)})"]
+    text = f"{texts[0]} for _ in range({len(texts)})"
+    return [f"*[{text}]" if spread else text]
 
 
 @final
@@ -112,6 +116,11 @@ class Expressions:
             case Construction():
                 first, *middle, last = self.construction(argument)
                 return f"{first}{', '.join(middle)}{last}"
+            case Given(name):
+                return name
+            case Call():
+                first, *middle = self.call(argument)
+                return f"{first}{', '.join(middle[:-1])}{middle[-1] if middle else ''}"
             case _:
                 assert_never(argument)
 
@@ -223,10 +232,14 @@ class Expressions:
 
     def _method(self, call: Call) -> list[str]:
         receiver, *rest = call.arguments
+        if not rest and call.target in _SPREAD and [name for name, _ in call.keywords] == ["size"]:
+            rest, call = [call.keywords[0][1]], msgspec.structs.replace(call, keywords=())
         if len(rest) == 1 and call.target in _SPREAD and isinstance(rest[0], Constant):
             sizes = rest[0].value
             if isinstance(sizes, tuple) and sizes:
                 rest = [Constant(size) for size in sizes]
+        elif len(rest) == 1 and call.target in _SPREAD and isinstance(rest[0], Call) and rest[0].target == "tuple":
+            rest = [item for items in rest[0].arguments if isinstance(items, Sequence) for item in items.items]
         if not is_identifier(call.target):
             raise CompileError(f"{call.target!r} cannot be the name of a method.")
         return [f"{self._operand(receiver)}.{call.target}(", *self._arguments(tuple(rest), call), ")"]
@@ -245,14 +258,12 @@ class Expressions:
             return [f"{self.argument(operands[0])} if self.training else {self.argument(operands[1])}"]
         if call.target == SETITEM and len(operands) == 3:
             index = operands[1]
-            inner = emit_index(index.value) if isinstance(index, Constant) else self.argument(index)
-            return [f"{self._operand(operands[0])}[{inner}] = {self.argument(operands[2])}"]
-        if call.keywords or not any(isinstance(operand, (Ref, Attribute)) for operand in operands):
+            return [f"{self._operand(operands[0])}[{self._index(index)}] = {self.argument(operands[2])}"]
+        if call.keywords or not any(isinstance(operand, (Ref, Attribute, Call)) for operand in operands):
             return None
         if len(operands) == 2 and call.target == GETITEM:
             index = operands[1]
-            inner = emit_index(index.value) if isinstance(index, Constant) else self.argument(index)
-            return [f"{self._operand(operands[0])}[{inner}]"]
+            return [f"{self._operand(operands[0])}[{self._index(index)}]"]
         if len(operands) == 2 and call.target == GETATTR and isinstance(operands[1], Constant):
             name = operands[1].value
             if not isinstance(name, str) or not is_identifier(name) or name.startswith("_"):
@@ -264,6 +275,18 @@ class Expressions:
         if is_operator(call.target, len(operands)):
             return [f"{UNARY[call.target][0]}{self._operand(operands[0])}"]
         return None
+
+    def _index(self, index: Argument) -> str:
+        """Return what stands between the brackets."""
+        match index:
+            case Constant(value):
+                return emit_index(value)
+            case Call(target="slice", arguments=parts):
+                texts = ["" if part == Constant(None) else self.argument(part) for part in parts]
+                return ":".join(texts if len(texts) > 2 and texts[2] else texts[:2])
+            case Call(target="tuple", arguments=(Sequence(items),)) if len(items) > 1:
+                return ", ".join(map(self._index, items))
+        return self.argument(index)
 
     def _dictionary(self, call: Call) -> str:
         given = {**dict(zip(("items", "keys"), call.arguments, strict=False)), **dict(call.keywords)}
@@ -277,6 +300,9 @@ class Expressions:
 
     def _operand(self, argument: Argument) -> str:
         text = self.argument(argument)
+        if isinstance(argument, Call):
+            plain = argument.kind != "function" or argument.target in (GETITEM, GETATTR, "tuple", "list")
+            return text if plain else f"({text})"
         # "-1 ** x" and "2.view()" would mean something else.
         return (
             f"({text})"

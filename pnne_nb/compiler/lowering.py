@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+import msgspec
+
 from pnne_nb.compiler.binding import automatic_properties, bind, construct
 from pnne_nb.compiler.expressions import is_known
 from pnne_nb.compiler.program import (
@@ -57,6 +59,7 @@ def lower(graph: NodeGraph, resolved: Resolved | None = None, drawings: Mapping[
     drawings = read(graph) if drawings is None else drawings
     lowering = _Lowering(drawings, resolved or {})
     programs = {id: lowering.program(drawing) for id, drawing in drawings.items()}
+    programs[""] = msgspec.structs.replace(programs[""], ties=tuple(lowering.ties()))
     if not programs[""].results:
         # Lint asks for none where the graph describes a training.
         lowering.diagnostics.append(
@@ -135,6 +138,42 @@ class _Lowering:
             ),
         )
 
+    def ties(self) -> Iterator[tuple[str, str]]:
+        """Yield the tensors of an imported module that have several names: where they go, and where they are."""
+        root = self._drawings[""]
+        paths = _member_paths(root)
+        for name, node in root.nodes.items():
+            ties = node.origin.get("ties") if isinstance(node.origin, dict) else None
+            for below, other in ties.items() if isinstance(ties, dict) and node.type != "Module" else ():
+                found = self._holder(f"{paths[name]}.{below}"), self._holder(str(other))
+                if "Module" in found:
+                    continue  # what a graph only holds keeps its own tensors
+                if not all(found):
+                    self.diagnostics.append(
+                        Diagnostic(
+                            code="tied-missing",
+                            message=f"Its {below} is the same tensor as {other}, which is no longer there.",
+                            node=name,
+                            hint="Add the node again under that name, or replace this one by a new node.",
+                        )
+                    )
+                    continue
+                yield f"{paths[name]}.{below}", str(other)
+
+    def _holder(self, path: str) -> str:
+        """Return the type of the node that has the tensor of a path, or an empty string."""
+        drawing, parts = self._drawings[""], path.split(".")
+        while parts:
+            places = {place: name for name, place in _member_paths(drawing).items()}
+            length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in places), 0)
+            if not length:
+                return ""
+            node = drawing.nodes[places[".".join(parts[:length])]]
+            if node.definition is None or node.definition not in self._drawings:
+                return node.type
+            drawing, parts = self._drawings[node.definition], parts[length:]
+        return ""
+
     def _takes_tensor(self, drawing: Drawing, name: str) -> bool:
         """Whether what arrives at an Input is known to be a tensor: it says so, or every use gives one."""
         if drawing.nodes[name].properties.get("shape") is not None:
@@ -173,10 +212,10 @@ class _Lowering:
                 outputs = _names(spec, node, "outputs")
                 if not inputs and not outputs:
                     # Kept for its tensors only.
-                    return Opaque(path), None
+                    return _opaque(path, node), None
                 arguments, keywords = _in_order(inputs, wires)
                 call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
-                return Opaque(path), call
+                return _opaque(path, node), call
             case "Parameter" | "Buffer":
                 return None if isinstance(node.properties.get("of"), str) else _weight(spec, node), None
         resolved = self._sizes(drawing, node, spec)
@@ -289,6 +328,11 @@ def _texts(values: tuple[object, ...]) -> Iterator[str]:
     for value in values:
         if isinstance(value, str):
             yield value
+
+
+def _opaque(path: str, node: Node) -> Opaque:
+    reason = node.origin.get("reason") if isinstance(node.origin, dict) else None
+    return Opaque(path, kind=str(node.properties.get("target", "")), reason=reason if isinstance(reason, str) else "")
 
 
 def _weight(spec: NodeSpec, node: Node) -> Weight:

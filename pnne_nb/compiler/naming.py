@@ -38,6 +38,11 @@ def check_target(target: str) -> str:
     raise CompileError(f"{target!r} is not a name that can be written as source.")
 
 
+def is_dotted(name: str) -> bool:
+    """Whether `name` is a dotted name, such as that of a class."""
+    return all(is_identifier(part) for part in name.split("."))
+
+
 def camel(name: str) -> str:
     """Return `name` as a class name: ``"my net"`` becomes ``"MyNet"``, ``"lenet"`` ``"Lenet"``."""
     words = [word for word in re.split(r"[^A-Za-z0-9]+", name) if word]

@@ -56,7 +56,14 @@ class Attribute(msgspec.Struct, frozen=True):
     name: str
 
 
-Argument: TypeAlias = Ref | Constant | Mode | Attribute | Sequence | Construction
+class Given(msgspec.Struct, frozen=True):
+    """An argument of the constructor of the class that is written."""
+
+    name: str
+
+
+Argument: TypeAlias = "Ref | Constant | Mode | Attribute | Sequence | Construction | Given | Call"
+"""A call stands as an argument in source that is only shown; where it runs, each has a line of its own."""
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -72,18 +79,34 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Nested(msgspec.Struct, frozen=True):
-    """A submodule of a generated class."""
+    """A submodule of a generated class, with the arguments of its constructor."""
 
     name: str
     definition: str
     device: str | None = None
+    arguments: tuple[tuple[str, Argument], ...] = ()
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """A submodule that calls its own one after the other: ``nn.Sequential``."""
+
+    name: str
+    members: tuple[Member, ...]
+    device: str | None = None
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """A submodule that is passed to the constructor, because no class of the catalogue makes it."""
+    """A submodule that is passed to the constructor, because no class of the catalogue makes it.
+
+    Attributes:
+        kind: Qualified name of its class, for a person to read.
+        reason: Why it is kept as it is.
+    """
 
     name: str
     device: str | None = None
+    kind: str = ""
+    reason: str = ""
 
 
 class Weight(msgspec.Struct, frozen=True):
@@ -112,7 +135,7 @@ class Weight(msgspec.Struct, frozen=True):
     absent: bool = False
 
 
-Member: TypeAlias = Layer | Nested | Opaque | Weight
+Member: TypeAlias = "Layer | Nested | Chain | Opaque | Weight"
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -176,6 +199,10 @@ class Program(msgspec.Struct, frozen=True):
         entries: Arguments of ``forward``, in the order of the Input nodes.
         calls: In an order in which every value is made before it is used.
         results: In the order of the Output nodes; several are returned as a tuple.
+        parameters: Arguments of the constructor: name, type in words, and default or None.
+        ties: Tensors that are one, by their paths: the second is put where the first was.
+        form: How the class is written: ``"chain"`` as an ``nn.Sequential``, ``"list"`` as a list of its members,
+            ``"loop"`` as one whose members do the same one after the other.
     """
 
     definition: str
@@ -183,6 +210,9 @@ class Program(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
     calls: tuple[Call, ...]
     results: tuple[Result, ...]
+    parameters: tuple[tuple[str, str, Constant | None], ...] = ()
+    ties: tuple[tuple[str, str], ...] = ()
+    form: Literal["", "chain", "list", "loop"] = ""
 
 
 class Unit(msgspec.Struct, frozen=True):

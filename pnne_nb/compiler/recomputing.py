@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from pnne_nb.compiler.effects import changes_in_place, is_inplace_layer
-from pnne_nb.compiler.program import Call, Constant, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
+from pnne_nb.compiler.program import Call, Chain, Constant, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
 from pnne_nb.compiler.reading import Drawing, paths_of
 from pnne_nb.compiler.shapes import failure
 from pnne_nb.compiler.variables import references
@@ -124,6 +124,8 @@ def _has_buffers(member: Member) -> bool:
             return True
         case Weight() | Nested():
             return False
+        case Chain(_, members):
+            return any(map(_has_buffers, members))
         case Layer(_, construction):
             if not construction.target.startswith("torch.nn."):
                 return True

@@ -11,7 +11,8 @@ the person chose by drawing ``relu`` rather than ``ReLU``.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import assert_never, final
 
@@ -19,10 +20,10 @@ import msgspec
 
 from pnne_nb.compiler.branches import Branch, branches
 from pnne_nb.compiler.constants import emit
-from pnne_nb.compiler.expressions import Expressions
-from pnne_nb.compiler.naming import camel, is_identifier, parameter_name, unique
+from pnne_nb.compiler.expressions import Expressions, repeated
+from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.operators import SETITEM
-from pnne_nb.compiler.program import Layer, Member, Nested, Opaque, Program, Unit, Weight
+from pnne_nb.compiler.program import Chain, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
 from pnne_nb.compiler.variables import Variables
 
 WIDTH = 100
@@ -104,6 +105,17 @@ def generate(unit: Unit, comments: Mapping[tuple[str, str], str] | None = None) 
     return _Writer(unit, comments or {}).write()
 
 
+def _plain(text: str) -> str:
+    """Return a text that can stand in a docstring: a reason may quote what a module said."""
+    words = "".join(letter if letter.isprintable() and letter not in '\\"' else "'" for letter in text[:200])
+    return f"{words[0].upper()}{words[1:].rstrip('.')}." if words else ""
+
+
+def _joined(pieces: list[str]) -> str:
+    first, *middle = pieces
+    return f"{first}{', '.join(middle[:-1])}{middle[-1] if middle else ''}"
+
+
 class _Writer:
     def __init__(self, unit: Unit, comments: Mapping[tuple[str, str], str]) -> None:
         self._unit = unit
@@ -157,11 +169,13 @@ class _Writer:
 
     def _class(self, program: Program) -> None:
         self._expressions.lists.clear()
-        self._lines += ["", "", f"class {self._classes[program.definition]}(nn.Module):"]
+        base = {"": "nn.Module", "chain": "nn.Sequential"}.get(program.form, "nn.ModuleList")
+        self._lines += ["", "", f"class {self._classes[program.definition]}({base}):"]
         if program.members:
             self._constructor(program)
-            self._lines.append("")
-        self._forward(program)
+        if program.form != "chain":
+            self._lines += [""] if program.members else []
+            self._forward(program)
 
     def _constructor(self, program: Program) -> None:
         paths: list[tuple[str, ...]] = []
@@ -171,8 +185,8 @@ class _Writer:
                     paths.append((name,))
                 case Nested(name, definition):
                     paths += [(name, *path) for path in self._opaque[definition]]
-                case Layer() | Weight():
-                    pass
+                case Layer() | Weight() | Chain():
+                    pass  # no chain holds what is passed in
                 case _:
                     assert_never(member)
         self._opaque[program.definition] = tuple(paths)
@@ -182,13 +196,52 @@ class _Writer:
             names[path] = unique(parameter_name("_".join(path)), taken)
             taken.add(names[path])
         parameters = "".join(f", {name}: nn.Module" for name in names.values())
-        self._lines += [f"    def __init__(self{parameters}) -> None:", "        super().__init__()"]
+        for name, kind, default in program.parameters:
+            parameters += f", {name}: {kind}{'' if default is None else f' = {emit(default.value)}'}"
+        head = f"    def __init__(self{parameters}) -> None:"
+        if len(head) > WIDTH:
+            head = f"    def __init__(\n        self{parameters},\n    ) -> None:".replace(", ", ",\n        ")
+        self._lines += head.split("\n")
+        self._needs(program, names)
+        if program.form:
+            self._expressions.lists.add("")
+            chain = program.form == "chain"
+            made = repeated([_joined(self._made(member, names)) for member in program.members], spread=chain)
+            line = Line(program.definition, program.members[0].name, calls=False)
+            opening, closing = ("super().__init__(", ")") if chain else ("super().__init__([", "])")
+            self._statement("", [opening, *made, closing], line)
+            return
+        self._lines.append("        super().__init__()")
         for top, members in groupby(program.members, lambda member: member.name.partition(".")[0]):
             held = list(members)
             if "." in held[0].name:
                 self._container(program, top, held, names)
             else:
                 self._member(program, held[0], names)
+        for tied, other in program.ties:
+            line = Line(program.definition, tied.partition(".")[0], calls=False)
+            self._statement("", [f"{self._expressions.held(tied)} = {self._expressions.held(other)}"], line)
+
+    def _needs(self, program: Program, names: Mapping[tuple[str, ...], str]) -> None:
+        """Write what whoever makes an object has to bring: the modules that the graph only holds."""
+        if not names:
+            return
+        kinds = dict(self._opaque_members(program))
+        self._lines += ['        """Takes the modules that the graph keeps as they are.', "", "        Args:"]
+        for path, name in names.items():
+            member = kinds[path]
+            kind = member.kind if is_dotted(member.kind) else "module"
+            text = f"            {name}: A {kind}. {_plain(member.reason)}".rstrip()
+            self._lines += textwrap.wrap(text, WIDTH, subsequent_indent=" " * 16)
+        self._lines.append('        """')
+
+    def _opaque_members(self, program: Program) -> Iterator[tuple[tuple[str, ...], Opaque]]:
+        for member in program.members:
+            if isinstance(member, Opaque):
+                yield (member.name,), member
+            elif isinstance(member, Nested):
+                inner = self._opaque_members(self._unit.programs[member.definition])
+                yield from (((member.name, *path), opaque) for path, opaque in inner)
 
     def _container(self, program: Program, top: str, members: list[Member], opaque: dict[tuple[str, ...], str]) -> None:
         """Write a list or dictionary of modules that are called one by one."""
@@ -203,7 +256,11 @@ class _Writer:
                 text = self._expressions.construction(construction)
             case Nested(name, definition):
                 inner = self._opaque[definition]
-                text = [f"{self._classes[definition]}(", *(opaque[name, *path] for path in inner), ")"]
+                given = (f"{key}={self._expressions.argument(value)}" for key, value in member.arguments)
+                text = [f"{self._classes[definition]}(", *(opaque[name, *path] for path in inner), *given, ")"]
+            case Chain(_, members):
+                made = [_joined(self._made(each, opaque)) for each in members]
+                text = ["nn.Sequential(", *repeated(made, spread=True), ")"]
             case Opaque(name):
                 text = ["", opaque[name,], ""]
             case Weight():
@@ -223,6 +280,8 @@ class _Writer:
         else:
             text = self._assigned(name, text, "add_module")
         self._statement("", text, Line(program.definition, name, calls=False))
+        if isinstance(member, Weight) and member.absent:
+            self._lines[-1] += "  # not its values: they are those of the imported module"
 
     @staticmethod
     def _assigned(name: str, text: list[str], register: str) -> list[str]:
@@ -240,6 +299,9 @@ class _Writer:
             f", {variables.entries[entry.node]}{self._annotation(tensor=entry.tensor)}" for entry in program.entries
         )
         self._lines.append(f"    def forward(self{parameters}){self._returned(program)}:")
+        if program.form == "loop":
+            self._loop(program, variables)
+            return
         branch: Branch = ""
         conditional: set[str] = set()
         for index, (call, wanted) in enumerate(zip(program.calls, branches(program), strict=True)):
@@ -262,6 +324,19 @@ class _Writer:
         self._enter(branch, "")
         values = ", ".join(self._expressions.argument(result.value) for result in program.results)
         self._lines.append(f"        return {values}")
+
+    def _loop(self, program: Program, variables: Variables) -> None:
+        """Write the calls of members that do the same one after the other."""
+        first, second = program.calls[:2]
+        item = unique("layer", set(variables.entries.values()))
+        arguments = ", ".join(map(self._expressions.argument, first.arguments))
+        last = Ref(first.node, str(first.results[0]))
+        name = self._expressions.argument(first.arguments[second.arguments.index(last)])
+        self._lines += [
+            f"        for {item} in self:",
+            f"            {name} = {item}({arguments})",
+            f"        return {name}",
+        ]
 
     def _enter(self, branch: Branch, wanted: Branch) -> Branch:
         """Write the head of the statements that only one mode makes."""

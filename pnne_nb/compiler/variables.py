@@ -125,3 +125,5 @@ def _references(argument: Argument) -> Iterator[Ref]:
         case Sequence(items):
             for item in items:
                 yield from _references(item)
+        case Call():
+            yield from references(argument)

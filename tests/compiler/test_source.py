@@ -68,16 +68,9 @@ import torch
 from torch import nn
 
 
-class Layer1(nn.Module):
+class Layer1(nn.Sequential):
     def __init__(self) -> None:
-        super().__init__()
-        self.add_module("0", nn.Linear(6, 6))
-        self.add_module("1", nn.ReLU())
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        x = getattr(self, "0")(input)  # (N, 6)
-        x = getattr(self, "1")(x)  # (N, 6)
-        return x
+        super().__init__(nn.Linear(6, 6), nn.ReLU())
 
 
 class Nested(nn.Module):

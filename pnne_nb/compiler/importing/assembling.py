@@ -208,6 +208,8 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["member"] = level.order[item]
     if item.owner is None and len(item.member) > 1:
         origin["held"] = ".".join(item.member)
+    if item.ties:
+        origin["ties"] = dict(item.ties)
     if item.absent:
         origin["values"] = "absent"
     if not item.called:

@@ -36,6 +36,7 @@ class Item:
         argument: Of an Input, the name of the argument that it stands for.
         kinds: What its outputs carry, by port; tensors unless told otherwise.
         called: Whether the original calls it.
+        ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph.
         absent: Whether it is a tensor whose values are too many for a document.
     """
 
@@ -52,6 +53,7 @@ class Item:
     kinds: dict[str, Kind] = field(default_factory=dict)
     called: bool = True
     absent: bool = False
+    ties: dict[str, str] = field(default_factory=dict)
 
 
 Source: TypeAlias = tuple[Item, str]

@@ -121,9 +121,21 @@ class _Import:
             item = next(item for item in level.of_type("Input") if item.argument == name)
             if isinstance(value, torch.Tensor):
                 item.properties = {"shape": tuple(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        self._tie(level)
         graph = NodeGraph(class_title(self._net))
         graph.apply(Assembly().root(level), label=f"Import {class_title(self._net)}")
         return NodeGraph.from_json(graph.to_json())
+
+    def _tie(self, level: Level) -> None:
+        """Remember which parameters have several names: the tensor of an embedding that is also the output's."""
+        held = {".".join(item.member): item for item in level.items if item.member and item.owner is None}
+        first: dict[int, str] = {}
+        for path, parameter in self._net.named_parameters(remove_duplicate=False):
+            other = first.setdefault(id(parameter), path)
+            parts = path.split(".")
+            above = next((".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in held), "")
+            if other != path and above:
+                held[above].ties[path.removeprefix(f"{above}.")] = other
 
     def _outermost(self, called: list[tuple[str, Any]], positional: int) -> Level:
         """Draw the module itself; numbers among its arguments stay arguments if they decide nothing."""

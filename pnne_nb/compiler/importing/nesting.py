@@ -7,6 +7,8 @@ of one of its members.
 
 from __future__ import annotations
 
+from torch import nn
+
 from pnne_nb.compiler.importing.assembling import class_title, complete
 from pnne_nb.compiler.importing.drafting import Item, Level, Source, UntranslatableError
 
@@ -58,7 +60,8 @@ def _nest(level: Level, name: str) -> None:
     first, last = places[0], places[-1] + 1
     inside = level.items[first:last]
     holder = getattr(level.holder, name)
-    inner = Level(class_title(holder), holder)
+    plain = isinstance(holder, (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict))
+    inner = Level(name.capitalize() if plain else class_title(holder), holder)
     group = Item("Subgraph", name, member=(name,), inner=inner)
     members = set(inside)
     entries: dict[Source, Item] = {}

@@ -1,0 +1,151 @@
+"""The source of an imported network stands alone: run without this package, it gives the same module."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import pnne_nb as pn
+from pnne_nb.compiler.verifying import compare
+from tests.compiler.importing import nets
+from tests.compiler.importing.zoo import MODELS, Entry
+
+torch.set_num_threads(1)
+
+FOREIGN = ("bert", "bert ids", "rotary gpt", "rotary gpt labels")
+"""Those that return objects of classes of their own, which the source imports."""
+
+
+def executed(source: str, graph: pn.NodeGraph, net: nn.Module) -> nn.Module:
+    """Make the module that a source describes, as its reader would."""
+    names: dict[str, object] = {"__name__": "shown"}
+    exec(compile(source, "<shown>", "exec"), names)  # that is what it is for
+    cls = names[type(pn.compile(graph, reuse=net)).__name__]
+    assert isinstance(cls, type)
+    model: nn.Module = cls()
+    model.load_state_dict(net.state_dict())
+    return model
+
+
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if not entry.opaque])
+def test_the_source_gives_the_same_module(name: str) -> None:
+    entry = MODELS[name]
+    net = entry.make()
+    graph = pn.from_module(net, entry.args, entry.kwargs)
+    source = pn.to_source(graph)
+    assert "pnne_nb" not in source
+    model = executed(source, graph, net)
+    for check in compare(net, model, entry.args, entry.kwargs):
+        assert check.equal, str(check)
+
+
+def test_it_runs_where_this_package_is_not(tmp_path: Path) -> None:
+    net, x = nets.ResNet().eval(), torch.randn(2, 3, 8, 8)
+    (tmp_path / "shown.py").write_text(pn.to_source(pn.from_module(net, (x,))))
+    torch.save({"state": net.state_dict(), "x": x, "y": net(x)}, tmp_path / "kept.pt")
+    script = (
+        "import sys, torch; sys.modules['pnne_nb'] = None; import shown\n"
+        "kept = torch.load('kept.pt', weights_only=True); net = shown.ResNet().eval()\n"
+        "net.load_state_dict(kept['state']); assert torch.equal(net(kept['x']), kept['y'])"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)  # our own script
+
+
+def test_it_reads_as_a_person_writes_it() -> None:
+    assert pn.to_source(pn.from_module(nets.ResNet(), (torch.randn(2, 3, 8, 8),))) == RESNET
+
+
+RESNET = """import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, in_channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, in_channels, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(in_channels)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(in_channels, in_channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(in_channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv1(x)
+        y = self.bn1(y)
+        y = self.relu(y)
+        y = self.conv2(y)
+        y = self.bn2(y)
+        y = y.add_(x)
+        y = self.relu(y)
+        return y
+
+
+class BasicBlock2(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(16, 16, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(16)
+        self.downsample = nn.Sequential(
+            nn.Conv2d(8, 16, 1, stride=2, bias=False),
+            nn.BatchNorm2d(16),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.downsample(x)  # (2, 16, 4, 4)
+        x = self.conv1(x)  # (2, 16, 4, 4)
+        x = self.bn1(x)  # (2, 16, 4, 4)
+        x = self.relu(x)  # (2, 16, 4, 4)
+        x = self.conv2(x)  # (2, 16, 4, 4)
+        x = self.bn2(x)  # (2, 16, 4, 4)
+        x = x.add_(y)  # (2, 16, 4, 4)
+        del y
+        x = self.relu(x)  # (2, 16, 4, 4)
+        return x
+
+
+class ResNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.layer1 = nn.Sequential(BasicBlock(in_channels=8), BasicBlock(in_channels=8))
+        self.layer2 = nn.Sequential(BasicBlock2(), BasicBlock(in_channels=16))
+        self.fc = nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)  # (2, 8, 8, 8)
+        x = self.layer1(x)  # (2, 8, 8, 8)
+        x = self.layer2(x)  # (2, 16, 4, 4)
+        x = F.adaptive_avg_pool2d(x, 1)  # (2, 16, 1, 1)
+        x = torch.flatten(x, 1)  # (2, 16)
+        x = F.dropout(x, p=0.3, training=self.training)  # (2, 16)
+        x = self.fc(x)  # (2, 5)
+        return x
+"""
+
+
+def test_what_the_reader_must_bring_is_said() -> None:
+    entry: Entry = MODELS["mixture"]
+    source = pn.to_source(pn.from_module(entry.make(), entry.args))
+    assert "Takes the modules that the graph keeps as they are." in source
+    assert "blocks_0_moe: A tests.compiler.importing.zoo.language.Mixture. Its forward depends on" in source
+
+
+def test_classes_of_results_are_imported() -> None:
+    entry = MODELS["bert"]
+    source = pn.to_source(pn.from_module(entry.make(), entry.args, entry.kwargs))
+    assert "from tests.compiler.importing.zoo.language import TokenClassifierOutput" in source
+
+
+def test_what_a_class_differs_in_is_an_argument() -> None:
+    entry = MODELS["googlenet"]
+    source = pn.to_source(pn.from_module(entry.make(), entry.args))
+    assert source.count("class Conv") == 1
+    assert "self.inception2 = InceptionBlock(in_channels=16)" in source
