@@ -84,13 +84,12 @@ def test_the_command_of_gpus_and_of_several_machines(monkeypatch: pytest.MonkeyP
         "--rdzv-id=run",
         "--max-restarts=3",
     ]
-    assert plan.worker(Path("/shared/run"), torch.device("cuda"), 5, 16) == [
+    assert plan.worker(Path("/shared/run"), torch.device("cuda"), 5) == [
         "/shared/run",
         "--strategy=ddp",
         "--backend=nccl",
         "--device=cuda",
         "--epochs=5",
-        "--threads=2",
         "--timeout=300",
         "--import=mine",
     ]

@@ -64,7 +64,7 @@ def pack(
     packing = Packing(recipe.train, recipe.val, drawing)
     packing.write(directory)
     CheckpointDirectory(directory).save(loop.steps, {**state, "graph": graph})
-    worker = plan.worker(directory.resolve(), recipe.device, last_epoch, state["threads"])
+    worker = plan.worker(directory.resolve(), recipe.device, last_epoch)
     torchrun = plan.torchrun(directory.name)
     return Packed(plan, directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker))
 

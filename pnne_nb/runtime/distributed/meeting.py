@@ -13,15 +13,21 @@ _LOOK_EVERY = 0.02
 
 
 def meet() -> tuple[Store, int, int]:
-    """Meet the others that were started together with this process.
-
-    torchrun lends the same store to every start of the group (torch 2.13): there, a process that is started again may
-    read where one of the dead has listened, and never reach anybody. So each start agrees on a part of its own.
+    """Meet the others that torchrun has started together with this process.
 
     Returns:
-        The store, the number of this process, and how many there are.
+        What they write to and read from, the number of this process, and how many there are.
     """
     store, rank, count = next(iter(rendezvous("env://")))
+    return own_part(store, rank, count), rank, count
+
+
+def own_part(store: Store, rank: int, count: int) -> Store:
+    """The part of `store` that belongs to this start of a group, and to no earlier one.
+
+    torchrun lends the same store to every start (torch 2.13): there, a process that is started again may read where
+    one of the dead has listened, and never reach anybody. Called by every process of the group.
+    """
     name = secrets.token_hex(8)
     store.set(f"pnne/here/{rank}", name)
     if rank == 0:
@@ -29,7 +35,7 @@ def meet() -> tuple[Store, int, int]:
         start = name
     else:
         start = _answer(store, name, rank)
-    return PrefixStore(f"pnne/{start}", store), rank, count
+    return PrefixStore(f"pnne/{start}", store)
 
 
 def _call_roll(store: Store, start: str, count: int) -> None:

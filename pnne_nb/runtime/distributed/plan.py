@@ -162,14 +162,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             if self.nnodes == 1:
                 raise TrainingError(f"rdzv={rdzv!r} is no place on this machine ({error}): leave rdzv out.") from error
 
-    def worker(self, directory: Path, device: torch.device, epochs: int, threads: int) -> list[str]:
+    def worker(self, directory: Path, device: torch.device, epochs: int) -> list[str]:
         """The arguments of each process.
 
         Args:
             directory: Of the run.
             device: The kind of device to train on.
             epochs: The last epoch to make.
-            threads: How many threads a training in one process would use.
         """
         return [
             str(directory),
@@ -177,7 +176,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             f"--backend={self.backend or _BACKENDS[device.type]}",
             f"--device={device.type}",
             f"--epochs={epochs}",
-            f"--threads={max(1, threads // self.nproc)}",
             f"--timeout={self.timeout:g}",
             *(f"--import={name}" for name in self.imports),
         ]

@@ -70,6 +70,8 @@ class Worker:
         self._last_epoch: int = options.epochs
         self._kept, _, _ = checkpoint.read_newest_good(options.directory)
         self._kept["last_epoch"] = self._last_epoch
+        # What one process would use, for all of this machine's together.
+        torch.set_num_threads(max(1, self._kept["threads"] // int(os.environ["LOCAL_WORLD_SIZE"])))
         given = self._kept["config"]
         self._seed: int = given["seed"]
         self._save_every = as_every("checkpoint_every", given["checkpoint_every"])
@@ -212,7 +214,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--backend", default="gloo", help="carries the gradients")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--epochs", type=int, required=True, help="the last epoch to make")
-    parser.add_argument("--threads", type=int, default=1, help="that operations of this process use")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for the others without an engine")
     parser.add_argument("--import", dest="imports", action="append", default=[], help="module to import first")
     return parser.parse_args()
@@ -231,7 +232,6 @@ def main() -> None:
     try:
         for name in options.imports:
             import_module(name)
-        torch.set_num_threads(options.threads)
         if options.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         group = Group(options.backend, None if lifeline is not None else options.timeout)

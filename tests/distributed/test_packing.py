@@ -1,0 +1,89 @@
+"""What goes into the files of a run comes out of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data import Data, open_source
+from pnne_nb.runtime.distributed.packing import Drawing, Packing, unpack
+from pnne_nb.runtime.sources import Source
+from tests.runtime import tasks
+
+
+def _opened(train: Data, val: Data | None) -> tuple[Source, Source | None]:
+    def opened(data: Data, *, shuffle: bool) -> Source:
+        return open_source(data, batch_size=7, shuffle=shuffle, seed=0, num_workers=0, name="the data")
+
+    return opened(train, shuffle=True), None if val is None else opened(val, shuffle=False)
+
+
+def _flat(value: Any) -> list[Tensor]:
+    return [value] if isinstance(value, Tensor) else [tensor for item in value for tensor in _flat(item)]
+
+
+def _same(one: Source | None, other: Source | None) -> None:
+    assert one is not None
+    assert other is not None
+    for epoch in (1, 2):
+        batches = zip(one.batches(epoch, 1), other.batches(epoch, 1), strict=True)
+        for mine, yours in batches:
+            assert all(map(torch.equal, _flat(mine), _flat(yours)))
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        tasks.images(),
+        (np.arange(40.0).reshape(20, 2), np.arange(20)),
+        (torch.ones(9, 2, dtype=torch.bfloat16), torch.zeros(9, dtype=torch.bool)),
+        # Two views of one memory, and one that is not contiguous.
+        (torch.arange(40.0).reshape(20, 2)[:, 0], torch.arange(40.0).reshape(2, 20).T),
+        TensorDataset(*tasks.images()),
+        DataLoader(TensorDataset(*tasks.images()), batch_size=10, shuffle=True, drop_last=True),
+        DataLoader(TensorDataset(*tasks.images()), batch_size=10),
+    ],
+)
+def test_the_same_batches_come_in_the_same_order(train: Data, tmp_path: Path) -> None:
+    sources = _opened(train, tasks.images(2))
+    Packing(*sources, None).write(tmp_path)
+    unpacked = unpack(tmp_path)
+    assert unpacked.train is not None
+    for packed, source in zip(sources, _opened(unpacked.train, unpacked.val), strict=True):
+        _same(packed, source)
+
+
+def test_variables_of_a_drawn_training(tmp_path: Path) -> None:
+    pictures, classes = tasks.images()
+    drawing = Drawing("{}", {"pair": (pictures, classes.numpy()), "array": classes, "dataset": TensorDataset(pictures)})
+    Packing(*_opened(tasks.images(), None), drawing).write(tmp_path)
+    unpacked = unpack(tmp_path)
+    assert unpacked.train is None
+    assert unpacked.drawing is not None
+    found = unpacked.drawing.variables
+    assert all(map(torch.equal, _flat(found["pair"]), (pictures, classes)))
+    assert torch.equal(found["array"], classes)
+    assert torch.equal(found["dataset"][0], pictures)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [(None, "No such file"), (b"", "no data of a launched training"), (b"\x08" + bytes(7) + b"{}      ", "no data of")],
+)
+def test_files_that_are_none(damage: bytes | None, message: str, tmp_path: Path) -> None:
+    if damage is not None:
+        (tmp_path / "data.safetensors").write_bytes(damage)
+    with pytest.raises(TrainingError, match=message):
+        unpack(tmp_path)
+
+
+def test_variables_that_are_no_arrays() -> None:
+    with pytest.raises(TrainingError, match="The variable 'mine' is a Noisy, which exists in this process only"):
+        Packing(*_opened(tasks.images(), None), Drawing("{}", {"mine": tasks.Noisy()}))

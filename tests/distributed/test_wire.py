@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import math
+import socket
+
+import pytest
+
+from pnne_nb.frames import EpochFrame, StepFrame
+from pnne_nb.runtime.distributed.messages import FromWorker, Happened, Hello, Verdict
+from pnne_nb.runtime.distributed.switchboard import Switchboard
+from pnne_nb.runtime.distributed.wire import Wire
+from pnne_nb.runtime.loop import EpochEnded, Stepped
+
+
+def test_messages_arrive_whole_in_whatever_pieces_they_come() -> None:
+    near, far = socket.socketpair()
+    sender: Wire[Verdict] = Wire(near, Verdict)
+    receiver: Wire[FromWorker] = Wire(far, FromWorker)
+    step = Happened(Stepped(StepFrame(1, 1, math.inf, 0.1, 8, 0.5)), 1, 1, 1, saved=False)
+    epoch = Happened(EpochEnded(EpochFrame(1, 1, {"val_loss": math.nan}), improved=True), 1, 2, 0, saved=True)
+    for message in (step, epoch):
+        sender.send(message)
+    both = far.recv(1 << 16)
+    received: list[FromWorker] = []
+    for index in range(len(both)):
+        near.send(both[index : index + 1])
+        received += receiver.receive() or []
+    assert received[0] == step
+    assert isinstance(received[1], Happened)
+    assert isinstance(received[1].event, EpochEnded)
+    assert math.isnan(received[1].event.frame.metrics["val_loss"])
+    receiver.send(Verdict.STOP)
+    assert sender.receive() == [Verdict.STOP]
+    sender.close()
+    assert receiver.receive() is None
+    receiver.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        receiver.send(Verdict.GO)
+
+
+def test_a_line_that_ends_is_told_before_what_others_say_about_it() -> None:
+    board = Switchboard()
+    dying, complaining = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    wires: list[Wire[Verdict]] = []
+    for rank, connection in enumerate((complaining, dying)):
+        connection.connect(board.address)
+        wires.append(Wire(connection, Verdict))
+        wires[rank].send(Hello(rank, 0, 0))
+    told: list[FromWorker | None] = []
+    while len(told) < 2:
+        told += [message for _, message in board.receive(5)]
+    assert sorted(line.hello.rank for line in board.lines if line.hello) == [0, 1]
+    wires[0].send(Hello(0, 0, 1))
+    dying.close()
+    (first, word), (second, other) = board.receive(5)
+    assert (first.hello, word) == (Hello(1, 0, 0), None)
+    assert (second.hello, other) == (Hello(0, 0, 1), Hello(0, 0, 1))
+    board.close()
+    assert wires[0].receive() is None
+    complaining.close()
+    with pytest.raises(OSError, match="No such file"), socket.socket(socket.AF_UNIX) as late:
+        late.connect(board.address)
