@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
 import msgspec
 from torch import Tensor, nn
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import TrainingError, near
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.data import Data, open_source, require_count
@@ -27,6 +27,26 @@ from pnne_nb.runtime.objectives import (
 from pnne_nb.runtime.precision import Precision, choose_device
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import Source
+
+UNDRAWN = (
+    "epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping",
+    "validate_every", "checkpoint_every", "deterministic",
+)  # fmt: skip
+"""Arguments that no node of a training graph stands for."""
+
+
+def require_undrawn(options: Iterable[str]) -> None:
+    """Insist on arguments that no node of a training graph stands for.
+
+    Raises:
+        TrainingError: One of them is drawn, or unknown.
+    """
+    for name in options:
+        if name not in UNDRAWN:
+            raise TrainingError(
+                f"from_graph takes no argument {name!r}: it is drawn, or unknown.{near(name, UNDRAWN)} "
+                f"It takes {', '.join(UNDRAWN)}."
+            )
 
 
 class Config(msgspec.Struct, frozen=True):

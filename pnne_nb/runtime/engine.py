@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import NoneType
 from typing import Any, Self, final
@@ -14,40 +13,24 @@ from typing import Any, Self, final
 import torch
 from torch import nn
 
-from pnne_nb.errors import TrainingError, expect, near
-from pnne_nb.frames import AnomalyFrame, ProgressFrame, StateFrame, TrainingState
+from pnne_nb.errors import TrainingError, expect
+from pnne_nb.frames import AnomalyFrame, ProgressFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.probe import Cadence, Probe
 from pnne_nb.runtime import checkpoint
-from pnne_nb.runtime.blueprint import Blueprint, EditedGraph, EditedTraining
-from pnne_nb.runtime.cadence import EveryChoice, as_every
-from pnne_nb.runtime.config import Config
-from pnne_nb.runtime.control import ENDED, Control
+from pnne_nb.runtime.blueprint import EditedTraining
+from pnne_nb.runtime.cadence import EveryChoice
+from pnne_nb.runtime.config import Config, require_undrawn
+from pnne_nb.runtime.control import ENDED
 from pnne_nb.runtime.data import Data, require_count
-from pnne_nb.runtime.determinism import Determinism
-from pnne_nb.runtime.distributed.launching import Packed, pack
-from pnne_nb.runtime.distributed.packing import Drawing
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
-from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.metrics import MetricChoice
-from pnne_nb.runtime.models import as_module, input_shapes
 from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice, set_options
-from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.precision import choose_device
-from pnne_nb.runtime.randomness import PrivateRandomness
-from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.resuming import read_resumption
-from pnne_nb.runtime.sharing import SharedModel
-from pnne_nb.runtime.thread import start_training_thread, threads_for_training
+from pnne_nb.runtime.training import Training
 from pnne_nb.runtime.training_graph import read_training
-from pnne_nb.runtime.work import Work
-
-_UNDRAWN = (
-    "epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping",
-    "validate_every", "checkpoint_every", "deterministic",
-)  # fmt: skip
-"""Arguments that no node of a training graph stands for."""
 
 
 @final
@@ -124,54 +107,18 @@ class TrainingEngine:
         deterministic: bool = False,
     ) -> None:
         config = Config(
-            loss=loss,
-            optimizer=optimizer,
-            scheduler=scheduler,
-            metrics=metrics,
-            epochs=epochs,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            device=str(device),
-            precision=precision,
-            grad_clip=grad_clip,
-            accumulate=accumulate,
-            seed=seed,
-            num_workers=num_workers,
-            parameter_groups=parameter_groups,
-            step_function=step_function,
-            early_stopping=early_stopping,
-            validate_every=validate_every,
-            checkpoint_every=checkpoint_every,
+            loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
+            shuffle=shuffle, device=str(device), precision=precision, grad_clip=grad_clip, accumulate=accumulate,
+            seed=seed, num_workers=num_workers, parameter_groups=parameter_groups, step_function=step_function,
+            early_stopping=early_stopping, validate_every=validate_every, checkpoint_every=checkpoint_every,
             deterministic=deterministic,
-        )
-        config.check()
-        train, val = config.open_data(train_data, val_data)
-        self._model = as_module(model, seed)
-        self._blueprint: Blueprint | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
-        recipe = config.recipe(self._model, train, val, input_shapes(model))
-        self._config = config
-        self._threads = threads_for_training()
-        self._reports = Reports()
-        self.device = recipe.device
+        )  # fmt: skip
+        training = self._training = Training(model, train_data, val_data, config, checkpoint_dir)
+        self._loop, self._control, self._shared = training.loop, training.control, training.shared
+        self._work, self._reports = training.work, training.reports
+        self.device = self._loop.recipe.device
         self.channel = self._reports.channel
         self.history = self._reports.history
-        self._observers = Observers(self._reports.publish)
-        randomness = PrivateRandomness(seed, recipe.device, python=train.draws or (val is not None and val.draws))
-        self._loop = TrainingLoop(recipe, randomness, self._observers)
-        self._loop.check_data()
-        self._control = Control(self._state_changed)
-        self._shared = SharedModel(self._model, self._control)
-        self._work = Work(
-            self._loop,
-            self._reports,
-            self._shared,
-            self._control,
-            Determinism(recipe.device, wanted=deterministic),
-            None if checkpoint_dir is None else checkpoint.CheckpointDirectory(checkpoint_dir),
-            as_every("checkpoint_every", checkpoint_every),
-            self._state_dict,
-            epochs,
-        )
 
     @classmethod
     def from_graph(
@@ -200,12 +147,7 @@ class TrainingEngine:
             TrainingError: The graph lacks something or says it twice; ``diagnostics`` lists every reason.
             CompileError: The model that is drawn cannot be compiled.
         """
-        for name in options:
-            if name not in _UNDRAWN:
-                raise TrainingError(
-                    f"from_graph takes no argument {name!r}: it is drawn, or unknown.{near(name, _UNDRAWN)} "
-                    f"It takes {', '.join(_UNDRAWN)}."
-                )
+        require_undrawn(options)
         expect_graph(graph)
         for name, variables in (("data", data), ("namespace", namespace)):
             expect(variables, (Mapping, NoneType), name, "a mapping from variable names to data")
@@ -213,11 +155,11 @@ class TrainingEngine:
         variables = {**(namespace or {}), **(data or {})}
         drawn = read_training(graph, variables, seed=seed, device=device)
         engine = cls(**drawn._asdict(), **options)
-        engine._blueprint = EditedTraining(graph, variables, drawn)
+        engine._training.blueprint = EditedTraining(graph, variables, drawn)
         return engine
 
     def __repr__(self) -> str:
-        return f"TrainingEngine({type(self._model).__name__}, state={self.state!r})"
+        return f"TrainingEngine({type(self._training.model).__name__}, state={self.state!r})"
 
     # In several processes
 
@@ -240,7 +182,7 @@ class TrainingEngine:
         """
         if self._control.alive:
             raise TrainingError(f"A training is {self.state}: stop() it, and launch() goes on from there.")
-        packed = self._pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=True)
+        packed = self._training.pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=True)
         self._shared.release()
         group = TrainingGroup(packed, self._loop, self.history, self._work.tell)
         self._launch(None, group)
@@ -252,16 +194,7 @@ class TrainingEngine:
         Checkpoints appear in the ``directory``; `load_checkpoint` reads the newest. For arguments and errors, see
         `launch`.
         """
-        return self._pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=False).printed
-
-    @property
-    def _drawing(self) -> Drawing | None:
-        return None if self._blueprint is None else self._blueprint.drawing
-
-    def _pack(self, plan: Plan, *, listens: bool) -> Packed:
-        self._follow_edits()
-        self._work.renew(self._config.epochs)
-        return pack(plan, self._state_dict(), self._loop, self._drawing, self._work.last_epoch, listens=listens)
+        return self._training.pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=False).printed
 
     # What is so
 
@@ -282,7 +215,7 @@ class TrainingEngine:
         if self._work.group is not None:
             with self._control.visit("a look at the model"):
                 self._work.sync()
-        return self._model
+        return self._training.model
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -297,7 +230,7 @@ class TrainingEngine:
     @property
     def module(self) -> nn.Module:
         """The live model without a turn at it: for the names of its layers, and for probes; do not run it."""
-        return self._model
+        return self._training.model
 
     @property
     def gradient_scale(self) -> float:
@@ -335,7 +268,7 @@ class TrainingEngine:
         Raises:
             CompileError: The edited graph is unfinished or wrong; nothing has changed.
         """
-        self._follow_edits()
+        self._training.follow_edits()
         self._shared.release()
         if self._control.alive:
             self._control.resume()
@@ -364,7 +297,7 @@ class TrainingEngine:
         """
         if not self._control.alive:
             raise TrainingError(f"There is nothing to resume: the training is {self.state}. Call start().")
-        self._follow_edits()
+        self._training.follow_edits()
         self._shared.release()
         self._control.resume()
 
@@ -380,7 +313,7 @@ class TrainingEngine:
             CompileError: The graph was edited and is unfinished or wrong; see `resume`.
         """
         require_count("n", n)
-        self._follow_edits()
+        self._training.follow_edits()
         self._shared.release()
         if self._control.alive:
             self._control.allow(n)
@@ -427,33 +360,15 @@ class TrainingEngine:
         return self._ended().__await__()
 
     async def _ended(self) -> None:
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
-
-        def tell(frame: StateFrame) -> None:
-            if frame.state in ENDED:
-                loop.call_soon_threadsafe(ended.set)
-
-        remove = self.on("state", tell)
-        try:
-            if self.state not in {"idle", *ENDED}:
-                await ended.wait()
-        finally:
-            remove()
+        await self._training.ended()
         self.wait()
 
-    @contextmanager
-    def paused(self) -> Iterator[nn.Module]:
+    def paused(self) -> AbstractContextManager[nn.Module]:
         """A block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
 
         Training waits between two steps meanwhile; its state stays what it is.
         """
-        with self._control.visit("a block that looks at the model"):
-            self._work.sync()
-            yield self._model
-            self._shared.edited()
-            if self._work.group is not None:
-                self._work.group.push(self._state_dict())
+        return self._training.lent()
 
     def validate(self) -> dict[str, float]:
         """Validate now, between two steps, in the calling thread; training waits, and goes on as if nothing was.
@@ -486,7 +401,7 @@ class TrainingEngine:
             CheckpointError: It cannot be written.
         """
         with self._control.visit("a checkpoint"):
-            checkpoint.write(Path(path), self._state_dict())
+            checkpoint.write(Path(path), self._training.state_dict())
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Be where a checkpoint of this training is, say one that a command of `launch_command` has written.
@@ -500,7 +415,7 @@ class TrainingEngine:
         """
         if self._control.alive:
             raise TrainingError(f"The training is {self.state}: stop() it before loading a checkpoint.")
-        self._load(checkpoint.read_newest_good(Path(path))[0], epochs_changed=False)
+        self._training.load_state_dict(checkpoint.read_newest_good(Path(path))[0], epochs_changed=False)
 
     @classmethod
     def resume_from(
@@ -542,35 +457,12 @@ class TrainingEngine:
             engine = cls(resumption.model, train_data, val_data, **resumption.arguments)
         else:
             assert isinstance(resumption.model, NodeGraph), "without data, it is the drawing that is read"
-            undrawn = {name: value for name, value in resumption.arguments.items() if name in {*_UNDRAWN, *options}}
-            engine = cls.from_graph(resumption.model, data, namespace=namespace, **undrawn)
-        engine._load(resumption.state, epochs_changed="epochs" in options)
+            engine = cls.from_graph(resumption.model, data, namespace=namespace, **resumption.arguments)
+        engine._training.load_state_dict(resumption.state, epochs_changed="epochs" in options)
         for note in resumption.notes:
             warnings.warn(note, stacklevel=2)
             engine._reports.announce(AnomalyFrame(engine._loop.steps, "checkpoint-damaged", note))
         return engine
-
-    def _state_dict(self) -> dict[str, Any]:
-        self._work.sync()
-        return {
-            "loop": self._loop.state_dict(),
-            "history": self.history.state_dict(),
-            "config": self._config.plain(),
-            "missing": self._config.missing(),
-            "graph": None if self._blueprint is None else self._blueprint.document,
-            "drawing": None if self._drawing is None else self._drawing.graph,
-            "last_epoch": self._work.last_epoch,
-            "threads": self._threads,
-            "torch": str(torch.__version__),
-        }
-
-    def _load(self, state: dict[str, Any], *, epochs_changed: bool) -> None:
-        self._loop.load_state_dict(state["loop"])
-        self.history.load_state_dict(state["history"])
-        # The number of threads changes the last bits of a sum.
-        self._threads = state["threads"]
-        if not epochs_changed:
-            self._work.last_epoch = state["last_epoch"]
 
     # Who watches
 
@@ -592,36 +484,11 @@ class TrainingEngine:
 
         Its frames go to `channel`. Returns a function that removes it.
         """
-        return self._observers.add(probe, cadence or Cadence())
-
-    # The training thread
-
-    def _follow_edits(self) -> None:
-        blueprint = self._blueprint
-        if blueprint is None or not blueprint.changed:
-            return
-        if self._work.group is not None:
-            raise TrainingError(
-                "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
-            )
-        with self._control.visit("an edit of the graph"):
-            cut = blueprint.follow(self._loop, self._config)
-            self._shared.edited()
-            if cut is not None:
-                self._reports.announce(cut)
+        return self._training.observers.add(probe, cadence or Cadence())
 
     def _launch(self, steps: int | None, group: TrainingGroup | None = None) -> None:
-        if not self._control.launch(steps):
-            return
-        self._work.group = group
-        self._work.renew(self._config.epochs)
-        self._shared.watch_cell()
-        _launched.add(self)
-        start_training_thread(self._work.run, self._control.stop, self._control.ended, self._threads)
-
-    def _state_changed(self, state: TrainingState) -> None:
-        self._work.rest()
-        self._reports.state_changed(state, self.error if state == "failed" else None, self._model)
+        if self._training.launch(steps, group):
+            _launched.add(self)
 
 
 _launched: weakref.WeakSet[TrainingEngine] = weakref.WeakSet()

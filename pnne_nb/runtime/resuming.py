@@ -11,6 +11,7 @@ from torch import nn
 from pnne_nb.errors import CheckpointError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime.config import UNDRAWN
 
 
 class Resumption(NamedTuple):
@@ -49,7 +50,8 @@ def read_resumption(
     if drawn:
         if state["drawing"] is None:
             raise CheckpointError("A checkpoint holds no data: give train_data, and val_data if there was any.")
-        return Resumption(NodeGraph.from_json(state["drawing"]), arguments, state, notes)
+        undrawn = {name: value for name, value in arguments.items() if name in UNDRAWN or name in options}
+        return Resumption(NodeGraph.from_json(state["drawing"]), undrawn, state, notes)
     missing = [name for name in state["missing"] if name not in options]
     if missing:
         raise CheckpointError(f"The checkpoint cannot hold {', '.join(missing)}: give them to resume_from again.")

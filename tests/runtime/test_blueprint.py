@@ -58,7 +58,7 @@ def test_undoing_an_edit_equals_never_having_edited(grouped: bool, looked: bool)
     graph.set(path(grouped, "drop"), p=0.9)
     graph.set("optimizer", lr=0.5)
     if looked:
-        engine._follow_edits()
+        engine._training.follow_edits()
         assert engine.optimizer.param_groups[0]["lr"] == 0.5
     graph.undo()
     graph.undo()
@@ -161,6 +161,6 @@ def test_checkpoints_hold_the_edited_drawing() -> None:
     engine = halted(graph)
     graph.set("optimizer", lr=0.5)
     engine.step()
-    state = engine._state_dict()
+    state = engine._training.state_dict()
     assert json.loads(state["drawing"]) == json.loads(graph.to_json())
     engine.stop()

@@ -1,0 +1,198 @@
+"""One training, put together: what it is made from, its loop, its thread, its news. `engine` has the commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, final
+
+from torch import nn
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.frames import StateFrame, TrainingState
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.blueprint import Blueprint, EditedGraph
+from pnne_nb.runtime.cadence import as_every
+from pnne_nb.runtime.checkpoint import CheckpointDirectory
+from pnne_nb.runtime.config import Config
+from pnne_nb.runtime.control import ENDED, Control
+from pnne_nb.runtime.data import Data
+from pnne_nb.runtime.determinism import Determinism
+from pnne_nb.runtime.distributed.launching import Packed, pack
+from pnne_nb.runtime.distributed.plan import Plan
+from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.loop import TrainingLoop
+from pnne_nb.runtime.models import as_module, input_shapes
+from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.randomness import PrivateRandomness
+from pnne_nb.runtime.reports import Reports
+from pnne_nb.runtime.sharing import SharedModel
+from pnne_nb.runtime.thread import start_training_thread, threads_for_training
+from pnne_nb.runtime.work import Work
+
+
+@final
+class Training:
+    """The parts of one training, and what concerns all of them.
+
+    Args:
+        model: A graph, which is compiled, or a module.
+        train_data: In any form.
+        val_data: Likewise, or None.
+        config: Everything else that is asked for.
+        checkpoint_dir: Where to keep checkpoints, or None.
+
+    Attributes:
+        model: The live model.
+        blueprint: What it is made from, if that can be edited.
+        loop: Makes the steps.
+        reports: Takes the news.
+        observers: The probes.
+        control: Where commands and the training thread meet.
+        shared: Guards the live model.
+        work: What the training thread does.
+
+    Raises:
+        CompileError: The graph is unfinished or wrong.
+        TrainingError: An argument cannot be, or the data does not fit the model.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | NodeGraph,
+        train_data: Data,
+        val_data: Data | None,
+        config: Config,
+        checkpoint_dir: str | Path | None,
+    ) -> None:
+        config.check()
+        train, val = config.open_data(train_data, val_data)
+        self.model = as_module(model, config.seed)
+        self.blueprint: Blueprint | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
+        recipe = config.recipe(self.model, train, val, input_shapes(model))
+        self.reports = Reports()
+        self.observers = Observers(self.reports.publish)
+        draws = train.draws or (val is not None and val.draws)
+        self.loop = TrainingLoop(recipe, PrivateRandomness(config.seed, recipe.device, python=draws), self.observers)
+        self.loop.check_data()
+        self.control = Control(self._state_changed)
+        self.shared = SharedModel(self.model, self.control)
+        self.work = Work(
+            self.loop,
+            self.reports,
+            self.shared,
+            self.control,
+            Determinism(recipe.device, wanted=config.deterministic),
+            None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir),
+            as_every("checkpoint_every", config.checkpoint_every),
+            self.state_dict,
+            config.epochs,
+        )
+        self._config = config
+        self._threads = threads_for_training()
+
+    def launch(self, steps: int | None, group: TrainingGroup | None = None) -> bool:
+        """Start a training thread.
+
+        Args:
+            steps: Halt after so many; None runs on.
+            group: The processes that make the steps, if it is not the loop.
+
+        Returns:
+            False if there is one already.
+        """
+        if not self.control.launch(steps):
+            return False
+        self.work.group = group
+        self.work.renew(self._config.epochs)
+        self.shared.watch_cell()
+        start_training_thread(self.work.run, self.control.stop, self.control.ended, self._threads)
+        return True
+
+    def follow_edits(self) -> None:
+        """Become what the graph says now, between two steps.
+
+        Raises:
+            CompileError: It is unfinished or wrong; nothing has changed.
+            TrainingError: It cannot be followed.
+        """
+        blueprint = self.blueprint
+        if blueprint is None or not blueprint.changed:
+            return
+        if self.work.group is not None:
+            raise TrainingError(
+                "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
+            )
+        with self.control.visit("an edit of the graph"):
+            cut = blueprint.follow(self.loop, self._config)
+            self.shared.edited()
+            if cut is not None:
+                self.reports.announce(cut)
+
+    async def ended(self) -> None:
+        """Wait in an event loop until no training is under way."""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def tell(frame: StateFrame) -> None:
+            if frame.state in ENDED:
+                loop.call_soon_threadsafe(ended.set)
+
+        remove = self.reports.listeners.add("state", tell)
+        try:
+            if self.control.state not in {"idle", *ENDED}:
+                await ended.wait()
+        finally:
+            remove()
+
+    @contextmanager
+    def lent(self) -> Iterator[nn.Module]:
+        """A block with the live model to itself; what it does to it counts."""
+        with self.control.visit("a block that looks at the model"):
+            self.work.sync()
+            yield self.model
+            self.shared.edited()
+            if self.work.group is not None:
+                self.work.group.push(self.state_dict())
+
+    def pack(self, plan: Plan, *, listens: bool) -> Packed:
+        """Write everything that processes need to go on from here; see `launching.pack`."""
+        self.follow_edits()
+        self.work.renew(self._config.epochs)
+        drawing = None if self.blueprint is None else self.blueprint.drawing
+        return pack(plan, self.state_dict(), self.loop, drawing, self.work.last_epoch, listens=listens)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        self.work.sync()
+        blueprint = self.blueprint
+        drawing = None if blueprint is None else blueprint.drawing
+        return {
+            "loop": self.loop.state_dict(),
+            "history": self.reports.history.state_dict(),
+            "config": self._config.plain(),
+            "missing": self._config.missing(),
+            "graph": None if blueprint is None else blueprint.document,
+            "drawing": None if drawing is None else drawing.graph,
+            "last_epoch": self.work.last_epoch,
+            "threads": self._threads,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], *, epochs_changed: bool) -> None:
+        """Go on from what `state_dict` returned, to the last epoch that is asked for now if `epochs_changed`.
+
+        Raises:
+            CheckpointError: It belongs to another training.
+        """
+        self.loop.load_state_dict(state["loop"])
+        self.reports.history.load_state_dict(state["history"])
+        # The number of threads changes the last bits of a sum.
+        self._threads = state["threads"]
+        if not epochs_changed:
+            self.work.last_epoch = state["last_epoch"]
+
+    def _state_changed(self, state: TrainingState) -> None:
+        self.work.rest()
+        self.reports.state_changed(state, self.work.error if state == "failed" else None, self.model)
