@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any, Protocol, final, get_args
 
 import pandas as pd
@@ -286,7 +288,9 @@ class Inspector:
         What `rules` find in them is told as the engine's ``"anomaly"`` events and shown in its dashboard, once
         for each kind and layer.
 
-        Later calls of `run_inspection` hold the training between two steps while they run.
+        Later calls of `run_inspection` hold the training between two steps while they run. Where the same layers and
+        quantities are attached to the training already, also by another inspector, this takes their place: a cell
+        may be run again and again.
 
         Args:
             engine: The training.
@@ -309,18 +313,31 @@ class Inspector:
                 f"The training trains another {type(trained).__name__}, not the {type(self._model).__name__} of this"
                 " inspector: make it with Inspector(engine.module), or train inspector.net."
             )
-        probe = DiagnosingProbe(self.probe(lambda: engine.gradient_scale), tuple(rules))
+        scale = partial(_gradient_scale, weakref.ref(engine))
+        probe = DiagnosingProbe(self.probe(scale), tuple(rules))
+        attached = _attached.setdefault(engine, {})
+        watched = id(self._model), tuple(self._watched.items())
+        if watched in attached:
+            attached.pop(watched)()
         removals = [
             *(engine.on(event, probe.hear) for event in ("step", "epoch", "anomaly")),
             engine.add_probe(probe, cadence),
         ]
-        self._trainings.append(engine)
+
+        def remove() -> None:
+            for removal in removals:
+                removal()
+
+        attached[watched] = remove
+        if engine not in self._trainings:
+            self._trainings.append(engine)
 
         def detach() -> None:
-            for remove in removals:
-                remove()
-            if engine in self._trainings:
-                self._trainings.remove(engine)
+            remove()
+            if attached.get(watched) is remove:
+                del attached[watched]
+                if engine in self._trainings:
+                    self._trainings.remove(engine)
 
         return detach
 
@@ -419,6 +436,15 @@ class Inspector:
                 )
             return f"There are no {what} of {place}: nothing there requires a gradient (frozen, or under no_grad)."
         return f"Nothing was captured at {place}: it has no {what or 'tensors'}."
+
+
+_attached: weakref.WeakKeyDictionary[Observable, dict[Hashable, Callable[[], None]]] = weakref.WeakKeyDictionary()
+"""What is attached to each training, by what is watched. Nothing in it may hold the training itself."""
+
+
+def _gradient_scale(engine: weakref.ref[Observable]) -> float:
+    training = engine()
+    return 1.0 if training is None else training.gradient_scale
 
 
 def _quantities(what: object) -> tuple[Quantity, ...]:
