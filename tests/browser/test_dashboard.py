@@ -61,7 +61,7 @@ def shown(open_notebook: OpenNotebook) -> tuple[Notebook, Locator]:
     notebook = open_notebook(SETUP, SHOW)
     notebook.run_all()
     dashboard = notebook.page.locator(".pnne-dashboard")
-    dashboard.locator(".bqplot").nth(3).wait_for()
+    dashboard.locator(".bqplot").nth(5).wait_for()
     return notebook, dashboard
 
 
@@ -130,11 +130,11 @@ def test_a_reload_shows_the_present(shown: tuple[Notebook, Locator]) -> None:
     before = paths(dashboard)
     notebook.reload()
     notebook.scroll_to(1)
-    dashboard.locator(".bqplot").nth(3).wait_for()
+    dashboard.locator(".bqplot").nth(5).wait_for()
     expect(dashboard.locator(".pnne-facts")).to_contain_text(f"step {steps:,}")
     expect(state(dashboard)).to_have_text("Stopped")
     assert [bool(path) for path in paths(dashboard)] == [True] * 6
-    assert len(before) == 4
+    assert len(before) == 6
 
 
 def test_a_failure_names_the_layer(open_notebook: OpenNotebook) -> None:
