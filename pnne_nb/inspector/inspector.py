@@ -50,7 +50,7 @@ class Observable(Protocol):
     def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
         """Call `function` with the frame at each ``"step"``, ``"epoch"`` or ``"anomaly"``; returns how to end it."""
 
-    def paused(self) -> AbstractContextManager[None]:
+    def paused(self) -> AbstractContextManager[object]:
         """Hold the training between two steps."""
 
 

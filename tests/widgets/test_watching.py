@@ -84,7 +84,7 @@ def test_the_budget_is_kept_and_told(budget: str | float) -> None:
     engine = engine_of(mlp())
     inspector = Inspector(engine.module)
     inspector.attach(engine, budget=budget, hz=1e9)
-    told = []
+    told: list[CostFrame] = []
     while len(told) < 3:
         engine.step(200)
         told += [frame for frame in engine.channel.drain() if isinstance(frame, CostFrame)]
