@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         StaleVersionError,
         TargetError,
         TrainingError,
+        UnknownFrameError,
         UnknownGraphError,
         UnknownNodeError,
         UnknownPortError,
@@ -132,6 +133,7 @@ __all__ = [
     "TrainingEngine",
     "TrainingError",
     "Transaction",
+    "UnknownFrameError",
     "UnknownGraphError",
     "UnknownNodeError",
     "UnknownPortError",
@@ -171,8 +173,8 @@ _MODULES = {
         "ArgumentError BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError "
         "GraphFileAccessError GraphFileError GraphFileNotFoundError IllegalNameError InspectionError "
         "KindMismatchError LayerNotFoundError NameTakenError PassError PnneError PortTakenError ProtocolError "
-        "RegistrationError ShapeError StaleVersionError TargetError TrainingError UnknownGraphError UnknownNodeError "
-        "UnknownPortError UnknownPropertyError UnknownSeriesError UnknownTypeError"
+        "RegistrationError ShapeError StaleVersionError TargetError TrainingError UnknownFrameError UnknownGraphError "
+        "UnknownNodeError UnknownPortError UnknownPropertyError UnknownSeriesError UnknownTypeError"
     ),
     "graph.blocks": "blocks",
     "graph.document": "NodeGraph",

@@ -4,6 +4,7 @@
 PnneError
 ├── ArgumentError(TypeError, ValueError)  something of another kind was given where a graph, a module … is needed
 ├── GraphError(ValueError)              a change to the document was refused
+│   ├── UnknownFrameError(KeyError)
 │   ├── UnknownGraphError(KeyError)
 │   ├── UnknownNodeError(KeyError)
 │   ├── UnknownTypeError(KeyError)
@@ -117,6 +118,10 @@ class ArgumentError(PnneError, TypeError, ValueError):
 
 class GraphError(PnneError, ValueError):
     """A change to the document was refused; the document is as it was."""
+
+
+class UnknownFrameError(GraphError, KeyError):
+    """No frame of that name exists at that place."""
 
 
 class UnknownGraphError(GraphError, KeyError):

@@ -52,6 +52,7 @@ GRAPH: dict[str, Door] = {
     "in": lambda g, v: v in g,
     "nodes": lambda g, v: g.nodes[v],
     "graphs": lambda g, v: g.graphs[v],
+    "frames": lambda g, v: g.frames[v],
     "add": lambda g, v: g.add(v),
     "add name": lambda g, v: g.add("ReLU", name=v),
     "add x": lambda g, v: g.add("ReLU", x=v),

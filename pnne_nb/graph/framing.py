@@ -14,7 +14,7 @@ from pnne_nb.graph.ledger import Ledger
 from pnne_nb.graph.names import numbered, split_path
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.ops import AddFrame, ChangeFrame, MoveNode, Op, RemoveFrame
-from pnne_nb.graph.paths import NodeRef, enter, find_node
+from pnne_nb.graph.paths import NodeRef, enter, find_node, path_of
 from pnne_nb.graph.state import GraphIndex
 
 
@@ -35,11 +35,8 @@ class Frames(Mapping[str, Frame]):
 
     def __getitem__(self, path: str) -> Frame:
         with self._ledger.lock:
-            try:
-                graph, name = self._find(path)
-                return graph.frames[name]
-            except (GraphError, KeyError):
-                raise KeyError(path) from None
+            graph, name = self._find(path)
+            return graph.require_frame(name)
 
     def __iter__(self) -> Iterator[str]:
         with self._ledger.lock:
@@ -154,7 +151,7 @@ class Frames(Mapping[str, Frame]):
             self._ledger.apply([RemoveFrame(name, graph.id)])
 
     def _find(self, path: str) -> tuple[GraphIndex, str]:
-        prefix, _, name = split_path(path)
+        prefix, _, name = path_of(path).rpartition(".")
         return enter(self._ledger.content, prefix), name
 
     def _around(self, graph: GraphIndex, nodes: Iterable[Node]) -> Box:

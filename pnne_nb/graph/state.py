@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pnne_nb.errors import GraphError, UnknownGraphError, UnknownNodeError, near, shown
+from pnne_nb.errors import UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
 from pnne_nb.graph.frame import Frame
 from pnne_nb.graph.node import Edge, Node, split_port
 
@@ -59,15 +59,15 @@ class GraphIndex:
             raise UnknownNodeError(f"There is no node {shown(name)}{self.where}.{near(name, self.nodes)}")
         return node
 
-    def require_frame(self, name: str) -> Frame:
+    def require_frame(self, name: object) -> Frame:
         """Return the frame of that name.
 
         Raises:
-            GraphError: If there is none.
+            UnknownFrameError: If there is none.
         """
-        frame = self.frames.get(name)
+        frame = self.frames.get(name) if isinstance(name, str) else None
         if frame is None:
-            raise GraphError(f"There is no frame {shown(name)}{self.where}.{near(name, self.frames)}")
+            raise UnknownFrameError(f"There is no frame {shown(name)}{self.where}.{near(name, self.frames)}")
         return frame
 
     def insert_node(self, node: Node, index: int | None = None) -> None:
