@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Model } from "../src/editor/session/model";
-import { Session } from "../src/editor/session/session";
+import { GONE_AFTER, Session } from "../src/editor/session/session";
 import type { Committed, Event, Op, Request, Snapshot } from "../src/protocol";
 
 /** A model whose kernel is the test. */
@@ -27,6 +27,9 @@ class FakeModel implements Model {
   }
   receive(event: Event): void {
     for (const listener of this.listeners.get("msg:custom") ?? []) listener(event);
+  }
+  emit(event: string): void {
+    for (const listener of this.listeners.get(event) ?? []) listener();
   }
   get listening(): number {
     return [...this.listeners.values()].reduce((sum, set) => sum + set.size, 0);
@@ -161,6 +164,32 @@ test("a silent kernel is reported after three and fifteen seconds", () => {
   model.receive(commit(4, [add("b")], model.sent[0]));
   expect(session.store.get().connection).toBe("ready");
 });
+
+test("a kernel that the host says was restarted is reported as soon as it does not answer", () => {
+  model.emit("comm_live_update");
+  expect(session.store.get().connection).toBe("ready");
+  vi.advanceTimersByTime(GONE_AFTER);
+  expect(session.store.get().connection).toBe("gone");
+  model.receive(snapshot(5, ["a"], 2, session.client));
+  expect(session.store.get().connection).toBe("ready");
+});
+
+test("a kernel that answers after such a hint is not reported", () => {
+  model.emit("comm_live_update");
+  model.receive(snapshot(5, ["a"], 2, session.client));
+  vi.advanceTimersByTime(GONE_AFTER);
+  expect(session.store.get().connection).toBe("ready");
+});
+
+test.each([null, 7, "text", [], {}, { message: "nonsense" }, { message: "committed" }, { message: "derivedChanged" }])(
+  "a message that makes no sense (%j) changes nothing",
+  (nonsense) => {
+    model.receive(nonsense as unknown as Event);
+    expect(shown()).toEqual(["a"]);
+    model.receive(commit(4, [add("b")]));
+    expect(shown()).toEqual(["a", "b"]);
+  },
+);
 
 test("the source is promised, or refused with Python's reason", async () => {
   const source = session.source();

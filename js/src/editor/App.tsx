@@ -4,6 +4,7 @@ import { Canvas } from "./canvas/Canvas";
 import { EditorContext, useEditor, useScene, useSession, useView } from "./context";
 import type { Editor } from "./editor";
 import { onKeyDown } from "./keys";
+import { Failure } from "./panels/Failure";
 import { Legend } from "./panels/Legend";
 import { Palette } from "./panels/Palette";
 import { Properties } from "./panels/Properties";
@@ -16,9 +17,11 @@ import { Toolbar } from "./panels/Toolbar";
 export function App({ editor, root }: { editor: Editor; root: HTMLElement }) {
   return (
     <EditorContext value={editor}>
-      <ReactFlowProvider>
-        <Layout editor={editor} root={root} />
-      </ReactFlowProvider>
+      <Failure>
+        <ReactFlowProvider>
+          <Layout editor={editor} root={root} />
+        </ReactFlowProvider>
+      </Failure>
     </EditorContext>
   );
 }

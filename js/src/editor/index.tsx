@@ -32,7 +32,8 @@ export default function editorWidget() {
       shareSelection(model, editor, ends.signal);
       followTheme(root, model, ends.signal);
       countViews(model, 1);
-      const react = createRoot(root);
+      // What fails to draw is shown in its place (`Failure`).
+      const react = createRoot(root, { onCaughtError: (error) => console.debug(error) });
       react.render(<App editor={editor} root={root} />);
       return () => {
         ends.abort();

@@ -89,8 +89,10 @@ function Connection() {
     );
   }
   return (
-    <span className="pnne-offline" role="status">
-      Not connected: changes are not saved.
+    <span className="pnne-offline" role={connection === "gone" ? "alert" : "status"}>
+      {connection === "gone"
+        ? "The kernel was restarted or has ended: run the cell again. Changes are not saved."
+        : "Not connected: changes are not saved."}
       {opened && (
         <button type="button" className="pnne-fix" onClick={() => editor.copyDocument()}>
           Copy graph as JSON

@@ -3,6 +3,7 @@ import { fromState, type GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
+import { watchKernel } from "./kernel";
 import type { Model } from "./model";
 import { Store } from "./store";
 import { committed, edited, fromSnapshot, type SyncState, without } from "./sync";
@@ -11,9 +12,14 @@ import { type LiveTraining, liveTraining } from "./training";
 /** How long Python may take before the editor says so, in milliseconds. */
 export const WAITING_AFTER = 3_000;
 export const OFFLINE_AFTER = 15_000;
+/** The same once the host has hinted that the kernel has gone. */
+export const GONE_AFTER = 1_200;
+/** A timer may fire a little before its time. */
+const SLACK = 50;
 const NOTICE_LASTS = 7_000;
 
-export type Connection = "ready" | "waiting" | "offline";
+/** `gone`: the kernel that holds the document is no more, and only running the cell again helps. */
+export type Connection = "ready" | "waiting" | "offline" | "gone";
 
 /** Something to tell the person once. */
 export interface Notice {
@@ -62,6 +68,8 @@ export class Session {
   private readonly previews = new Map<number, (found: Consequence) => void>();
   private readonly timers = new Set<ReturnType<typeof setTimeout>>();
   private readonly closing = new AbortController();
+  private gone = false;
+  private heard = 0;
 
   constructor(private readonly model: Model) {
     const catalog = cachedCatalog(model.get("catalog_key"));
@@ -85,6 +93,10 @@ export class Session {
     this.closing.signal.addEventListener("abort", () => {
       for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
     });
+    this.closing.signal.addEventListener(
+      "abort",
+      watchKernel(model, () => this.doubt()),
+    );
     reopen();
     // The trait is as old as the model's state in this page, and messages sent while this module was loading are
     // lost: what happened since is asked for.
@@ -209,7 +221,21 @@ export class Session {
     return this.lastId;
   }
 
+  /** Takes in what Python says; something that cannot be read leaves everything as it was, and is asked for anew. */
   receive(event: Event): void {
+    this.heard += 1;
+    this.gone = false;
+    try {
+      this.take(event);
+    } catch (error) {
+      console.debug("The editor could not read a message.", error);
+      this.notify(`A message from Python could not be read: ${error instanceof Error ? error.message : String(error)}`);
+      if (event?.message !== "snapshot") this.sync();
+    }
+    this.watch();
+  }
+
+  private take(event: Event): void {
     const own = "client" in event && event.client === this.client;
     if (own && typeof event.id === "number") this.unanswered.delete(event.id);
     const state = this.store.get();
@@ -254,7 +280,6 @@ export class Session {
         }
         break;
     }
-    this.watch();
   }
 
   private open(snapshot: Snapshot | null): void {
@@ -287,12 +312,23 @@ export class Session {
     return this.store.get().readOnly;
   }
 
+  /** The kernel may have gone: unless it answers soon, it has. */
+  private doubt(): void {
+    const heard = this.heard;
+    this.sync();
+    this.later(GONE_AFTER, () => {
+      this.gone = this.heard === heard;
+      this.watch();
+    });
+  }
+
   /** Says how long the oldest request has been waiting. */
   private watch(): void {
     let oldest = Number.POSITIVE_INFINITY;
     for (const sent of this.unanswered.values()) oldest = Math.min(oldest, sent);
     const waited = Date.now() - oldest;
-    this.patch({ connection: waited >= OFFLINE_AFTER ? "offline" : waited >= WAITING_AFTER ? "waiting" : "ready" });
+    const silence = waited >= OFFLINE_AFTER - SLACK ? "offline" : waited >= WAITING_AFTER - SLACK ? "waiting" : "ready";
+    this.patch({ connection: this.gone ? "gone" : silence });
   }
 
   private later(delay: number, action: () => void): void {

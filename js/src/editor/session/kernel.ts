@@ -1,0 +1,35 @@
+import type { Model } from "./model";
+
+/** A signal of JupyterLab's kernel connection. */
+export interface Signal<T> {
+  connect(slot: (sender: unknown, value: T) => void): unknown;
+  disconnect(slot: (sender: unknown, value: T) => void): unknown;
+}
+
+/** What JupyterLab and Notebook tell about a kernel; other hosts may have less of it, or nothing. */
+export interface KernelConnection {
+  readonly statusChanged?: Signal<string>;
+  readonly disposed?: Signal<unknown>;
+}
+
+const ENDINGS = ["restarting", "autorestarting", "terminating", "dead"];
+
+/**
+ * Calls `doubt` when the host hints that the kernel which holds the document may have gone: it was restarted, died,
+ * or another was chosen. Where the host gives no hint, only the silence after a request tells.
+ */
+export function watchKernel(model: Model, doubt: () => void): () => void {
+  const kernel = model.widget_manager?.kernel;
+  const onStatus = (_: unknown, status: string) => {
+    if (ENDINGS.includes(status)) doubt();
+  };
+  // ipywidgets says so of every model when its kernel restarts.
+  model.on("comm_live_update", doubt);
+  kernel?.statusChanged?.connect(onStatus);
+  kernel?.disposed?.connect(doubt);
+  return () => {
+    model.off("comm_live_update", doubt);
+    kernel?.statusChanged?.disconnect(onStatus);
+    kernel?.disposed?.disconnect(doubt);
+  };
+}
