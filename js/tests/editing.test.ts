@@ -17,7 +17,8 @@ interface Case {
   steps: Step[];
 }
 
-const folder = fileURLToPath(new URL("../../tests/cases/editing", import.meta.url));
+/** The cases that are kept, or those that a test of Python's has just made. */
+const folder = process.env.PNNE_CASES ?? fileURLToPath(new URL("../../tests/cases/editing", import.meta.url));
 const cases = readdirSync(folder)
   .filter((file) => file.endsWith(".json"))
   .map((file) => JSON.parse(readFileSync(join(folder, file), "utf8")) as Case);
