@@ -25,27 +25,11 @@ from pnne_nb.errors import (
     near,
     shown,
 )
+from pnne_nb.graph import ops
 from pnne_nb.graph.frame import Frame, checked_frame
 from pnne_nb.graph.names import check_identifier, check_name
 from pnne_nb.graph.node import Edge, Node, split_port
-from pnne_nb.graph.ops import (
-    AddFrame,
-    AddGraph,
-    AddNode,
-    ChangeFrame,
-    CollapseNode,
-    Connect,
-    Disconnect,
-    MoveNode,
-    Op,
-    RemoveFrame,
-    RemoveGraph,
-    RemoveNode,
-    RenameDocument,
-    RenameNode,
-    ResetProperty,
-    SetProperty,
-)
+from pnne_nb.graph.ops import Op
 from pnne_nb.graph.state import Content, GraphIndex
 from pnne_nb.graph.values import Value
 
@@ -66,25 +50,25 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]:
         GraphError: If the op does not fit the document, which is then unchanged.
     """
     match op:
-        case AddNode():
+        case ops.AddNode():
             return _add_node(content, op)
-        case RemoveNode():
+        case ops.RemoveNode():
             return _remove_node(content, op)
-        case RenameNode():
+        case ops.RenameNode():
             return _rename_node(content, op)
-        case SetProperty() | ResetProperty():
+        case ops.SetProperty() | ops.ResetProperty():
             return _change_property(content, op)
-        case MoveNode():
+        case ops.MoveNode():
             graph = content.require(op.graph)
             node = graph.require(op.name)
             graph.replace_node(msgspec.structs.replace(node, position=_position(op.name, op.position)))
-            return [MoveNode(op.name, node.position, op.graph)]
-        case CollapseNode():
+            return [ops.MoveNode(op.name, node.position, op.graph)]
+        case ops.CollapseNode():
             graph = content.require(op.graph)
             node = graph.require(op.name)
             graph.replace_node(msgspec.structs.replace(node, collapsed=_truth(op.name, op.collapsed)))
-            return [CollapseNode(op.name, node.collapsed, op.graph)]
-        case Connect():
+            return [ops.CollapseNode(op.name, node.collapsed, op.graph)]
+        case ops.Connect():
             graph = content.require(op.graph)
             edge = Edge(op.source, op.target)
             check_ends(content, graph, edge)
@@ -95,21 +79,21 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]:
                 )
             check_free(graph, edge)
             graph.insert_edge(edge)
-            return [Disconnect(op.source, op.target, op.graph)]
-        case Disconnect():
+            return [ops.Disconnect(op.source, op.target, op.graph)]
+        case ops.Disconnect():
             graph = content.require(op.graph)
             graph.require(split_port(op.source)[0])
             target, port = split_port(op.target)
             if graph.feeding(graph.require(target).name, port) != Edge(op.source, op.target):
                 raise UnknownPortError(f"There is no edge from {op.source} to {op.target}{graph.where}.")
             graph.drop_edge(Edge(op.source, op.target))
-            return [Connect(op.source, op.target, op.graph)]
-        case AddGraph(id):
+            return [ops.Connect(op.source, op.target, op.graph)]
+        case ops.AddGraph(id):
             if check_identifier(id) in content.graphs:
                 raise NameTakenError(f"There is a definition {id!r} already.")
             content.graphs[id] = GraphIndex(id)
-            return [RemoveGraph(id)]
-        case RemoveGraph(id):
+            return [ops.RemoveGraph(id)]
+        case ops.RemoveGraph(id):
             graph = content.require(id)
             if not id:
                 raise GraphError("The outermost graph cannot be removed.")
@@ -120,20 +104,20 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]:
             if graph.nodes or graph.frames:
                 raise GraphError(f"Definition {id!r} is not empty; remove its nodes and frames first.")
             del content.graphs[id]
-            return [AddGraph(id)]
-        case AddFrame() | ChangeFrame() | RemoveFrame():
+            return [ops.AddGraph(id)]
+        case ops.AddFrame() | ops.ChangeFrame() | ops.RemoveFrame():
             return _change_frames(content.require(op.graph), op)
-        case RenameDocument():
+        case ops.RenameDocument():
             name: object = op.name
             if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
                 raise IllegalNameError(f"A graph cannot be named {shown(name)}: use 1 to 100 printable characters.")
             old, content.name = content.name, name
-            return [RenameDocument(old)]
+            return [ops.RenameDocument(old)]
         case _:
             assert_never(op)
 
 
-def make_node(content: Content, graph: GraphIndex, op: AddNode) -> Node:
+def make_node(content: Content, graph: GraphIndex, op: ops.AddNode) -> Node:
     """Return the node that `op` adds, checked but not added."""
     name = check_name(op.name)
     if name in graph.nodes:
@@ -174,20 +158,20 @@ def check_free(graph: GraphIndex, edge: Edge) -> None:
         )
 
 
-def _depends(op: Connect) -> str:
+def _depends(op: ops.Connect) -> str:
     source, target = split_port(op.source)[0], split_port(op.target)[0]
     return f"{source} is the same node." if source == target else f"{source} already depends on {target}."
 
 
-def _add_node(content: Content, op: AddNode) -> list[Op]:
+def _add_node(content: Content, op: ops.AddNode) -> list[Op]:
     graph = content.require(op.graph)
     node = make_node(content, graph, op)
     graph.insert_node(node, None if op.index is None else max(op.index, 0))
     content.use(graph.id, node)
-    return [RemoveNode(node.name, graph.id)]
+    return [ops.RemoveNode(node.name, graph.id)]
 
 
-def _remove_node(content: Content, op: RemoveNode) -> list[Op]:
+def _remove_node(content: Content, op: ops.RemoveNode) -> list[Op]:
     graph = content.require(op.graph)
     node = graph.require(op.name)
     edges = graph.edges_at(node.name)
@@ -200,12 +184,12 @@ def _remove_node(content: Content, op: RemoveNode) -> list[Op]:
     graph.drop_node(node.name)
     content.unuse(graph.id, node)
     restored: list[Op] = [_restoring(node, graph.id, index)]
-    restored += [Connect(edge.source, edge.target, graph.id) for edge in edges]
-    restored += [Connect(edge.source, edge.target, other.id) for other, edge in outer]
+    restored += [ops.Connect(edge.source, edge.target, graph.id) for edge in edges]
+    restored += [ops.Connect(edge.source, edge.target, other.id) for other, edge in outer]
     return restored
 
 
-def _rename_node(content: Content, op: RenameNode) -> list[Op]:
+def _rename_node(content: Content, op: ops.RenameNode) -> list[Op]:
     graph = content.require(op.graph)
     old = graph.require(op.name)
     name = check_name(op.new_name)
@@ -226,22 +210,22 @@ def _rename_node(content: Content, op: RenameNode) -> list[Op]:
         # A node that names itself, which only a damaged file can bring, has just got its new name.
         current = graph.nodes[name if follower == old.name else follower]
         graph.replace_node(_with_property(current, "shares", name))
-    undo: list[Op] = [RenameNode(name, old.name, graph.id)]
-    return undo + [SetProperty(other, "shares", name, graph.id) for other in dangling]
+    undo: list[Op] = [ops.RenameNode(name, old.name, graph.id)]
+    return undo + [ops.SetProperty(other, "shares", name, graph.id) for other in dangling]
 
 
-def _change_property(content: Content, op: SetProperty | ResetProperty) -> list[Op]:
+def _change_property(content: Content, op: ops.SetProperty | ops.ResetProperty) -> list[Op]:
     graph = content.require(op.graph)
     old = graph.require(op.node)
-    if isinstance(op, SetProperty):
+    if isinstance(op, ops.SetProperty):
         node = _with_property(old, op.property, op.value)
     else:
         kept = {key: value for key, value in old.properties.items() if key != op.property}
         node = msgspec.structs.replace(old, properties=MappingProxyType(kept))
     undo: list[Op] = (
-        [SetProperty(op.node, op.property, old.properties[op.property], op.graph)]
+        [ops.SetProperty(op.node, op.property, old.properties[op.property], op.graph)]
         if op.property in old.properties
-        else [ResetProperty(op.node, op.property, op.graph)]
+        else [ops.ResetProperty(op.node, op.property, op.graph)]
     )
     if node.definition != old.definition:
         _check_definition(content, graph, node)
@@ -250,7 +234,7 @@ def _change_property(content: Content, op: SetProperty | ResetProperty) -> list[
         lost += [edge for edge in graph.edges_out_of(node.name) if split_port(edge.source)[1] not in outputs]
         for edge in lost:
             graph.drop_edge(edge)
-        undo += [Connect(edge.source, edge.target, graph.id) for edge in lost]
+        undo += [ops.Connect(edge.source, edge.target, graph.id) for edge in lost]
         content.unuse(graph.id, old)
         content.use(graph.id, node)
     elif op.property == "definition" and node.type == "Subgraph":
@@ -289,31 +273,31 @@ def _outer_edges(content: Content, graph: GraphIndex, node: Node) -> list[tuple[
     return []
 
 
-def _change_frames(graph: GraphIndex, op: AddFrame | ChangeFrame | RemoveFrame) -> list[Op]:
+def _change_frames(graph: GraphIndex, op: ops.AddFrame | ops.ChangeFrame | ops.RemoveFrame) -> list[Op]:
     match op:
-        case AddFrame():
+        case ops.AddFrame():
             frame = checked_frame(Frame(op.name, op.box, op.title, op.text, op.colour))
             if frame.name in graph.frames:
                 raise NameTakenError(f"There is a frame {frame.name!r}{graph.where} already.")
             graph.frames[frame.name] = frame
-            return [RemoveFrame(frame.name, graph.id)]
-        case ChangeFrame():
+            return [ops.RemoveFrame(frame.name, graph.id)]
+        case ops.ChangeFrame():
             old = graph.require_frame(op.name)
             asked = {"box": op.box, "title": op.title, "text": op.text, "colour": op.colour}
             changes = {field: value for field, value in asked.items() if value is not None}
             graph.frames[old.name] = checked_frame(msgspec.structs.replace(old, **changes))
             before = {field: getattr(old, field) for field in changes}
-            return [ChangeFrame(old.name, **before, graph=graph.id)]
-        case RemoveFrame():
+            return [ops.ChangeFrame(old.name, **before, graph=graph.id)]
+        case ops.RemoveFrame():
             old = graph.require_frame(op.name)
             del graph.frames[old.name]
-            return [AddFrame(old.name, old.box, old.title, old.text, old.colour, graph.id)]
+            return [ops.AddFrame(old.name, old.box, old.title, old.text, old.colour, graph.id)]
         case _:
             assert_never(op)
 
 
-def _restoring(node: Node, graph: str, index: int) -> AddNode:
-    return AddNode(
+def _restoring(node: Node, graph: str, index: int) -> ops.AddNode:
+    return ops.AddNode(
         node.name, node.type, dict(node.properties), node.position, graph, index, node.origin, node.collapsed
     )
 

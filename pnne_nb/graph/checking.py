@@ -21,25 +21,9 @@ from pnne_nb.errors import (
     shown,
     together,
 )
+from pnne_nb.graph import ops
 from pnne_nb.graph.node import Node, split_port
-from pnne_nb.graph.ops import (
-    AddFrame,
-    AddGraph,
-    AddNode,
-    ChangeFrame,
-    CollapseNode,
-    Connect,
-    Disconnect,
-    MoveNode,
-    Op,
-    RemoveFrame,
-    RemoveGraph,
-    RemoveNode,
-    RenameDocument,
-    RenameNode,
-    ResetProperty,
-    SetProperty,
-)
+from pnne_nb.graph.ops import Op
 from pnne_nb.graph.ports import find_input, find_output, input_ports, output_ports
 from pnne_nb.graph.registry import require_type
 from pnne_nb.graph.spec import NodeSpec, Port, Property, kinds_fit
@@ -57,34 +41,41 @@ def checked(content: Content, op: Op, types: Types) -> Op:
         GraphError: If the catalogue does not allow it.
     """
     match op:
-        case AddNode():
+        case ops.AddNode():
             graph = content.require(op.graph)
             spec = require_type(types, op.type)
             values = _checked_values(graph, op, spec)
             return msgspec.structs.replace(op, properties=values)
-        case SetProperty():
+        case ops.SetProperty():
             graph = content.require(op.graph)
             node = graph.require(op.node)
             spec = require_type(types, node.type)
             value = checked_value(graph, node.name, spec, op.property, op.value)
             return msgspec.structs.replace(op, value=value)
-        case ResetProperty():
+        case ops.ResetProperty():
             node = content.require(op.graph).require(op.node)
             name: object = op.property
             if not isinstance(name, str) or name not in node.properties:
                 _require_property(require_type(types, node.type), node.name, name)
             return op
-        case Connect():
+        case ops.Connect():
             return _checked_edge(content, op, types)
-        case RemoveNode() | RenameNode() | MoveNode() | CollapseNode() | Disconnect():
+        case ops.RemoveNode() | ops.RenameNode() | ops.MoveNode() | ops.CollapseNode() | ops.Disconnect():
             return op
-        case AddGraph() | RemoveGraph() | AddFrame() | ChangeFrame() | RemoveFrame() | RenameDocument():
+        case (
+            ops.AddGraph()
+            | ops.RemoveGraph()
+            | ops.AddFrame()
+            | ops.ChangeFrame()
+            | ops.RemoveFrame()
+            | ops.RenameDocument()
+        ):
             return op
         case _:
             assert_never(op)
 
 
-def _checked_values(graph: GraphIndex, op: AddNode, spec: NodeSpec) -> dict[str, object]:
+def _checked_values(graph: GraphIndex, op: ops.AddNode, spec: NodeSpec) -> dict[str, object]:
     values: dict[str, object] = {}
     faults: list[GraphError] = []
     for name, value in op.properties.items():
@@ -143,7 +134,7 @@ def _require_property(spec: NodeSpec, node: str, name: object) -> Property:
     return prop
 
 
-def _checked_edge(content: Content, op: Connect, types: Types) -> Connect:
+def _checked_edge(content: Content, op: ops.Connect, types: Types) -> ops.Connect:
     graph = content.require(op.graph)
     (source_name, source_port), (target_name, target_port) = split_port(op.source), split_port(op.target)
     source, target = graph.require(source_name), graph.require(target_name)
