@@ -143,6 +143,20 @@ def test_a_frame_is_copied_with_what_stands_in_it(graph: NodeGraph, open_editor:
     assert graph.undo_label == "Duplicate 2 nodes"
 
 
+def test_what_stands_in_a_frame_is_collapsed_and_grouped_with_it(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.frames.add("Encoder", around=["fc1", "fc2"])
+    editor = open_editor(graph)
+    editor.page.mouse.click(*by_title(editor, "frame1"))
+    editor.page.keyboard.press("h")
+    expect(editor.root.locator(".pnne-collapsed")).to_have_count(2)
+    editor.button("Group").click()
+    expect(editor.node("subgraph1")).to_be_visible()
+    expect(frame(editor, "frame1")).to_have_count(0)
+    editor.settle()
+    assert graph.frames["subgraph1.frame1"].title == "Encoder"
+    assert graph["subgraph1.fc1"].collapsed
+
+
 def test_a_double_click_on_a_title_goes_to_it_in_the_panel(graph: NodeGraph, open_editor: OpenEditor) -> None:
     graph.frames.add("Encoder", around=["fc1", "fc2"])
     editor = open_editor(graph)

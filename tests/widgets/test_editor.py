@@ -504,3 +504,44 @@ def test_editors_of_one_graph_see_the_same_in_the_same_order(graph: pn.NodeGraph
     assert [event["version"] for event in commits[0]] == list(range(base + 1, base + 6))
     for view in views:
         view.editor.close()
+
+
+def test_blocks_are_published_to_every_editor_and_withdrawn(graph: pn.NodeGraph, view: View) -> None:
+    graph.group(["fc1"], name="block")
+    other = GraphEditor(pn.NodeGraph("other"))
+    there = View(other, "there")
+    try:
+        answer = view.ask("publish", node="block", name="Dense")
+        assert answer["message"] == "blocks"
+        assert [node["name"] for node in answer["document"]["graphs"][""]["nodes"]] == ["Dense"]
+        assert there.wait_for("blocks")["document"] == answer["document"]
+        assert there.ask("sync")["message"] == "snapshot"
+        assert there.wait_for("blocks", 2)["document"] == answer["document"], "who opens later is told too"
+        assert "only a Subgraph node can become a block" in view.ask("publish", node="x", name="Dense")["error"]
+        assert "this is not JSON" in view.ask("loadBlocks", text="{")["error"]
+        text = pn.blocks.graph.to_json()
+        assert view.ask("unpublish", name="Dense")["document"]["graphs"][""].get("nodes", []) == []
+        assert view.ask("loadBlocks", text=text)["document"] == answer["document"]
+        assert list(pn.blocks) == ["Dense"]
+    finally:
+        other.close()
+        for name in list(pn.blocks):
+            pn.blocks.remove(name)
+
+
+def test_looks_change_no_model(graph: pn.NodeGraph, editor: GraphEditor) -> None:
+    model = editor.model
+    graph.collapse("fc1")
+    graph.frames.add("Head", around=["fc1"])
+    graph.frames.move("frame1", 8, 8)
+    assert editor.model is model
+
+
+def test_later_editors_find_the_front_end_that_the_page_has(graph: pn.NodeGraph, view: View) -> None:
+    view.ask("sync")
+    whole = bundle.bundled("editor.js")
+    later = GraphEditor(graph)
+    assert len(later._esm) < len(whole) // 100
+    assert later.bundle_key == view.editor.bundle_key == bundle.key_of(whole)
+    assert View(later).ask("getBundle")["text"] == whole, "a page that was loaded anew has to ask"
+    later.close()

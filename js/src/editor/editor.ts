@@ -258,6 +258,13 @@ export class Editor {
     this.nudging = setTimeout(() => this.move(this.view.get().moving), NUDGE_ENDS_AFTER);
   }
 
+  /** The selected nodes, and those that stand in selected frames. */
+  chosen(): ReadonlySet<string> {
+    const scene = this.scene();
+    const { nodes, frames } = this.view.get();
+    return scene && frames.size > 0 ? new Set([...nodes, ...this.carriedBy(scene, frames).nodes]) : nodes;
+  }
+
   /** What moves with frames: they themselves, and whatever stands in them. */
   carriedBy(
     scene: ShownScene,
@@ -340,7 +347,7 @@ export class Editor {
 
   group(): void {
     const scene = this.scene();
-    const { nodes } = this.view.get();
+    const nodes = this.chosen();
     if (!scene || nodes.size === 0) return;
     this.session.group([...nodes], scene.graphId);
   }

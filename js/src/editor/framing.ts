@@ -100,7 +100,7 @@ export function dragFrame(editor: Editor, name: string, [left, top]: readonly [n
 }
 
 /** Shows of the selected nodes only the names, or all of them again if they are all collapsed. */
-export function toggleCollapsed(editor: Editor, names: Iterable<string> = editor.view.get().nodes): void {
+export function toggleCollapsed(editor: Editor, names: Iterable<string> = editor.chosen()): void {
   const scene = editor.scene();
   const nodes = [...names].flatMap((name) => scene?.graph.nodes.get(name) ?? []);
   if (!scene || nodes.length === 0) return;

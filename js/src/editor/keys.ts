@@ -37,7 +37,7 @@ const COMMANDS: readonly {
   { keys: ["Shift+g"], run: addFrame },
   { keys: [" "], run: addHere },
   { keys: ["Enter"], run: open },
-  { keys: ["Shift+f"], run: (editor) => editor.viewport?.fit(editor.view.get().nodes) },
+  { keys: ["Shift+f"], run: (editor) => editor.viewport?.fit(editor.chosen()) },
   { keys: ["Alt+ArrowLeft"], run: (editor) => walk(editor, -1, 0) },
   { keys: ["Alt+ArrowRight"], run: (editor) => walk(editor, 1, 0) },
   { keys: ["Alt+ArrowUp"], run: (editor) => walk(editor, 0, -1) },

@@ -55,7 +55,8 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
   const editor = useEditor();
   const history = useSession((state) => state.sync?.history);
   const selected = useView((view) => view.nodes.size);
-  const selectedEdges = useView((view) => view.edges.size + view.frames.size);
+  const selectedEdges = useView((view) => view.edges.size);
+  const frames = useView((view) => view.frames.size);
   const source = useView((view) => view.source);
   const properties = useView((view) => view.properties);
   const snap = useView((view) => view.snap);
@@ -93,14 +94,14 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         name="Delete"
         hint="Delete (Del)"
         icon="trash"
-        disabled={readOnly || selected + selectedEdges === 0}
+        disabled={readOnly || selected + selectedEdges + frames === 0}
         onClick={() => editor.deleteSelection()}
       />
       <Action
         name="Group"
         hint="Group the selected nodes into a block (Ctrl+G)"
         icon="group"
-        disabled={readOnly || selected === 0}
+        disabled={readOnly || selected + frames === 0}
         onClick={() => editor.group()}
       />
       <Action
