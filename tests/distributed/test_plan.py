@@ -13,12 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pnne_nb.catalog import register_node
 from pnne_nb.errors import TrainingError
-from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.engine import TrainingEngine
-from tests.distributed import groups
+from tests.distributed import groups, nodes
 from tests.runtime import tasks
 
 _ARGUMENTS: list[tuple[dict[str, Any], str]] = [
@@ -60,7 +58,7 @@ def test_a_port_that_is_in_use() -> None:
 def test_devices_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(TrainingError, match="nproc=2 is more than this machine has, 1 GPU: give nproc=1 or less"):
-        Plan(nproc=2).check(torch.device("cuda", 0), listens=False)
+        Plan(nproc=2).check(torch.device("cuda", 0), listens=True)
     with pytest.raises(TrainingError, match="on CPUs or CUDA GPUs, not on mps: make the engine with device='cpu'"):
         Plan(nproc=1).check(torch.device("mps"), listens=False)
 
@@ -95,11 +93,6 @@ def test_the_command_of_gpus_and_of_several_machines(monkeypatch: pytest.MonkeyP
     ]
 
 
-class _Own(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x + 1
-
-
 class _Undrawable(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -110,21 +103,14 @@ class _Undrawable(nn.Module):
         return y if y.sum().item() > 0 else -y
 
 
-def _with_a_type_of_its_own() -> NodeGraph:
-    register_node(_Own)
-    graph = tasks.picture_graph()
-    graph.add("_Own", name="mine")
-    graph.disconnect("fc.output", "y.input")
-    graph.connect("fc", "mine")
-    graph.connect("mine", "y")
-    return graph
-
-
 _PRIVATE: list[tuple[Callable[[], TrainingEngine], str]] = [
     (lambda: groups.engine(loss=nn.CrossEntropyLoss()), "loss: given as Python objects, which exist in this process"),
     (lambda: groups.engine(train_data=tasks.Noisy()), "train_data is a Noisy, which exists in this process only"),
     (lambda: groups.engine(_Undrawable()), "The model is a _Undrawable, whose code exists in this process only"),
-    (lambda: groups.engine(_with_a_type_of_its_own()), r"mine \(_Own\): registered in this process"),
+    (
+        lambda: groups.engine(nodes.graph()),
+        r"twice \(Doubled\): registered in this process, .* imports=\(\"my_nodes\",\)",
+    ),
     (lambda: groups.engine(batch_size=1), "A batch of train_data has 1 examples, too few for 2 processes"),
 ]
 

@@ -21,7 +21,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.frames import EpochFrame, StateFrame, StepFrame
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.stepping import NotFiniteError
-from tests.distributed import groups
+from tests.distributed import groups, nodes
 from tests.runtime import tasks
 
 pytestmark = pytest.mark.timeout(400)
@@ -74,10 +74,10 @@ def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does() -
 
 
 def test_commands_reach_the_group_and_one_process_goes_on_from_where_it_was() -> None:
-    alone, together = groups.engine(accumulate=2), groups.engine(accumulate=2)
+    alone, together = (groups.engine(nodes.graph(), accumulate=2) for _ in range(2))
     reached = threading.Event()
     groups.at_step(together, 2, reached.set)
-    together.launch(nproc=2)
+    together.launch(nproc=2, imports="tests.distributed.nodes")
     assert reached.wait(groups.SECONDS)
     together.pause()
     assert groups.state_of(together) == "paused"

@@ -88,7 +88,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if not dist.is_available():
             raise TrainingError("This build of torch has no torch.distributed, and so no torchrun: install another.")
         require_count("nproc", self.nproc)
-        self._check_devices(device)
+        self._check_devices(device, listens=listens)
         self._check_machines()
         if self.strategy not in STRATEGIES:
             raise TrainingError(
@@ -103,7 +103,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if listens and self.rdzv is not None:
             self._check_port(self.rdzv)
 
-    def _check_devices(self, device: torch.device) -> None:
+    def _check_devices(self, device: torch.device, *, listens: bool) -> None:
         match device.type:
             case "cpu":
                 there, of = os.cpu_count() or 1, "CPU core"
@@ -113,7 +113,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 raise TrainingError(
                     f"Several processes train on CPUs or CUDA GPUs, not on {other}: make the engine with device='cpu'."
                 )
-        if self.nproc > there:
+        if listens and self.nproc > there:
             raise TrainingError(
                 f"nproc={self.nproc} is more than this machine has, {there} {of}{'s' * (there != 1)}: give nproc={there} "
                 "or less."
