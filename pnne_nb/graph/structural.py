@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pnne_nb.graph.spec import NodeSpec, Port, Property
+from pnne_nb.graph.spec import REQUIRED, NodeSpec, Port, Property, Required
 from pnne_nb.graph.types import (
     BoolType,
     ConstantType,
@@ -12,173 +12,151 @@ from pnne_nb.graph.types import (
     IntType,
     NodeRefType,
     OptionalType,
+    PropertyType,
     ShapeType,
     StringType,
     TupleType,
 )
+from pnne_nb.graph.values import Value
 
 CATEGORY = "Structure"
 
-SHARES = Property(
-    name="shares",
-    type=OptionalType(NodeRefType()),
-    default=None,
-    role="node",
-    doc="Another node of the same type whose module, and so whose weights, this node uses.",
+
+def _property(name: str, kind: PropertyType, doc: str, default: Value | Required = REQUIRED) -> Property:
+    """A property of the node itself, not of a call."""
+    return Property(name, kind, default, "node", doc)
+
+
+def _spec(
+    type: str,
+    doc: str,
+    *properties: Property,
+    inputs: tuple[Port, ...] = (),
+    outputs: tuple[Port, ...] = (),
+) -> NodeSpec:
+    return NodeSpec(type, CATEGORY, "structural", "", inputs, outputs, properties, doc=doc)
+
+
+SHARES = _property(
+    "shares",
+    OptionalType(NodeRefType()),
+    "Another node of the same type whose module, and so whose weights, this node uses.",
+    None,
 )
 """The property by which a node uses another's module."""
 
-CHECKPOINT = Property(
-    name="checkpoint",
-    type=BoolType(),
-    default=False,
-    role="node",
-    doc="Whether training computes what is inside again for the backward pass, instead of keeping it in memory.",
+CHECKPOINT = _property(
+    "checkpoint",
+    BoolType(),
+    "Whether training computes what is inside again for the backward pass, instead of keeping it in memory.",
+    False,
 )
 
-DEVICE = Property(
-    name="device",
-    type=OptionalType(DeviceType()),
-    default=None,
-    role="node",
-    doc="Where the node's weights lie and where it runs; what comes from elsewhere is moved there. "
+DEVICE = _property(
+    "device",
+    OptionalType(DeviceType()),
+    "Where the node's weights lie and where it runs; what comes from elsewhere is moved there. "
     "None: where its first input is.",
+    None,
 )
 
 MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE)
 """What every node that compiles to a submodule has, beside the properties of its type."""
 
-_DTYPE = Property(name="dtype", type=DtypeType(), default="float32", role="node", doc="Element type.")
-_STORED_SHAPE = Property(name="shape", type=TupleType(IntType(minimum=0)), role="node", doc="Sizes of the tensor.")
+_DTYPE = _property("dtype", DtypeType(), "Element type.", "float32")
+_STORED_SHAPE = _property("shape", TupleType(IntType(minimum=0)), "Sizes of the tensor.")
 _NAMES = TupleType(StringType())
+_VALUE = (Port(name="output", kind="value"),)
+_TENSOR = (Port(name="output"),)
 
 STRUCTURAL: tuple[NodeSpec, ...] = (
-    NodeSpec(
-        type="Input",
-        category=CATEGORY,
-        kind="structural",
-        outputs=(Port(name="output", kind="value"),),
-        properties=(
-            Property(
-                name="shape",
-                type=OptionalType(ShapeType()),
-                default=None,
-                role="node",
-                doc="Sizes of the tensor: numbers, or names such as 'N' for sizes that may vary. "
-                "None: unknown, or not a tensor.",
-            ),
-            _DTYPE,
+    _spec(
+        "Input",
+        "An argument of the graph's forward pass; its name is the argument's name.",
+        _property(
+            "shape",
+            OptionalType(ShapeType()),
+            "Sizes of the tensor: numbers, or names such as 'N' for sizes that may vary. "
+            "None: unknown, or not a tensor.",
+            None,
         ),
-        doc="An argument of the graph's forward pass; its name is the argument's name.",
+        _DTYPE,
+        outputs=_VALUE,
     ),
-    NodeSpec(
-        type="Output",
-        category=CATEGORY,
-        kind="structural",
+    _spec(
+        "Output",
+        "A result of the graph. With several, the forward pass returns a tuple in the order of the nodes.",
         inputs=(Port(name="input", kind="value"),),
-        doc="A result of the graph. With several, the forward pass returns a tuple in the order of the nodes.",
     ),
-    NodeSpec(
-        type="Constant",
-        category=CATEGORY,
-        kind="structural",
-        outputs=(Port(name="output", kind="value"),),
-        properties=(Property(name="value", type=ConstantType(), role="node", doc="What the node gives out."),),
-        doc="A fixed Python value.",
+    _spec(
+        "Constant",
+        "A fixed Python value.",
+        _property("value", ConstantType(), "What the node gives out."),
+        outputs=_VALUE,
     ),
-    NodeSpec(
-        type="Parameter",
-        category=CATEGORY,
-        kind="structural",
-        outputs=(Port(name="output"),),
-        properties=(
-            _STORED_SHAPE,
-            _DTYPE,
-            Property(
-                name="init",
-                type=EnumType(("zeros", "ones", "normal", "uniform", "kaiming_uniform", "xavier_uniform")),
-                default="zeros",
-                role="node",
-                doc="How the values are drawn before training.",
-            ),
-            Property(
-                name="requires_grad", type=BoolType(), default=True, role="node", doc="Whether training changes it."
-            ),
-            Property(
-                name="of",
-                type=OptionalType(StringType()),
-                default=None,
-                role="node",
-                doc="Path of the parameter of another node that this one stands for, such as 'embed.weight'; "
-                "it then has none of its own.",
-            ),
+    _spec(
+        "Parameter",
+        "A trainable tensor that belongs to the graph itself.",
+        _STORED_SHAPE,
+        _DTYPE,
+        _property(
+            "init",
+            EnumType(("zeros", "ones", "normal", "uniform", "kaiming_uniform", "xavier_uniform")),
+            "How the values are drawn before training.",
+            "zeros",
         ),
-        doc="A trainable tensor that belongs to the graph itself.",
-    ),
-    NodeSpec(
-        type="Buffer",
-        category=CATEGORY,
-        kind="structural",
-        outputs=(Port(name="output"),),
-        properties=(
-            _STORED_SHAPE,
-            _DTYPE,
-            Property(
-                name="init",
-                type=EnumType(("zeros", "ones", "arange", "tril")),
-                default="zeros",
-                role="node",
-                doc="The values before anything is loaded; 'tril': ones on and below the diagonal, such as a causal mask.",
-            ),
-            Property(
-                name="values",
-                type=OptionalType(ConstantType()),
-                default=None,
-                role="node",
-                doc="The elements themselves as nested tuples, instead of init.",
-            ),
-            Property(
-                name="persistent",
-                type=BoolType(),
-                default=True,
-                role="node",
-                doc="Whether it is part of the state_dict.",
-            ),
+        _property("requires_grad", BoolType(), "Whether training changes it.", True),
+        _property(
+            "of",
+            OptionalType(StringType()),
+            "Path of the parameter of another node that this one stands for, such as 'embed.weight'; "
+            "it then has none of its own.",
+            None,
         ),
-        doc="A tensor that belongs to the graph itself and is not trained.",
+        outputs=_TENSOR,
     ),
-    NodeSpec(
-        type="Subgraph",
-        category=CATEGORY,
-        kind="structural",
-        properties=(
-            Property(
-                name="definition",
-                type=StringType(),
-                role="node",
-                doc="Which of the document's graphs this node shows; its Input and Output nodes are the ports.",
-            ),
-            *MODULE_PROPERTIES,
+    _spec(
+        "Buffer",
+        "A tensor that belongs to the graph itself and is not trained.",
+        _STORED_SHAPE,
+        _DTYPE,
+        _property(
+            "init",
+            EnumType(("zeros", "ones", "arange", "tril")),
+            "The values before anything is loaded; 'tril': ones on and below the diagonal, such as a causal mask.",
+            "zeros",
         ),
-        doc="A graph inside the graph, compiled to a nested module.",
+        _property(
+            "values",
+            OptionalType(ConstantType()),
+            "The elements themselves as nested tuples, instead of init.",
+            None,
+        ),
+        _property("persistent", BoolType(), "Whether it is part of the state_dict.", True),
+        outputs=_TENSOR,
     ),
-    NodeSpec(
-        type="Module",
-        category=CATEGORY,
-        kind="structural",
-        properties=(
-            Property(
-                name="target",
-                type=StringType(),
-                default="",
-                role="node",
-                doc="Qualified name of the imported class, for reading only: it is never imported by this name.",
-            ),
-            Property(name="inputs", type=_NAMES, default=("input",), role="node", doc="Names of the call's arguments."),
-            Property(name="outputs", type=_NAMES, default=("output",), role="node", doc="Names of the results."),
-            *MODULE_PROPERTIES,
+    _spec(
+        "Subgraph",
+        "A graph inside the graph, compiled to a nested module.",
+        _property(
+            "definition",
+            StringType(),
+            "Which of the document's graphs this node shows; its Input and Output nodes are the ports.",
         ),
-        doc="An imported module kept as it is, because its inside cannot be drawn.",
+        *MODULE_PROPERTIES,
+    ),
+    _spec(
+        "Module",
+        "An imported module kept as it is, because its inside cannot be drawn.",
+        _property(
+            "target",
+            StringType(),
+            "Qualified name of the imported class, for reading only: it is never imported by this name.",
+            "",
+        ),
+        _property("inputs", _NAMES, "Names of the call's arguments.", ("input",)),
+        _property("outputs", _NAMES, "Names of the results.", ("output",)),
+        *MODULE_PROPERTIES,
     ),
 )
 """Specs of the structural types, which every registry starts with."""
