@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -24,6 +24,7 @@ from pnne_nb.runtime.objectives import (
     make_schedule,
     needs_closure,
 )
+from pnne_nb.runtime.placing import settle
 from pnne_nb.runtime.precision import Precision, choose_device
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import Source
@@ -121,7 +122,14 @@ class Config(msgspec.Struct, frozen=True):
         """Names of the arguments that `plain` leaves out."""
         return [name for name in self.__struct_fields__ if not _is_plain(getattr(self, name))]
 
-    def recipe(self, model: nn.Module, train: Source, val: Source | None, expected: InputShapes) -> Recipe:
+    def recipe(
+        self,
+        model: nn.Module,
+        train: Source,
+        val: Source | None,
+        expected: InputShapes,
+        placed: Collection[str] = (),
+    ) -> Recipe:
         """What a loop needs, made from the arguments.
 
         Args:
@@ -129,12 +137,13 @@ class Config(msgspec.Struct, frozen=True):
             train: Training data.
             val: Validation data.
             expected: Name and shape of each Input node; empty for a plain module.
+            placed: Paths of layers that have a device of their own.
 
         Raises:
             TrainingError: An argument cannot be; the message says which and why.
         """
         device = choose_device(self.device)
-        model.to(device)
+        scattered = settle(model, device, placed)
         optimizer = make_optimizer(self.optimizer, model, self.parameter_groups)
         if needs_closure(optimizer) and self.precision == "16":
             raise TrainingError(
@@ -160,6 +169,7 @@ class Config(msgspec.Struct, frozen=True):
             patience=self.early_stopping,
             validate_every=as_every("validate_every", self.validate_every),
             needs_closure=needs_closure(optimizer),
+            scattered=scattered,
         )
 
 

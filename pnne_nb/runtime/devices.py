@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, TypeVar, final
 
 import msgspec
@@ -15,6 +16,8 @@ from pnne_nb.runtime.batches import to_device
 from pnne_nb.runtime.precision import available_devices, choose_device
 
 T = TypeVar("T")
+
+_ALLOCATOR = "PYTORCH_ALLOC_CONF"
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -86,6 +89,7 @@ class DeviceManager:
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "threads": torch.get_num_threads(),
+            "allocator": os.environ.get(_ALLOCATOR),
         }
 
     def configure(
@@ -95,22 +99,40 @@ class DeviceManager:
         cudnn_benchmark: bool | None = None,
         deterministic: bool | None = None,
         threads: int | None = None,
+        allocator: str | None = None,
+        memory_fraction: float | None = None,
     ) -> None:
         """Change settings of the whole process; None leaves one as it is.
 
         Args:
-            tf32: Whether matrix products of float32 may use the faster, less exact TF32.
+            tf32: Whether matrix products and convolutions of float32 may use the faster, less exact TF32.
             cudnn_benchmark: Whether cuDNN tries which algorithm is fastest for each shape.
             deterministic: Whether an operation without a deterministic version raises.
             threads: How many threads operations use in the calling thread and in trainings made from now on.
+            allocator: Of CUDA memory, as torch's ``PYTORCH_ALLOC_CONF`` has it, e.g. ``"expandable_segments:True"``;
+                before CUDA is first used.
+            memory_fraction: Share of each CUDA device's memory, in (0, 1], that this process may take.
 
         Raises:
-            TrainingError: `threads` is less than 1.
+            TrainingError: One of them is out of its range, or comes too late; then nothing has changed.
         """
         if threads is not None and threads < 1:
             raise TrainingError(f"threads must be at least 1, not {threads!r}.")
+        if memory_fraction is not None and not 0 < memory_fraction <= 1:
+            raise TrainingError(f"memory_fraction must be a share in (0, 1], not {memory_fraction!r}.")
+        if allocator is not None and allocator != self.settings["allocator"]:
+            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+                raise TrainingError(
+                    "The allocator is chosen before CUDA is first used in a process: restart the kernel, and call "
+                    f"configure(allocator={allocator!r}) first."
+                )
+            os.environ[_ALLOCATOR] = allocator
+        if memory_fraction is not None:
+            for index in range(torch.cuda.device_count()):
+                torch.cuda.set_per_process_memory_fraction(memory_fraction, index)
         if tf32 is not None:
             torch.set_float32_matmul_precision("high" if tf32 else "highest")
+            torch.backends.cudnn.allow_tf32 = tf32
         if cudnn_benchmark is not None:
             torch.backends.cudnn.benchmark = cudnn_benchmark
         if deterministic is not None:

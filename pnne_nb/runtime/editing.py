@@ -17,6 +17,7 @@ from pnne_nb.runtime.history import EDITED
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.models import input_shapes
 from pnne_nb.runtime.objectives import parameter_groups
+from pnne_nb.runtime.placing import placed_paths, settle
 from pnne_nb.runtime.randomness import key_of, seeded_globals
 from pnne_nb.runtime.recipe import Recipe
 
@@ -43,12 +44,13 @@ def follow_model(graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: R
     model = loop.recipe.model
     with seeded_globals(key_of(config.seed, loop.steps)):
         new = compile_graph(graph, reuse=model)
+    scattered = settle(new, recipe.device, placed_paths(graph))
     before = _tensors(model)
     _keep_modules(model, new)
     _keep_tensors(model, new)
     after = _tensors(new)
     groups = _new_groups(loop.recipe.optimizer, new, config)
-    loop.adopt(msgspec.structs.replace(recipe, expected=input_shapes(graph)))
+    loop.adopt(msgspec.structs.replace(recipe, expected=input_shapes(graph), scattered=scattered))
     _replace_groups(loop.recipe.optimizer, groups)
     _become(model, new)
     loop.model_changed()

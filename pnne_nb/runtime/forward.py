@@ -86,6 +86,8 @@ class ForwardPass:
             if recipe.step is not None:
                 return None, _scalar(recipe.step(recipe.model, to_device(raw, recipe.device)), "The step function")
             output = self._output(batch)
+            if recipe.scattered:
+                output = to_device(output, recipe.device)
             if recipe.loss is None:
                 return None, _scalar(output, "Without a loss, the model must return its own: it")
             return output, _scalar(self._loss(recipe.loss, output, batch.target), "The loss function")

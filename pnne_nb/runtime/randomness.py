@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, final
 
@@ -59,12 +59,15 @@ class PrivateRandomness:
     Args:
         seed: Where the numbers begin.
         device: Its generator is private too, if it is not the CPU.
+        more: Further devices, those that parts of a model are on.
         python: Whether Python's and numpy's global generators are private as well: only a dataset that runs
             in the training thread needs them, and they cost some 40 µs a step.
     """
 
-    def __init__(self, seed: int, device: torch.device, *, python: bool) -> None:
-        self._generators = [torch.default_generator, *_device_generators(device)]
+    def __init__(self, seed: int, device: torch.device, *, python: bool, more: Collection[torch.device] = ()) -> None:
+        others = sorted({other for other in more if other != device}, key=str)
+        found = [generator for each in (device, *others) for generator in _device_generators(each)]
+        self._generators = [torch.default_generator, *found]
         self._mine = [torch.Generator(g.device).manual_seed(key_of(seed)).get_state() for g in self._generators]
         self._python = python
         self._mine_others = _Captured.seeded(key_of(seed))

@@ -32,6 +32,7 @@ class Recipe(msgspec.Struct, frozen=True):
         patience: End after so many epochs without a lower validation (or else training) loss, or None.
         validate_every: When the validation data is looked at; at the end of the last epoch in any case.
         needs_closure: Whether the optimizer computes the loss several times in a step, as LBFGS does.
+        scattered: Whether the model is on several devices; batches go to, and outputs come back to `device`.
         peers: The processes that make each step together.
         trained: What runs in training in the place of `model`: the same, with gradients averaged over all peers.
     """
@@ -53,6 +54,7 @@ class Recipe(msgspec.Struct, frozen=True):
     patience: int | None = None
     validate_every: Every = Every(1, "epochs")
     needs_closure: bool = False
+    scattered: bool = False
     peers: Peers = ALONE
     trained: Callable[..., Any] | None = None
 

@@ -26,6 +26,7 @@ from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.models import as_module, input_shapes
 from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.placing import devices_of, placed_paths
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.sharing import SharedModel
@@ -71,11 +72,12 @@ class Training:
         train, val = config.open_data(train_data, val_data)
         self.model = as_module(model, config.seed)
         self.blueprint: Blueprint | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
-        recipe = config.recipe(self.model, train, val, input_shapes(model))
+        recipe = config.recipe(self.model, train, val, input_shapes(model), placed_paths(model))
         self.reports = Reports()
         self.observers = Observers(self.reports.publish)
         draws = train.draws or (val is not None and val.draws)
-        self.loop = TrainingLoop(recipe, PrivateRandomness(config.seed, recipe.device, python=draws), self.observers)
+        randomness = PrivateRandomness(config.seed, recipe.device, python=draws, more=devices_of(self.model))
+        self.loop = TrainingLoop(recipe, randomness, self.observers)
         self.loop.check_data()
         self.control = Control(self._state_changed)
         self.shared = SharedModel(self.model, self.control)

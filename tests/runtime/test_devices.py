@@ -58,10 +58,32 @@ def test_modules_move_in_place_and_tensors_in_containers(manager: DeviceManager)
 
 def test_settings(manager: DeviceManager) -> None:
     manager.configure(tf32=True, cudnn_benchmark=True, deterministic=True, threads=1)
-    assert manager.settings == {"tf32": True, "cudnn_benchmark": True, "deterministic": True, "threads": 1}
+    expected = {"tf32": True, "cudnn_benchmark": True, "deterministic": True, "threads": 1, "allocator": None}
+    assert manager.settings == expected
+    assert torch.backends.cudnn.allow_tf32
     manager.configure()
     assert manager.settings["tf32"]
     manager.release_memory()
+
+
+def test_the_allocator_is_chosen_before_cuda_is_used(manager: DeviceManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "garbage_collection_threshold:0.8")
+    manager.configure(allocator="expandable_segments:True")
+    assert manager.settings["allocator"] == "expandable_segments:True"
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    manager.configure(allocator="expandable_segments:True")
+    with pytest.raises(TrainingError, match="chosen before CUDA is first used in a process: restart the kernel"):
+        manager.configure(allocator="backend:cudaMallocAsync")
+
+
+def test_a_share_of_the_memory(manager: DeviceManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[float, int]] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *chosen: given.append(chosen))
+    manager.configure(memory_fraction=0.5)
+    assert given == [(0.5, 0), (0.5, 1)]
+    with pytest.raises(TrainingError, match=r"memory_fraction must be a share in \(0, 1\], not 2"):
+        manager.configure(memory_fraction=2)
 
 
 def test_threads_below_one_are_refused(manager: DeviceManager) -> None:
