@@ -22,6 +22,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 from benchmarks.paired import Comparison, Interval
+from pnne_nb.widgets.pacing import IN_FLIGHT
 
 BUDGET = 1.03
 MAX_CELL_MS = 100.0
@@ -102,7 +103,7 @@ class Page:
             return None
         if message["msg_type"] == "comm_msg":
             tick = message["content"]["data"].get("state", {}).get("tick")
-            if tick is not None:
+            if tick is not None and tick % IN_FLIGHT == 0:
                 heapq.heappush(self._painting, (time.monotonic() + PAINT, message["content"]["comm_id"], tick))
         return message
 

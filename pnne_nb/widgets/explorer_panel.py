@@ -27,7 +27,7 @@ _WORDS: Final = {"activations": "output", "gradients": "output gradient", "input
 
 CSS: Final = """<style>
 .pnne-explorer { color: var(--jp-ui-font-color1, inherit); }
-.pnne-explorer .pnne-explorer-graph { border: 1px solid var(--jp-border-color2, #8884); border-radius: 4px;
+.pnne-explorer .pnne-explorer-graph { border: 1px solid var(--jp-border-color2, #8884) !important; border-radius: 4px;
   background: var(--jp-layout-color0, transparent); overflow: hidden; }
 .pnne-explorer .pnne-explorer-graph .custom-widget, .pnne-explorer .cytoscape-widget { background: transparent !important; }
 .pnne-explorer .pnne-explorer-graph, .pnne-explorer .pnne-explorer-graph * { outline: none !important; }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
+
+IN_FLIGHT: Final = 2
+"""Frames that may be under way; js/src/controls/bar.ts acknowledges as seldom."""
 
 
 @final
 class Pacer:
-    """At most one frame in flight, at most `hz` a second, and a slow pulse while nobody acknowledges.
+    """At most two frames in flight, at most `hz` a second, and a slow pulse while nobody acknowledges.
 
     A kernel has no back-pressure: what is sent faster than a browser paints piles up in front of every other
-    message. So the next frame waits for the acknowledgement of the one before. Where none comes (no view,
+    message. So the next frame waits for the acknowledgement of the last but one: the browser acknowledges every
+    second frame, because an acknowledgement costs the kernel as much as half a drawing. Where none comes (no view,
     a hidden tab, a notebook run without a browser), one frame per `keep_alive` seconds keeps the models
     current, so that a page that opens later shows the present. Times are in seconds, monotonic.
 
@@ -50,7 +54,8 @@ class Pacer:
 
     def delay(self, now: float) -> float:
         """Seconds until the next frame may go, 0 if it may go at once."""
-        pause = self._pause if self._acknowledged == self.tick else max(self._pause, self.keep_alive)
+        in_flight = self.tick - self._acknowledged
+        pause = self._pause if in_flight < IN_FLIGHT else max(self._pause, self.keep_alive)
         return max(0.0, self._sent + pause - now)
 
     def watched(self, now: float) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pnne_nb.widgets.pacing import Pacer
+from pnne_nb.widgets.pacing import IN_FLIGHT, Pacer
 
 
 def test_the_first_frame_goes_at_once() -> None:
@@ -17,8 +17,10 @@ def test_ten_frames_a_second_while_the_browser_acknowledges() -> None:
     assert pacer.delay(1.1) == 0.0
 
 
-def test_an_unacknowledged_frame_holds_the_next_back_until_the_keep_alive() -> None:
+def test_two_unacknowledged_frames_hold_the_next_back_until_the_keep_alive() -> None:
     pacer = Pacer(hz=10, keep_alive=1.0)
+    pacer.send(0.9)
+    assert pacer.delay(1.0) == 0.0
     pacer.send(1.0)
     assert pacer.delay(1.5) == 0.5
     assert pacer.delay(2.0) == 0.0
@@ -27,13 +29,25 @@ def test_an_unacknowledged_frame_holds_the_next_back_until_the_keep_alive() -> N
 def test_a_late_acknowledgement_of_an_earlier_frame_does_not_release_the_next() -> None:
     pacer = Pacer(hz=10, keep_alive=1.0)
     first = pacer.send(0.0)
+    pacer.send(0.1)
     pacer.send(1.0)
     pacer.acknowledge(first, 1.1)
     assert pacer.delay(1.2) == 0.8
 
 
+def test_ten_frames_a_second_while_the_browser_acknowledges_every_second_one() -> None:
+    pacer, now = Pacer(hz=10, keep_alive=1.0), 0.0
+    for _ in range(10):
+        tick = pacer.send(now)
+        if tick % IN_FLIGHT == 0:
+            pacer.acknowledge(tick, now + 0.05)
+        now += 0.1
+        assert pacer.delay(now) == 0.0
+
+
 def test_an_acknowledgement_of_what_was_never_sent_counts_for_nothing() -> None:
     pacer = Pacer()
+    pacer.send(0.0)
     pacer.send(0.0)
     pacer.acknowledge(7, 0.1)
     assert not pacer.watched(0.1)

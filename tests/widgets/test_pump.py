@@ -67,16 +67,18 @@ def test_frames_between_two_drawings_are_taken_but_not_drawn() -> None:
     channel, screen, clock = Channel(), RecordingScreen(), Clock()
     pump = Pump(channel, screen, Pacer(hz=10, keep_alive=100), clock)
     pump.start()
-    channel.put(step(1))
-    screen.wait_for(drawn=1)
-    for number in range(2, 500):
+    for number in (1, 2):
+        clock.now += 0.1
+        channel.put(step(number))
+        screen.wait_for(drawn=number)
+    for number in range(3, 500):
         channel.put(step(number))
     screen.wait_for(taken=499)
-    assert len(screen.drawn) == 1, "one frame in flight, and time stands still"
-    clock.now = 0.2
-    pump.acknowledge(1)
-    screen.wait_for(drawn=2)
-    assert screen.drawn[-1] == (2, 499)
+    clock.now += 0.2
+    assert len(screen.drawn) == 2, "two frames in flight"
+    pump.acknowledge(2)
+    screen.wait_for(drawn=3)
+    assert screen.drawn[-1] == (3, 499)
     assert screen.threads == {"pnne-pump"}
     pump.close()
     assert pump.join(PATIENCE)
