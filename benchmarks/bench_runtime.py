@@ -49,18 +49,22 @@ def by_hand(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Iterator[None
 
 
 def engine_steps(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Iterator[None]:
-    """The engine's own loop and its bookkeeping, run in this thread so that both sides share its time."""
+    """The engine's own loop and its bookkeeping, as `Work` runs them, in this thread so that both sides share its time."""
     engine = TrainingEngine(model, (x, y), epochs=10**9, device="cpu")
-    control, loop = engine._control, engine._loop
+    control, work = engine._control, engine._work
     control.launch()
     control.enter()
     engine._shared.open()
-    events = loop.run(10**9)
-    while control.boundary() == "go":
-        event = next(events)
-        engine._work.tell(event)
-        if isinstance(event, Stepped):
-            yield
+    events = engine._loop.run(10**9)
+    with work._stalls:
+        while control.boundary() == "go":
+            work._stalls.began()
+            with work._determinism:
+                event = next(events)
+            work._stalls.ended()
+            work.tell(event)
+            if isinstance(event, Stepped):
+                yield
 
 
 def ratio(name: str) -> Comparison:
