@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 
-from pnne_nb.errors import BadValueError
+from pnne_nb.errors import BadValueError, shown
 from pnne_nb.graph.names import check_identifier
 
 COLOURS = ("grey", "blue", "green", "yellow", "red", "purple")
@@ -66,17 +66,7 @@ def checked_frame(frame: Frame) -> Frame:
         BadValueError: If its place, its words or its colour are not legal.
     """
     name = check_identifier(frame.name)
-    box: object = frame.box
-    match box:
-        case (
-            (int() | float()) as left, (int() | float()) as top, (int() | float()) as width, (int() | float()) as height
-        ) if all(abs(part) <= FARTHEST for part in (left, top, width, height)) and width > 0 and height > 0:  # fmt: skip
-            place = (float(left), float(top), float(width), float(height))
-        case _:
-            raise BadValueError(
-                f"Frame {name!r} cannot stand at {box!r}: give left, top, width and height, "
-                f"numbers up to {FARTHEST:,}, the last two above 0."
-            )
+    place = _checked_box(name, frame.box)
     given: tuple[tuple[str, object, int], ...] = (("title", frame.title, MAX_TITLE), ("text", frame.text, MAX_TEXT))
     for what, words, most in given:
         allowed = "\n\t" if what == "text" else ""
@@ -85,8 +75,26 @@ def checked_frame(frame: Frame) -> Frame:
                 f"Frame {name!r}: a {what} is a text of at most {most} characters, none of them control."
             )
     if frame.colour not in COLOURS:
-        raise BadValueError(f"Frame {name!r} cannot be {frame.colour!r}: it is one of {', '.join(COLOURS)}.")
+        raise BadValueError(f"Frame {name!r} cannot be {shown(frame.colour)}: it is one of {', '.join(COLOURS)}.")
     return msgspec.structs.replace(frame, box=place)
+
+
+def _checked_box(name: str, box: object) -> Box:
+    match box:
+        case (left, top, width, height) if _is_place(left) and _is_place(top) and _is_size(width) and _is_size(height):
+            return float(left), float(top), float(width), float(height)
+    raise BadValueError(
+        f"Frame {name!r} cannot stand at {shown(box)}: give left, top, width and height, "
+        f"numbers up to {FARTHEST:,}, the last two above 0."
+    )
+
+
+def _is_place(part: object) -> TypeGuard[float]:
+    return isinstance(part, (int, float)) and abs(part) <= FARTHEST
+
+
+def _is_size(part: object) -> TypeGuard[float]:
+    return _is_place(part) and part > 0
 
 
 def _is_control(letter: str) -> bool:
