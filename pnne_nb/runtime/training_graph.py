@@ -6,13 +6,11 @@ the targets is the objective; what leads there is the model. Both are graphs, an
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pnne_nb.compiler import compile as compile_graph
@@ -22,7 +20,9 @@ from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.registry import registry
 from pnne_nb.runtime.batches import as_batch, expect_shapes
 from pnne_nb.runtime.collating import Collate
+from pnne_nb.runtime.cutting import cut, extract
 from pnne_nb.runtime.datasets import DatasetNode
+from pnne_nb.runtime.judging import Objective, Pair, WeighedLoss
 from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.models import input_shapes
 from pnne_nb.runtime.node_metrics import MetricNode
@@ -95,7 +95,7 @@ class _Reading:
         collate = Collate(parts.inputs, parts.compared)
         if model is None:
             outer = {(parts.loader, port): port for port in parts.inputs}
-            model = self._cut(self._graph.name, parts.model, outer, parts.crossing)
+            model = cut(self._graph, self._graph.name, parts.model, outer, parts.crossing)
         first = _first(data, collate, seed)
         if first is not None:
             _shape_inputs(model, first)
@@ -113,7 +113,7 @@ class _Reading:
             model,
             train,
             val,
-            _Loss(self._objective(parts, [source for source, _ in losses], place, device), weights),
+            WeighedLoss(self._objective(parts, [source for source, _ in losses], place, device), weights),
             self._optimizer(optimizer),
             self._scheduler(schedulers),
             self._metrics(metrics, parts, place, device),
@@ -271,7 +271,7 @@ class _Reading:
         for name in names:
             choice = str(self._nodes[name].properties.get("metric", "accuracy"))
             ends = [self._into[name][port] for port in _COMPARED]
-            metric = MetricNode(choice, name, _Pair(self._objective(parts, ends, place, device)))
+            metric = MetricNode(choice, name, Pair(self._objective(parts, ends, place, device)))
             made[name if choice in made else choice] = metric
         return list(made.items())
 
@@ -300,27 +300,12 @@ class _Reading:
             (name,) = parts.model
             node = self._nodes[name]
             if node.definition is not None:
-                model = self._extracted(node.definition, name)
+                model = extract(self._graph, node.definition, name)
                 outputs = [n.name for n in model.nodes.values() if n.type == "Output"]
                 inputs = [n.name for n in model.nodes.values() if n.type == "Input"]
                 parts.inputs = tuple(self._into[name][port][1] for port in inputs)
                 return model, Place({(name, output): index for index, output in enumerate(outputs)}, len(outputs))
         return None, Place({end: index for index, end in enumerate(parts.crossing)}, len(parts.crossing))
-
-    def _extracted(self, definition: str, name: str) -> NodeGraph:
-        document = json.loads(self._graph.to_json())
-        graphs = document["graphs"]
-        graphs[""] = graphs[definition]
-        needed, pending = {""}, [""]
-        while pending:
-            for node in graphs[pending.pop()].get("nodes", ()):
-                shown = node.get("properties", {}).get("definition")
-                if node["type"] == "Subgraph" and shown not in needed:
-                    needed.add(shown)
-                    pending.append(shown)
-        document["graphs"] = {id: content for id, content in graphs.items() if id in needed}
-        document["name"] = name
-        return NodeGraph.from_json(json.dumps(document))
 
     def _objective(self, parts: Parts, ends: list[End], place: Place, device: torch.device) -> Objective:
         """Return what computes `ends` from the model's outputs and what the loader gives."""
@@ -335,7 +320,7 @@ class _Reading:
             elif name not in inner:
                 inner.add(name)
                 pending += self._into[name].values()
-        graph = self._cut("objective", inner, outer, ends)
+        graph = cut(self._graph, "objective", inner, outer, ends)
         module = compile_graph(graph).to(device)
         trainable = sorted({name.partition(".")[0] for name, _ in module.named_parameters()})
         if trainable:
@@ -348,79 +333,8 @@ class _Reading:
         ]
         return Objective(module, tuple(picks), place.count)
 
-    def _cut(self, name: str, inner: AbstractSet[str], outer: Mapping[End, str], ends: Iterable[End]) -> NodeGraph:
-        """Return a graph of the nodes `inner` alone: an Input for each end that it takes, an Output for each of `ends`."""
-        document = json.loads(self._graph.to_json())
-        root = document["graphs"][""]
-        sources = {end: f"{_free(entry, inner)}.output" for end, entry in outer.items()}
-        nodes: list[dict[str, Any]] = [{"name": _free(entry, inner), "type": "Input"} for entry in outer.values()]
-        nodes += [node for node in root.get("nodes", ()) if node["name"] in inner]
-        edges = []
-        for edge in root.get("edges", ()):
-            if split_port(edge["target"])[0] in inner:
-                source = split_port(edge["source"])
-                edges.append({"source": sources.get(source, edge["source"]), "target": edge["target"]})
-        for index, end in enumerate(ends):
-            output = _free(f"result{index}", inner)
-            nodes.append({"name": output, "type": "Output"})
-            edges.append({"source": sources.get(end, ".".join(end)), "target": f"{output}.input"})
-        shown = {node["properties"]["definition"] for node in nodes if node["type"] == "Subgraph"}
-        reached = set(shown)
-        while shown:
-            inside = document["graphs"][shown.pop()].get("nodes", ())
-            nested = {node["properties"]["definition"] for node in inside if node["type"] == "Subgraph"} - reached
-            shown |= nested
-            reached |= nested
-        kept = {id: content for id, content in document["graphs"].items() if id in reached}
-        kept[""] = {"nodes": nodes, "edges": edges}
-        return NodeGraph.from_json(json.dumps({**document, "name": name, "graphs": kept}))
-
 
 _COMPARED = ("input", "target")
-
-
-@final
-class Objective:
-    """Computes what losses or metrics are wired to, from the model's output and the batch's targets."""
-
-    def __init__(self, module: nn.Module, picks: tuple[tuple[int, int], ...], outputs: int) -> None:
-        self._module = module
-        self._picks = picks
-        self._outputs = outputs
-
-    def __call__(self, output: Any, target: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the results, one for each end."""
-        given = (output if self._outputs > 1 else (output,), target)
-        results = self._module(*(given[side][index] for side, index in self._picks))
-        return results if isinstance(results, tuple) else (results,)
-
-
-@final
-class _Loss:
-    """The weighted sum of the losses."""
-
-    def __init__(self, objective: Objective, weights: list[float]) -> None:
-        self._objective = objective
-        self._weights = weights
-
-    def __call__(self, output: Any, target: Any) -> Tensor:
-        terms = self._objective(output, target)
-        total: Tensor = sum(
-            term if weight == 1.0 else term * weight for term, weight in zip(terms, self._weights, strict=True)
-        )
-        return total
-
-
-@final
-class _Pair:
-    """The prediction and the target of a metric."""
-
-    def __init__(self, objective: Objective) -> None:
-        self._objective = objective
-
-    def __call__(self, output: Any, target: Any) -> tuple[Any, Any]:
-        predicted, expected = self._objective(output, target)
-        return predicted, expected
 
 
 def _settings(node: Node) -> dict[str, Any]:
@@ -429,12 +343,6 @@ def _settings(node: Node) -> dict[str, Any]:
 
 def _index(port: str) -> int:
     return int(port.rpartition("_")[2]) if port.rpartition("_")[2].isdecimal() else -1
-
-
-def _free(name: str, taken: AbstractSet[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _registered_function(node: str, name: str) -> Callable[..., Any]:

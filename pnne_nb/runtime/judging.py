@@ -1,0 +1,57 @@
+"""What the losses and metrics of a drawn training compute, as functions of output and targets."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from torch import Tensor, nn
+
+
+@final
+class Objective:
+    """Computes what losses or metrics are wired to, from the model's output and the batch's targets.
+
+    Args:
+        module: The nodes between them.
+        picks: Of each of its arguments, whether it is an output (0) or a target (1), and which.
+        outputs: How many outputs the model has; one alone is no tuple.
+    """
+
+    def __init__(self, module: nn.Module, picks: tuple[tuple[int, int], ...], outputs: int) -> None:
+        self._module = module
+        self._picks = picks
+        self._outputs = outputs
+
+    def __call__(self, output: Any, target: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the results, one for each end."""
+        given = (output if self._outputs > 1 else (output,), target)
+        results = self._module(*(given[side][index] for side, index in self._picks))
+        return results if isinstance(results, tuple) else (results,)
+
+
+@final
+class WeighedLoss:
+    """The weighted sum of the losses."""
+
+    def __init__(self, objective: Objective, weights: list[float]) -> None:
+        self._objective = objective
+        self._weights = weights
+
+    def __call__(self, output: Any, target: Any) -> Tensor:
+        terms = self._objective(output, target)
+        total: Tensor = sum(
+            term if weight == 1.0 else term * weight for term, weight in zip(terms, self._weights, strict=True)
+        )
+        return total
+
+
+@final
+class Pair:
+    """The prediction and the target of a metric."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+
+    def __call__(self, output: Any, target: Any) -> tuple[Any, Any]:
+        predicted, expected = self._objective(output, target)
+        return predicted, expected
