@@ -10,6 +10,7 @@ const MAX_BYTES = 600 * 1024;
 
 const entries = {
   editor: join(here, "src", "editor", "index.tsx"),
+  loader: join(here, "src", "loader", "index.ts"),
   controls: join(here, "src", "controls", "index.ts"),
 };
 

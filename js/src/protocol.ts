@@ -75,6 +75,7 @@ export type Request =
   | Sync
   | GetCatalog
   | GetSource
+  | GetBundle
   | GetPreview
   | Painted
   | HideTraining;
@@ -88,6 +89,7 @@ export type Event =
   | NodeTypeAdded
   | Blocks
   | Source
+  | Bundle
   | Preview
   | Training;
 
@@ -442,6 +444,15 @@ export interface GetSource {
   readonly client: string;
 }
 
+/** Send the editor's front end as `Bundle`, to a page that has not loaded it. */
+export interface GetBundle {
+  readonly message: "getBundle";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+}
+
 /** Say what an edge between two ports, given by their paths, would do, as `Preview`; nothing is changed. */
 export interface GetPreview {
   readonly message: "getPreview";
@@ -691,6 +702,14 @@ export interface Blocks {
 /** Generated source of the model. */
 export interface Source {
   readonly message: "source";
+  readonly id: number;
+  readonly client: string;
+  readonly text: string;
+}
+
+/** Answer to `GetBundle`: a JavaScript module. */
+export interface Bundle {
+  readonly message: "bundle";
   readonly id: number;
   readonly client: string;
   readonly text: string;

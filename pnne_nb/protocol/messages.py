@@ -87,6 +87,10 @@ class GetSource(_Request, frozen=True, tag="getSource"):
     """Send the generated PyTorch source, as `Source`."""
 
 
+class GetBundle(_Request, frozen=True, tag="getBundle"):
+    """Send the editor's front end as `Bundle`, to a page that has not loaded it."""
+
+
 class GetPreview(_Request, frozen=True, tag="getPreview"):
     """Say what an edge between two ports, given by their paths, would do, as `Preview`; nothing is changed."""
 
@@ -124,7 +128,8 @@ class LoadBlocks(_Request, frozen=True, tag="loadBlocks"):
 
 
 Request: TypeAlias = (
-    Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource | GetPreview
+    Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource
+    | GetBundle | GetPreview
     | Painted | HideTraining
 )  # fmt: skip
 
@@ -287,6 +292,14 @@ class Source(_Message, frozen=True, tag="source"):
     text: str
 
 
+class Bundle(_Message, frozen=True, tag="bundle"):
+    """Answer to `GetBundle`: a JavaScript module."""
+
+    id: int
+    client: str
+    text: str
+
+
 class Preview(_Message, frozen=True, tag="preview"):
     """Answer to `GetPreview`."""
 
@@ -336,5 +349,15 @@ class Training(_Message, frozen=True, tag="training"):
 
 
 Event: TypeAlias = (
-    Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Blocks | Source | Preview | Training
+    Committed
+    | Rejected
+    | DerivedChanged
+    | Snapshot
+    | Catalog
+    | NodeTypeAdded
+    | Blocks
+    | Source
+    | Bundle
+    | Preview
+    | Training
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +24,12 @@ def bundled(name: str) -> str:
         raise FileNotFoundError(
             f"The front end is not built: {path} is missing. Run `npm ci && npm run build` in js/ (or `make build`)."
         ) from None
+
+
+@lru_cache(maxsize=8)
+def key_of(text: str) -> str:
+    """A name of a built file's content, by which a page knows whether it has loaded it."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=8)

@@ -34,12 +34,14 @@ from pnne_nb.protocol.codec import asked_by, decode_request, encode_event
 from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
+    Bundle,
     Catalog,
     Committed,
     Derived,
     DerivedChanged,
     Edit,
     Event,
+    GetBundle,
     GetCatalog,
     GetPreview,
     GetSource,
@@ -64,7 +66,7 @@ from pnne_nb.protocol.messages import (
 )
 from pnne_nb.protocol.numbers import with_floats
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.widgets.bundle import bundled
+from pnne_nb.widgets.bundle import bundled, key_of
 from pnne_nb.widgets.comms import answer_while_busy
 from pnne_nb.widgets.derivation import Derivation
 from pnne_nb.widgets.displays import Closable, Displays
@@ -104,8 +106,10 @@ class GraphEditor(anywidget.AnyWidget):
     selection = traitlets.Tuple().tag(sync=True)
     height = traitlets.Int(560, min=120).tag(sync=True)
     read_only = traitlets.Bool(False).tag(sync=True)
+    bundle_key = traitlets.Unicode().tag(sync=True)
     theme = traitlets.Enum(("auto", "light", "dark"), default_value="auto").tag(sync=True)
     _release: weakref.finalize[..., GraphEditor] | None = None  # None: the constructor has failed
+    _arrived: ClassVar[bool] = False  # whether a page has loaded the front end from this kernel
     _following: ClassVar[weakref.WeakSet[GraphEditor]] = weakref.WeakSet()
     views = traitlets.Int(0).tag(sync=True)  # that are open; written by the page
     # Both are worked out when a page asks for the model's state, and never sent otherwise.
@@ -117,7 +121,9 @@ class GraphEditor(anywidget.AnyWidget):
             raise ArgumentError(
                 f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph())."
             )
-        self._esm = bundled("editor.js")
+        front_end = bundled("editor.js")
+        # A page keeps every module that it has imported: those that come later find the one that is there.
+        self._esm = bundled("loader.js") if self._arrived else front_end
         self._css = bundled("editor.css")
         self._graph = graph
         self._sending = threading.RLock()
@@ -130,7 +136,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._picture: Training | None = None
         self._derivation = Derivation.of(graph)
         self._kept = KeptPicture(graph, self._derivation)
-        super().__init__(height=height, read_only=read_only, theme=theme)
+        super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
         self.on_msg(_weakly(self._receive))
         self._follow()
 
@@ -285,7 +291,11 @@ class GraphEditor(anywidget.AnyWidget):
                     self._overlay.acknowledge(tick)
             case HideTraining():
                 self.training = None
+            case GetBundle():
+                text = bundled("editor.js")
+                self._tell(lambda: Bundle(id, client, text))
             case Sync():
+                GraphEditor._arrived = True
                 self._tell(lambda: self._snapshot(id, client))
                 if blocks:
                     self._blocks_changed()

@@ -23,6 +23,7 @@ from pnne_nb.protocol.messages import (
     DerivedChanged,
     Edit,
     Event,
+    GetBundle,
     GetCatalog,
     GetPreview,
     GetSource,
@@ -113,6 +114,8 @@ class Kernel:
                 problem = [each for each in self.foreseen if each.node == target.rpartition(".")[0]]
                 found = Consequence(None if problem else SHAPE, tuple(problem))
                 self._outbox.append(Preview(request.id, request.client, found))
+            case GetBundle():
+                raise AssertionError("The page loads the editor itself.")
             case Painted():
                 pass
             case HideTraining():

@@ -3,6 +3,7 @@ import "@xyflow/react/dist/style.css";
 import "./styles/editor.css";
 import { App } from "./App";
 import { Editor } from "./editor";
+import { type Context, frontEnds, keyOf, type Widget } from "./frontEnds";
 import type { Model } from "./session/model";
 import { Session } from "./session/session";
 import { followTheme } from "./theme";
@@ -10,17 +11,18 @@ import { followTheme } from "./theme";
 const DEFAULT_HEIGHT = 560;
 
 /** anywidget calls this once per model, so that all views of the model in this page share one session. */
-export default function editorWidget() {
+export default function editorWidget(): Widget {
   let session: Session | null = null;
   return {
-    initialize({ model }: { model: Model }) {
+    initialize({ model }: Pick<Context, "model">) {
+      frontEnds().set(keyOf(model), Promise.resolve(editorWidget));
       session = new Session(model);
       return () => {
         session?.dispose();
         session = null;
       };
     },
-    render({ model, el }: { model: Model; el: HTMLElement }) {
+    render({ model, el }: Context) {
       const shared = session;
       if (!shared) throw new Error("The editor's model was not initialized.");
       const editor = new Editor(shared);
