@@ -112,6 +112,7 @@ class Config(msgspec.Struct, frozen=True):
             seed=self.seed,
             num_workers=self.num_workers,
             name=name,
+            pin_memory=choose_device(self.device).type == "cuda",
         )
 
     def plain(self) -> dict[str, Any]:

@@ -32,7 +32,9 @@ _ACCEPTED = (
 )
 
 
-def open_source(data: Data, *, batch_size: int, shuffle: bool, seed: int, num_workers: int, name: str) -> Source:
+def open_source(
+    data: Data, *, batch_size: int, shuffle: bool, seed: int, num_workers: int, name: str, pin_memory: bool = False
+) -> Source:
     """Make a source of batches.
 
     Args:
@@ -43,6 +45,7 @@ def open_source(data: Data, *, batch_size: int, shuffle: bool, seed: int, num_wo
         seed: Decides about the order.
         num_workers: Processes that load a ``Dataset``; 0 loads in the training thread.
         name: What to call the data in messages, e.g. ``"train_data"``.
+        pin_memory: Whether batches of a ``Dataset`` are put where a GPU can fetch them while it computes.
 
     Raises:
         TrainingError: The data is of another kind, is empty, or its parts have different lengths.
@@ -53,15 +56,27 @@ def open_source(data: Data, *, batch_size: int, shuffle: bool, seed: int, num_wo
         case TensorDataset():
             return TensorSource(data.tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
         case IterableDataset():
-            loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers)
+            loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers, pin_memory=pin_memory)
             return StreamSource(loader)
         case list() if are_samples(data):
             return open_source(
-                Samples(data), batch_size=batch_size, shuffle=shuffle, seed=seed, num_workers=num_workers, name=name
+                Samples(data),
+                batch_size=batch_size,
+                shuffle=shuffle,
+                seed=seed,
+                num_workers=num_workers,
+                name=name,
+                pin_memory=pin_memory,
             )
         case Dataset():
             require_examples(_length(data, name), name)
-            template = DataLoader(data, batch_size, num_workers=num_workers, persistent_workers=num_workers > 0)
+            template = DataLoader(
+                data,
+                batch_size,
+                num_workers=num_workers,
+                persistent_workers=num_workers > 0,
+                pin_memory=pin_memory,
+            )
             return DatasetSource(template, shuffle=shuffle, seed=seed)
         case tuple() | list():
             tensors = as_tensors(data, name)

@@ -167,6 +167,23 @@ def test_a_list_of_mappings_and_single_numbers_is_data() -> None:
     assert batch["target"].dtype == torch.bool
 
 
+def test_batches_for_a_gpu_are_pinned() -> None:
+    for pinned in (True, False):
+        source = open_source(
+            TensorLike(), batch_size=2, shuffle=False, seed=0, num_workers=0, name="data", pin_memory=pinned
+        )
+        assert isinstance(source, DatasetSource)
+        assert source._build().pin_memory is pinned
+
+
+class TensorLike(Dataset[int]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
 class Endless(Dataset[int]):
     def __getitem__(self, index: int) -> int:
         return index
