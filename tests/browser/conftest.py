@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -46,13 +47,18 @@ def open_notebook(lab_server: LabServer, browser: Browser, request: pytest.Fixtu
     with ExitStack() as stack:
         count = 0
 
-        def open_one(*cells: str, path: str | None = None, size: tuple[int, int] = (1400, 1000)) -> Notebook:
+        def open_one(
+            *cells: str,
+            path: str | None = None,
+            size: tuple[int, int] = (1400, 1000),
+            interface: Literal["lab", "notebook"] = "lab",
+        ) -> Notebook:
             nonlocal count
             if path is None:
                 count += 1
                 path = f"{request.node.name.partition('[')[0]}_{count}.ipynb"
                 write_notebook(lab_server.directory / path, cells)
-            return stack.enter_context(Notebook(lab_server, browser, path, size))
+            return stack.enter_context(Notebook(lab_server, browser, path, size, interface))
 
         yield open_one
 

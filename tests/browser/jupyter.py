@@ -82,7 +82,7 @@ class LabServer:
                 [
                     sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0",
                     "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={self.directory}",
-                    "--LabApp.expose_app_in_browser=True",
+                    "--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True",
                     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
                 ],
                 env=environment, cwd=self.directory, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
@@ -125,9 +125,17 @@ class Notebook:
         browser: The browser to open it in.
         path: Path inside the server's directory.
         size: Width and height of the window in CSS pixels.
+        interface: ``"lab"`` for JupyterLab, ``"notebook"`` for Notebook 7, of the same server.
     """
 
-    def __init__(self, server: LabServer, browser: Browser, path: str, size: tuple[int, int] = (1400, 1000)) -> None:
+    def __init__(
+        self,
+        server: LabServer,
+        browser: Browser,
+        path: str,
+        size: tuple[int, int] = (1400, 1000),
+        interface: Literal["lab", "notebook"] = "lab",
+    ) -> None:
         self.path = path
         self._server = server
         self._context = browser.new_context(viewport={"width": size[0], "height": size[1]})
@@ -136,7 +144,8 @@ class Notebook:
         self.console_errors: list[str] = []
         self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self.console_errors.append(str(error)))
-        self.page.goto(f"{server.url}lab/tree/{path}?reset&token={server.token}")
+        place = "lab/tree" if interface == "lab" else "notebooks"
+        self.page.goto(f"{server.url}{place}/{path}?reset&token={server.token}")
         self._wait_until_open()
 
     def __enter__(self) -> Notebook:
