@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,19 @@ def test_inside_a_shared_definition_the_editor_says_so_and_makes_a_use_its_own(
     expect(editor.root.get_by_role("note")).to_be_visible()
 
 
+def test_a_block_is_made_to_show_another_definition(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.add("GELU", name="gelu")
+    graph.group(["gelu"], name="other")
+    editor = open_editor(graph)
+    editor.node("second").click()
+    choice = editor.field("second", "definition")
+    assert choice.locator("option").all_inner_texts() == ["first", "other"]
+    choice.select_option("other")
+    editor.settle()
+    assert graph["second.gelu"].type == "GELU"
+    assert graph.undo_label == "Set second.definition"
+
+
 def test_a_pasted_block_is_one_more_use_of_its_definition(editor: EditorPage, graph: NodeGraph) -> None:
     editor.node("first").click()
     editor.page.keyboard.press("Control+c")
@@ -139,11 +153,13 @@ def test_a_block_is_copied_to_another_notebook_with_all_that_it_shows(
 
 def test_what_only_says_that_it_is_a_part_of_a_graph_is_refused(editor: EditorPage, graph: NodeGraph) -> None:
     before = graph.version
-    for text in (
-        '{"format": "pnne-fragment", "nodes": [1], "edges": []}',
-        '{"format": "pnne-fragment", "edges": [], "definitions": {"d": {"nodes": 3}}, "nodes": []}',
-        '{"format": "pnne-fragment", "nodes": [{"name": "a", "type": "ReLU"}], "edges": [{"source": 1}]}',
+    block = {"name": "a", "type": "Subgraph", "properties": {"definition": "d"}}
+    for parts in (
+        {"nodes": [1], "edges": []},
+        {"nodes": [block], "edges": [], "definitions": {"d": {"nodes": 3}}},
+        {"nodes": [{"name": "a", "type": "ReLU"}], "edges": [{"source": 1}]},
     ):
+        text = json.dumps({"format": "pnne-fragment", **parts})
         editor.page.evaluate("text => navigator.clipboard.writeText(text)", text)
         editor.root.get_by_role("region", name="Graph").focus()
         editor.page.keyboard.press("Control+v")

@@ -1,9 +1,9 @@
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import type { NodeState } from "../../protocol";
 import { blockTypes, shownType } from "../blocks";
 import type { ShownScene } from "../canvas/scene";
 import { useEditor, useSession } from "../context";
-import { definitionOf, usesOf } from "../document/definitions";
+import { contains, definitionOf, usesOf } from "../document/definitions";
 import { whyReserved } from "../document/names";
 import { togglePeek } from "../gestures";
 
@@ -16,6 +16,9 @@ export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState 
   const published = blockTypes(library).some(({ type }) => shownType(type) === name);
   const uses = usesOf(scene.document).get(definition) ?? 0;
   const reason = whyReserved(name);
+  const { graphs } = scene.document;
+  const possible = [...graphs.keys()].filter((id) => id !== "" && !contains(graphs, id, scene.graphId));
+  useEffect(() => setName(definition), [definition]);
   return (
     <section className="pnne-block-form pnne-fields" aria-label="Block">
       <h3>Block</h3>
@@ -28,6 +31,19 @@ export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState 
         </button>
         {uses > 1 && <span>shown by {uses} nodes</span>}
       </p>
+      <label>
+        <span>Shows</span>
+        <select
+          aria-label="Definition"
+          data-property={`${scene.prefix}${node.name}.definition`}
+          value={definition}
+          onChange={(event) => editor.setProperty([node.name], "definition", event.target.value)}
+        >
+          {possible.map((id) => (
+            <option key={id}>{id}</option>
+          ))}
+        </select>
+      </label>
       <p>
         <input
           aria-label="Name of the block"

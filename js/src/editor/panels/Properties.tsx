@@ -155,7 +155,9 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
   return (
     <div className="pnne-fields">
       {ROLES.map(([role, title]) => {
-        const members = declared.filter((property) => (property.role ?? "init") === role);
+        // Which definition a block shows is chosen in its own form.
+        const shown = declared.filter((property) => node.type !== "Subgraph" || property.name !== "definition");
+        const members = shown.filter((property) => (property.role ?? "init") === role);
         if (members.length === 0) return null;
         return (
           <section key={role}>
