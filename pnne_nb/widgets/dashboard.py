@@ -38,6 +38,8 @@ WATCHED_HZ: Final = 10.0
 """Observed steps a second while a browser shows them."""
 UNWATCHED_HZ: Final = 1.0
 """Observed steps a second while none does: enough for a page that opens to show the present."""
+MAX_OFFERED: Final = 500
+"""Histograms to choose from."""
 BUDGET: Final = 0.01
 """Share of the training's time that observing layers may take."""
 
@@ -78,6 +80,7 @@ class TrainingDashboard(ipywidgets.VBox):
         watched = list(probe.watched)
         self._status = Status(state=engine.state)
         self._bar = ControlBar(self._answer)
+        self._offered = list(watched)
         self._chooser = LayerChooser(self._answer, layers=watched, layer=watched[0] if watched else "")
         self._histogram = HistogramPlot(above=self._chooser)
         self._plots: tuple[Plot, ...] = (
@@ -144,10 +147,19 @@ class TrainingDashboard(ipywidgets.VBox):
         for frame in frames:
             if isinstance(frame, StepFrame) and frame.step <= self._known_steps:
                 continue
+            if isinstance(frame, HistogramFrame) and not self._is_chosen(frame):
+                continue
             self._status.take(frame)
             for plot in self._plots:
                 plot.take(frame)
         return self._status.ended
+
+    def _is_chosen(self, frame: HistogramFrame) -> bool:
+        """Whether it is the histogram to show; one that an attached inspector sends can be chosen from now on."""
+        name = _name(frame)
+        if name not in self._offered and len(self._offered) < MAX_OFFERED:
+            self._offered.append(name)
+        return name == self._chooser.layer
 
     def stale(self) -> bool:
         """Whether the training has begun or ceased to wait for a cell."""
@@ -158,6 +170,8 @@ class TrainingDashboard(ipywidgets.VBox):
         self._cadence.hz = WATCHED_HZ if watched else UNWATCHED_HZ
         for plot in self._plots:
             plot.draw()
+        if len(self._offered) > len(self._chooser.layers):
+            self._chooser.layers = list(self._offered)
         if self._histogram.latest is not None:
             self._chooser.caption = _caption(self._histogram.latest, self._chooser.layer)
         self._draw_status(tick)
@@ -226,10 +240,15 @@ class TrainingDashboard(ipywidgets.VBox):
             case _:
                 assert_never(command)
 
-    def _choose(self, layer: str) -> None:
-        if self._probe is not None:
-            self._probe.histograms_of = (layer,)
-            self._chooser.layer = layer
+    def _choose(self, name: str) -> None:
+        if self._probe is None:
+            return
+        if name in self._offered and name not in self._probe.watched:
+            # An inspector sends it anyway.
+            self._probe.histograms_of = ()
+        else:
+            self._probe.histograms_of = (name,)
+        self._chooser.layer = name
 
     # What was before
 
@@ -282,10 +301,16 @@ def _showing(engine: TrainingEngine, editors: Sequence[GraphEditor]) -> list[Gra
     return found
 
 
+def _name(frame: HistogramFrame) -> str:
+    """What a histogram is chosen by: the layer alone stands for its activations."""
+    what = frame.quantity.replace("_", " ")
+    return frame.layer if frame.quantity == "activations" else f"{frame.layer} ({what})"
+
+
 def _caption(frame: HistogramFrame, chosen: str) -> str:
     # Without the step: a caption that stays the same is not sent again.
-    if frame.layer != chosen:
-        return f"shows {frame.layer} until the next step"
+    if _name(frame) != chosen:
+        return f"shows {_name(frame)} until the next step"
     return "" if frame.sampled == frame.total else f"{frame.sampled:,} of {frame.total:,} values"
 
 

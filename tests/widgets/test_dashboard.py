@@ -14,6 +14,7 @@ from ipywidgets.widgets import widget as registry
 from torch import nn
 
 from pnne_nb.frames import StepFrame
+from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.controls import ControlBar
 from pnne_nb.widgets.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard
@@ -218,6 +219,26 @@ def test_choosing_a_layer_changes_the_histogram(dashboard: TrainingDashboard, en
     awaited.until(lambda status: status["step"] == 1)
     assert dashboard._histogram.latest is not None
     assert dashboard._histogram.latest.layer == "relu1"
+
+
+def test_what_an_attached_inspector_sends_can_be_chosen(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
+    inspector = Inspector(engine.module)
+    inspector.watch("*", ("activations", "gradients"))
+    inspector.attach(engine, budget="100%", hz=1e9)
+    awaited = Awaited(bar_of(dashboard))
+    engine.step(1)
+    awaited.until(lambda status: status["step"] == 1)
+    chooser = dashboard._chooser
+    assert chooser.layers == ["fc1", "relu1", "fc2", *(f"{layer} (gradients)" for layer in ("fc2", "relu1", "fc1"))]
+    assert dashboard._histogram.latest is not None
+    assert (dashboard._histogram.latest.layer, dashboard._histogram.latest.quantity) == ("fc1", "activations")
+    assert chooser.caption == ""
+    chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": "relu1 (gradients)"}, [])
+    awaited = Awaited(bar_of(dashboard))
+    engine.step(1)
+    awaited.until(lambda status: status["step"] == 2)
+    assert (dashboard._histogram.latest.layer, dashboard._histogram.latest.quantity) == ("relu1", "gradients")
+    assert chooser.caption == ""
 
 
 def test_an_unknown_layer_is_refused(dashboard: TrainingDashboard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ export function renderChooser({ model, el }: { model: Model; el: HTMLElement }):
   const select = element("select", { "aria-label": "Layer of the histogram" });
   const caption = element("span", { class: "pnne-caption" });
   const silence = silencePanel(model);
-  const heading = element("div", { class: "pnne-heading" }, element("strong", {}, "Activations of"), select, caption);
+  const heading = element("div", { class: "pnne-heading" }, element("strong", {}, "Histogram of"), select, caption);
   const root = element("div", { class: "pnne-chooser", "data-testid": "pnne-layer-chooser" }, heading, silence.root);
   keepKeys(root);
   el.append(root);
