@@ -9,6 +9,7 @@ import torch
 
 from pnne_nb.compiler.fitting import Trials, fit
 from pnne_nb.compiler.sizes import Size, number
+from pnne_nb.errors import shown
 
 
 class Meta(NamedTuple):
@@ -72,7 +73,7 @@ class Abstract:
 
     def __str__(self) -> str:
         if self.shape is None:
-            return str(self.trials[0])
+            return shown(self.trials[0])
         return f"({', '.join(map(str, self.shape))}{',' if len(self.shape) == 1 else ''})"
 
 

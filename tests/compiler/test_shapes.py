@@ -386,3 +386,16 @@ def _is_pair(kind: str, port: str) -> bool:
 def test_every_function_compiles_and_gives_the_shape_that_was_inferred(kind: str) -> None:
     sample = function_samples.sample(registry[kind])
     check_node(kind, dict(sample.values), dict(sample.inputs))
+
+
+def test_a_huge_constant_is_named_in_few_words() -> None:
+    graph = pn.NodeGraph("huge")
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("Constant", "k", value=10**900)
+    graph.add("add", "sum")
+    graph.add("Output", "y")
+    for source, target in [("x", "sum"), ("k", "sum.other"), ("sum", "y")]:
+        graph.connect(source, target)
+    with pytest.raises(pn.ShapeError, match=r"The inputs do not fit add: input \(N, 4\), other 1000000") as caught:
+        pn.compile(graph)
+    assert len(str(caught.value)) < 300
