@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, Protocol, final, get_args
 
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,7 @@ from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.measure import Statistics
 from pnne_nb.inspector.patterns import EVERYTHING, ModuleTypes, Patterns, first_paths, match_layers
 from pnne_nb.inspector.run import Inspection, run_once
+from pnne_nb.inspector.sampling import to_array
 from pnne_nb.probe import Cadence, Probe
 
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -194,6 +196,17 @@ class Inspector:
                 quantity: tensors[""] if list(tensors) == [""] else tensors for quantity, tensors in quantities.items()
             }
             for layer, quantities in found.items()
+        }
+
+    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
+        """The captured tensors as arrays on the host, as ``np.savez`` takes them; empty before the first run.
+
+        The names are ``"layer.quantity"``, with ``".label"`` where a layer has several: ``"0.parameters.weight"``.
+        What NumPy has no type for (bfloat16) becomes float32.
+        """
+        return {
+            ".".join(filter(None, (capture.layer, capture.quantity, capture.label))): to_array(capture.tensor)
+            for capture in self.last_captures
         }
 
     def get_statistics(self, name: str, what: Quantity | None = None, label: str | None = None) -> Statistics:

@@ -81,6 +81,15 @@ def to_host(tensors: Sequence[Tensor]) -> list[FloatArray]:
     return [arrays[index] for index in range(len(tensors))]
 
 
+def to_array(tensor: Tensor) -> npt.NDArray[Any]:
+    """`tensor` as an array of its own shape on the host; a sparse one dense, bfloat16 as float32."""
+    tensor = tensor.detach().to_dense() if tensor.layout != torch.strided else tensor.detach()
+    array: npt.NDArray[Any] = (
+        (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().resolve_conj().numpy()
+    )
+    return array
+
+
 def _is_dense(tensor: Tensor) -> bool:
     """Whether the elements fill one block of memory without gaps or overlaps, in whatever order of dimensions."""
     order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), tensor.size(dim)), reverse=True)

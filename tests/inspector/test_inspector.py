@@ -7,6 +7,7 @@ import random
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -525,3 +526,19 @@ def test_a_loop_that_raises_leaves_nothing() -> None:
     with inspector.live():
         assert hooks_on(net) == 3
     assert hooks_on(net) == 0
+
+
+def test_captured_tensors_are_arrays_that_numpy_can_keep(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(5, 3), nn.ReLU())
+    inspector = Inspector(net)
+    assert inspector.to_numpy() == {}
+    inspector.watch("*", ("activations", "parameters"))
+    x = torch.randn(2, 5)
+    inspector.run_inspection(x)
+    np.savez(tmp_path / "captured.npz", **inspector.to_numpy())  # type: ignore[arg-type]  # numpy knows only one flag
+    with np.load(tmp_path / "captured.npz") as found:
+        assert set(found) == {"0.activations", "0.parameters.weight", "0.parameters.bias", "1.activations"}
+        np.testing.assert_array_equal(found["1.activations"], net(x).detach().numpy())
+    half = Inspector(nn.Linear(5, 3, dtype=torch.bfloat16))
+    half.run_inspection(x.bfloat16())
+    assert half.to_numpy()["activations"].dtype == np.float32
