@@ -26,6 +26,7 @@ from pnne_nb.runtime.data import Data, require_count
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.metrics import MetricChoice
+from pnne_nb.runtime.needs import MemoryNeeds, needs_of
 from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice, set_options
 from pnne_nb.runtime.precision import choose_device
 from pnne_nb.runtime.resuming import read_resumption
@@ -138,9 +139,7 @@ class TrainingEngine:
             graph: Its root holds the training nodes; it is not changed.
             data: What Dataset nodes with source ``"variable"`` find by name, e.g. ``{"mine": (X, y)}``.
             namespace: Where they look next, e.g. ``globals()``.
-            options: Arguments of `TrainingEngine` that are no nodes: ``epochs``, ``device``, ``precision``,
-                ``grad_clip``, ``accumulate``, ``seed``, ``checkpoint_dir``, ``early_stopping``, ``validate_every``,
-                ``checkpoint_every``, ``deterministic``.
+            options: Arguments of `TrainingEngine` that no node stands for, such as ``epochs`` and ``device``.
 
         Raises:
             ArgumentError: `graph` is no graph, `data` or `namespace` no mapping.
@@ -255,6 +254,11 @@ class TrainingEngine:
     def progress(self) -> ProgressFrame:
         """How far training has come."""
         return self._work.progress
+
+    @property
+    def memory_needs(self) -> MemoryNeeds:
+        """What the training takes of its device's memory, without running it; a start warns where there is less."""
+        return needs_of(self._loop.recipe)
 
     # Commands
 
@@ -469,10 +473,8 @@ class TrainingEngine:
     def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
         """Call `function` with the frame at each ``"step"``, ``"epoch"``, ``"state"`` or ``"anomaly"``.
 
-        It runs in the training thread, between two steps; what it raises fails the training.
-
-        Returns:
-            A function that ends this.
+        It runs in the training thread, between two steps; what it raises fails the training. (A stall is told by
+        another thread: the training's is held up.) Returns a function that ends this.
 
         Raises:
             TrainingError: There is no such event.

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from pnne_nb.runtime import needs
 from pnne_nb.runtime.devices import Device
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.needs import MemoryNeeds, needs_of, shortage
+from pnne_nb.runtime.needs import MemoryNeeds, shortage
 from tests.runtime.tasks import Noisy, engine, images, network
 
 PICTURES, CLASSES = images()
 
 
 def needed(trained: TrainingEngine) -> MemoryNeeds:
-    return needs_of(trained._loop.recipe)
+    return trained.memory_needs
 
 
 def size(tensors: Any) -> int:
