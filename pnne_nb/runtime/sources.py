@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Any, Protocol, final
 
+import msgspec
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from pnne_nb.runtime.batches import StandIn
 from pnne_nb.runtime.randomness import key_of, seeded_globals
 from pnne_nb.runtime.workers import WorkerStart, explained
 
@@ -30,6 +32,26 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End workers; the source can be used again."""
+
+
+class Share(msgspec.Struct, frozen=True):
+    """One process's part of each batch, where several train together.
+
+    Attributes:
+        rank: Number of the process, from 0.
+        count: How many there are.
+    """
+
+    rank: int = 0
+    count: int = 1
+
+    def of(self, examples: int) -> slice:
+        """Where in a batch of so many examples the part is; it may be empty, but the first process always has one."""
+        start, stop = (-(-examples * edge // self.count) for edge in (self.rank, self.rank + 1))
+        return slice(start, stop)
+
+
+_ALL = Share()
 
 
 @final
@@ -77,11 +99,17 @@ class DatasetSource:
     place, training that resumes in the middle of an epoch sees exactly what it would have seen, with any
     number of workers.
 
+    Args:
+        template: Says what is loaded, how, and how many at once.
+        shuffle: Whether each epoch has an order of its own.
+        seed: Decides about order and random numbers.
+        share: Which part of each batch is loaded; for the rest, the order is as for all of it.
+
     Attributes:
-        batch_size: Examples in a batch.
+        batch_size: Examples in a batch of all processes.
     """
 
-    def __init__(self, template: DataLoader[Any], *, shuffle: bool, seed: int) -> None:
+    def __init__(self, template: DataLoader[Any], *, shuffle: bool, seed: int, share: Share = _ALL) -> None:
         assert template.batch_size is not None
         self.template = template
         self.shuffle = shuffle
@@ -93,7 +121,9 @@ class DatasetSource:
             shuffle=shuffle,
             seed=seed,
             drop_last=template.drop_last,
+            share=share,
         )
+        self._seed = seed
         self._loader: DataLoader[Any] | None = None
         self.size: int | None = self._order.size
         self.draws = False
@@ -107,7 +137,16 @@ class DatasetSource:
         if self._loader is None:
             self._loader = self._build()
         self._order.epoch, self._order.start = epoch, start
-        return explained(iter(self._loader))
+        batches = explained(iter(self._loader))
+        return batches if self._order.share == _ALL else self._marked(batches, start)
+
+    def _marked(self, batches: Iterator[Any], start: int) -> Iterator[Any]:
+        for position, raw in enumerate(batches, start):
+            yield raw if self._order.has_part(position) else StandIn(raw)
+
+    def shared(self, share: Share) -> DatasetSource:
+        """The same source for one of several processes: it loads its part of each batch only."""
+        return DatasetSource(self.template, shuffle=self.shuffle, seed=self._seed, share=share)
 
     def close(self) -> None:
         """End the workers, also if the traceback of an error still holds on to them."""
@@ -163,9 +202,10 @@ def _permutation(count: int, seed: int, epoch: int) -> Tensor:
 
 @final
 class _KeyedOrder(Sampler[Any]):
-    """Yields, for each batch of the epoch, its random key and its indices."""
+    """Yields, for each batch of the epoch, its random key and the indices of this process's share."""
 
-    def __init__(self, count: int, batch_size: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
+    def __init__(self, count: int, batch_size: int, *, shuffle: bool, seed: int, drop_last: bool, share: Share) -> None:
+        self.share = share
         self.epoch = 1
         self.start = 0
         self._count = count
@@ -180,8 +220,16 @@ class _KeyedOrder(Sampler[Any]):
     def __iter__(self) -> Iterator[Any]:
         epoch, step = self.epoch, self._batch_size
         order = _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
+        # Two processes must not draw the same noise for different examples.
+        own = (self.share.rank,) if self.share.rank > 0 else ()
         for position in range(self.start, self.size):
-            yield key_of(self._seed, epoch, position), order[position * step : (position + 1) * step].tolist()
+            chosen = order[position * step : (position + 1) * step].tolist()
+            yield key_of(self._seed, epoch, position, *own), chosen[self.share.of(len(chosen))] or chosen[:1]
+
+    def has_part(self, position: int) -> bool:
+        """Whether the share of that batch has an example."""
+        part = self.share.of(min(self._batch_size, self._count - position * self._batch_size))
+        return bool(part.start < part.stop)
 
 
 @final

@@ -7,10 +7,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn, as_batch
-from pnne_nb.runtime.distributed.sharding import Sharded
+from pnne_nb.runtime.data import open_source
+from pnne_nb.runtime.distributed.sharding import Sharded, sharded
+from pnne_nb.runtime.sources import DatasetSource, Share
+from tests.runtime import tasks
 
 
 class _Once:
@@ -35,7 +39,7 @@ def test_the_parts_of_all_processes_are_the_batch_in_order(examples: int, count:
         "weight": torch.ones(13),
         "target": (torch.arange(examples) * 2,),
     }
-    parts = [next(Sharded(_Once(batch), rank, count).batches(1)) for rank in range(count)]
+    parts = [next(Sharded(_Once(batch), Share(rank, count)).batches(1)) for rank in range(count)]
     real = [part for part in parts if not isinstance(part, StandIn)]
     assert torch.equal(torch.cat([part["x"] for part in real]), batch["x"])
     assert torch.equal(torch.cat([part["target"][0] for part in real]), batch["target"][0])
@@ -51,13 +55,38 @@ def test_the_parts_of_all_processes_are_the_batch_in_order(examples: int, count:
 
 def test_batches_that_nobody_can_share() -> None:
     with pytest.raises(TrainingError, match="no dimension of examples"):
-        next(Sharded(_Once((torch.tensor(1.0),)), 0, 2).batches(1))
+        next(Sharded(_Once((torch.tensor(1.0),)), Share(0, 2)).batches(1))
 
 
 def test_it_is_the_source_but_for_the_cut() -> None:
     source = _Once((torch.arange(4),))
-    sharded = Sharded(source, 1, 2)
+    sharded = Sharded(source, Share(1, 2))
     assert (sharded.size, sharded.draws) == (1, False)
     assert list(sharded.batches(1, 1)) == []
     sharded.close()
     assert source.closed
+
+
+@given(count=st.integers(1, 5), batch_size=st.integers(1, 40), start=st.integers(0, 2))
+def test_a_dataset_is_loaded_in_parts_that_make_up_its_batches(count: int, batch_size: int, start: int) -> None:
+    loader: DataLoader[Any] = DataLoader(Subset(TensorDataset(*tasks.images()), range(43)), batch_size, shuffle=True)
+    source = open_source(loader, batch_size=1, shuffle=False, seed=3, num_workers=0, name="data")
+    assert isinstance(source, DatasetSource)
+    parts = [list(sharded(source, Share(rank, count)).batches(2, start)) for rank in range(count)]
+    for whole, *pieces in zip(source.batches(2, start), *parts, strict=True):
+        real = [piece for piece in pieces if not isinstance(piece, StandIn)]
+        assert torch.equal(torch.cat([piece[0] for piece in real]), whole[0])
+        assert torch.equal(torch.cat([piece[1] for piece in real]), whole[1])
+        assert len(real) == min(count, len(whole[0]))
+        assert not isinstance(pieces[0], StandIn)
+
+
+def test_processes_draw_noise_of_their_own_and_the_same_when_they_come_again() -> None:
+    source = open_source(tasks.Noisy(), batch_size=8, shuffle=False, seed=3, num_workers=0, name="data")
+
+    def noise(rank: int, start: int) -> torch.Tensor:
+        part: torch.Tensor = next(iter(sharded(source, Share(rank, 2)).batches(1, start)))[0]
+        return part - tasks.images()[0][8 * start + 4 * rank :][:4]
+
+    assert torch.equal(noise(1, 2), noise(1, 2))
+    assert not torch.allclose(noise(0, 2), noise(1, 2))

@@ -8,7 +8,15 @@ from typing import Any, final
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn, as_batch
 from pnne_nb.runtime.easing import cut
-from pnne_nb.runtime.sources import Source
+from pnne_nb.runtime.sources import DatasetSource, Share, Source
+
+
+def sharded(source: Source, share: Share) -> Source:
+    """The source of one process, made of what is the same in every process.
+
+    A dataset is loaded in parts; of anything else, each process cuts its part out of the whole batch.
+    """
+    return source.shared(share) if isinstance(source, DatasetSource) else Sharded(source, share)
 
 
 @final
@@ -19,16 +27,14 @@ class Sharded:
 
     Args:
         source: The same in every process.
-        rank: Number of this process, from 0.
-        count: How many there are.
+        share: Of this process.
     """
 
-    def __init__(self, source: Source, rank: int, count: int) -> None:
+    def __init__(self, source: Source, share: Share) -> None:
         self.size = source.size
         self.draws = source.draws
         self._source = source
-        self._rank = rank
-        self._count = count
+        self._share = share
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The parts of the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
@@ -39,11 +45,10 @@ class Sharded:
         examples = as_batch(raw, wants_target=False).examples
         if examples == 0:
             raise TrainingError("A batch of the data has no dimension of examples: it cannot be shared by processes.")
-        # Rounded up, so that the first process always has one.
-        start, stop = (-(-examples * edge // self._count) for edge in (self._rank, self._rank + 1))
-        if start == stop:
+        part = self._share.of(examples)
+        if part.start == part.stop:
             return StandIn(cut(raw, slice(0, 1), examples))
-        return cut(raw, slice(start, stop), examples)
+        return cut(raw, part, examples)
 
     def close(self) -> None:
         """End workers; the source can be used again."""

@@ -136,7 +136,9 @@ class TrainingGroup:
             except PnneError:
                 self._go_back()
                 raise
-            agent.wait(_LEAVING)
+            if self._plan.nnodes != 1:
+                # Others still leave, and torchrun here may be where they meet.
+                agent.wait(_LEAVING)
 
     def _events(self) -> Generator[Event, None, None]:
         while not self._ended:

@@ -29,7 +29,7 @@ from pnne_nb.runtime.distributed.joining import Joined
 from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, die_with, find_launcher
 from pnne_nb.runtime.distributed.messages import Broke, Ended, FromWorker, Happened, Hello, Obeyed, Ready, Verdict
 from pnne_nb.runtime.distributed.packing import unpack
-from pnne_nb.runtime.distributed.sharding import Sharded
+from pnne_nb.runtime.distributed.sharding import sharded
 from pnne_nb.runtime.distributed.strategies import STRATEGIES, strategy
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Stepped, TrainingLoop
@@ -37,6 +37,7 @@ from pnne_nb.runtime.models import as_module
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness, key_of
 from pnne_nb.runtime.recipe import Recipe
+from pnne_nb.runtime.sources import Share
 from pnne_nb.runtime.stepping import NotFiniteError
 from pnne_nb.runtime.training_graph import read_training
 
@@ -98,7 +99,8 @@ class Worker:
         sources = config.open_data(train, val)
         model = as_module(NodeGraph.from_json(state["graph"]), self._seed)
         trained = self._strategy.prepare(model, device)
-        mine = [None if source is None else Sharded(source, group.rank, group.count) for source in sources]
+        share = Share(group.rank, group.count)
+        mine = [None if source is None else sharded(source, share) for source in sources]
         assert mine[0] is not None
         # That the data fits the model, the engine has seen.
         recipe = config.recipe(model, mine[0], mine[1], expected=())
