@@ -17,7 +17,7 @@ from pnne_nb.compiler.running import NOT_FINITE, describe
 from pnne_nb.compiler.stepping import Step, stepping
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError
 
-_ATTRIBUTE = re.compile(r"\bself\.([A-Za-z_][A-Za-z0-9_.]*)")
+_ATTRIBUTE = re.compile(r'\bself\.([A-Za-z_][A-Za-z0-9_.]*)|getattr\(self, "([A-Za-z0-9_]+)"\)')
 _INFINITE = re.compile(r'float\("-?inf"\)')
 
 
@@ -51,7 +51,7 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
         raise CompileError(
             "torch.compile hides the nodes of this model: compile the graph without a backend to check it."
         )
-    watch = _Watch(model)
+    watch = _Watch()
     with stepping(model, watch.step):
         try:
             yield
@@ -61,8 +61,7 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
 
 @final
 class _Watch:
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
+    def __init__(self) -> None:
         self._active = True
         self._known: set[Node] = set()  # of this forward pass; kept alive, for the hash is the address
 
@@ -80,15 +79,16 @@ class _Watch:
             self._note("", step)
             return
         made = _tensors(step.outputs)
+        held = [value for value in _named(step) if isinstance(value, torch.Tensor)]
         # What was changed in place was finite before, or an earlier node would have been named.
-        given = [t for t in (*_tensors(step.inputs), *_held(step)) if not any(t is each for each in made)]
+        given = [t for t in (*_tensors(step.inputs), *held) if not any(t is each for each in made)]
         nan = any(_has(tensor, torch.isnan) for tensor in given) or 'float("nan")' in step.source
         infinite = nan or any(_has(tensor, torch.isinf) for tensor in given) or _INFINITE.search(step.source)
         for value in made:
             if (not nan and _has(value, torch.isnan)) or (not infinite and _has(value, torch.isinf)):
                 raise _error(
                     f"Node {step.node!r} made {_found(value)} in the forward pass, in a result {describe(value)}."
-                    f"{_listed(step.inputs, made)}{_of_its_own(self._model, step.node)}",
+                    f"{_listed(step.inputs, made)}{_of_its_own(step)}",
                     step.node,
                 )
         self._note(step.node, step)
@@ -126,23 +126,19 @@ def _tensors(values: Mapping[str, Any]) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(dict(values)) if isinstance(leaf, torch.Tensor)]
 
 
-def _held(step: Step) -> Iterator[torch.Tensor]:
-    """Yield the parameters and buffers that a statement names: ``self.mask``."""
-    for path in _ATTRIBUTE.findall(step.source):
+def _named(step: Step) -> Iterator[object]:
+    """Yield what a statement names of the module itself: ``self.mask``, ``self.fc``, ``getattr(self, "0")``."""
+    for path, odd in _ATTRIBUTE.findall(step.source):
         value: object = step.module
-        for name in path.split("."):
+        for name in (path or odd).split("."):
             value = getattr(value, name, None)
-        if isinstance(value, torch.Tensor):
-            yield value
+        yield value
 
 
-def _of_its_own(model: nn.Module, node: str) -> str:
-    """Say what is not finite among a node's own parameters and buffers."""
-    try:
-        owner = model.get_submodule(node)
-    except AttributeError:
-        return ""
-    tensors = [*owner.named_parameters(), *owner.named_buffers()]
+def _of_its_own(step: Step) -> str:
+    """Say what is not finite among the parameters and buffers of the module that a statement calls."""
+    owners = [value for value in _named(step) if isinstance(value, nn.Module)]
+    tensors = [pair for owner in owners for pair in (*owner.named_parameters(), *owner.named_buffers())]
     return "".join(f"\n  Its {name} holds {found}." for name, tensor in tensors if (found := _found(tensor)))
 
 

@@ -110,7 +110,7 @@ class _Lowering:
             elif node.type in ("Parameter", "Buffer"):
                 held = node.properties.get("of")
                 values[Ref(name, "output")] = Attribute(held if isinstance(held, str) else name)
-        paths = _member_paths(drawing)
+        paths = member_paths(drawing)
         for name, node in drawing.nodes.items():
             spec = self._specs[node.type]
             if spec.kind in IGNORED or node.type in ("Input", "Output", "Constant"):
@@ -141,7 +141,7 @@ class _Lowering:
     def ties(self) -> Iterator[tuple[str, str]]:
         """Yield the tensors of an imported module that have several names: where they go, and where they are."""
         root = self._drawings[""]
-        paths = _member_paths(root)
+        paths = member_paths(root)
         for name, node in root.nodes.items():
             ties = node.origin.get("ties") if isinstance(node.origin, dict) else None
             for below, other in ties.items() if isinstance(ties, dict) and node.type != "Module" else ():
@@ -164,7 +164,7 @@ class _Lowering:
         """Return the type of the node that has the tensor of a path, or an empty string."""
         drawing, parts = self._drawings[""], path.split(".")
         while parts:
-            places = {place: name for name, place in _member_paths(drawing).items()}
+            places = {place: name for name, place in member_paths(drawing).items()}
             length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in places), 0)
             if not length:
                 return ""
@@ -289,7 +289,7 @@ def _place(node: Node) -> float:
     return place if isinstance(place, int) else float("inf")
 
 
-def _member_paths(drawing: Drawing) -> dict[str, str]:
+def member_paths(drawing: Drawing) -> dict[str, str]:
     """Return the attribute that holds each node's module: its name, or ``layers.0`` for what stands in a list."""
     paths: dict[str, str] = {}
     for name, node in drawing.nodes.items():

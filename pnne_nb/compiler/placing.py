@@ -12,6 +12,7 @@ from typing import final
 
 import msgspec
 
+from pnne_nb.compiler.lowering import member_paths
 from pnne_nb.compiler.program import Argument, Attribute, Call, Constant, Nested, Program, Ref, Unit, Weight
 from pnne_nb.compiler.program import Sequence as Arguments
 from pnne_nb.compiler.reading import Drawing, paths_of
@@ -80,12 +81,14 @@ def transfers(unit: Unit) -> Iterator[Transfer]:
 
 
 def _devices(drawing: Drawing) -> dict[str, str]:
+    """Return which submodules have a device, by the attribute that holds them."""
     found = {}
     for name, node in drawing.nodes.items():
         device = node.properties.get("device")
         if isinstance(device, str) and DEVICE in node.spec.properties:
             found[name] = device
-    return found
+    paths = member_paths(drawing) if found else {}
+    return {paths[name]: device for name, device in found.items()}
 
 
 def _tensors(graph: NodeGraph) -> set[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.faking import imitation
+from pnne_nb.compiler.lowering import member_paths
 from pnne_nb.compiler.observing import Observer
 from pnne_nb.compiler.passes.proving import Promise
 from pnne_nb.compiler.passes.reports import Change, Gain
@@ -40,10 +41,35 @@ class Subject:
         self.kwargs = kwargs
         self.drawings: dict[str, Drawing] = read(graph)
         self.prefixes: dict[str, list[str]] = paths_of(self.drawings)
+        self._attributes = {id: member_paths(drawing) for id, drawing in self.drawings.items()}
 
     def paths(self, graph: str, node: str) -> tuple[str, ...]:
         """Return where a node is seen from the root: once for each use of its graph."""
         return tuple(f"{prefix}{node}" for prefix in self.prefixes[graph])
+
+    def module_path(self, path: str) -> str:
+        """Return where the module or tensor of a node is in the model: with its owner, where it is shared."""
+        names: list[str] = []
+        drawing = self.drawings[""]
+        for name in path.split("."):
+            node = drawing.nodes[name]
+            names.append(self._attributes[drawing.id][node.shares or name])
+            drawing = self.drawings[node.definition or ""]
+        return ".".join(names)
+
+    def owns(self, path: str) -> bool:
+        """Whether the module or tensor of a node is its own, rather than one that it shares."""
+        drawing = self.drawings[""]
+        for name in path.split("."):
+            node = drawing.nodes[name]
+            if node.shares is not None:
+                return False
+            drawing = self.drawings[node.definition or ""]
+        return True
+
+    def module(self, path: str) -> nn.Module:
+        """Return the module of a node, which it may share with others."""
+        return self.model.get_submodule(self.module_path(path))
 
     @functools.cached_property
     def _observers(self) -> tuple[Observer, ...]:

@@ -118,8 +118,11 @@ def _behind(drawing: Drawing, name: str) -> set[str]:
 
 def _keys(subject: Subject, path: str) -> list[str]:
     """Return the names of the tensors that a node owns."""
-    prefix, _, name = path.rpartition(".")
+    if not subject.owns(path):
+        return []
+    held = subject.module_path(path)
+    prefix, _, name = held.rpartition(".")
     owned = getattr(subject.model.get_submodule(prefix), name, None)
     if isinstance(owned, nn.Module):
-        return [f"{path}.{key}" for key, _ in (*owned.named_parameters(), *owned.named_buffers())]
-    return [path] if isinstance(owned, torch.Tensor) else []
+        return [f"{held}.{key}" for key, _ in (*owned.named_parameters(), *owned.named_buffers())]
+    return [held] if isinstance(owned, torch.Tensor) else []

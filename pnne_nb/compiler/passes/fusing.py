@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import final
 
 import torch
@@ -65,24 +66,30 @@ class FuseBatchNorm(Pass):
                 rewire(subject, id, {f"{name}.output": f"{layer}.output"})
                 removed.append(name)
             remove(subject, id, removed)
-        before = sum(tensor.numel() for tensor in subject.model.state_dict().values())
-        gone = sum(
-            tensor.numel()
-            for change in done.changes
-            for tensor in subject.model.get_submodule(change.nodes[1]).state_dict().values()
+        layers = {change.nodes[0]: subject.module(change.nodes[0]) for change in done.changes}
+        norms = {change.nodes[1]: subject.module(change.nodes[1]) for change in done.changes}
+        before = _numbers(subject.model.state_dict().values())
+        gone = _numbers(tensor for norm in set(norms.values()) for tensor in norm.state_dict().values())
+        added = sum(
+            layer.get_parameter("weight").shape[0]
+            for layer in set(layers.values())
+            if getattr(layer, "bias", None) is None
         )
-        added = sum(subject.model.get_submodule(c.nodes[0]).get_parameter("weight").shape[0] for c in done.changes
-                    if subject.model.get_submodule(c.nodes[0]).bias is None)  # fmt: skip
         done.gains.append(Gain("numbers in state_dict", before, before - gone + added))
         return done
 
     @staticmethod
     def _fuse(subject: Subject, layer: str, norm: str, done: Rewrite) -> None:
-        first, second = subject.model.get_submodule(layer), subject.model.get_submodule(norm)
+        first, second = subject.module(layer), subject.module(norm)
         assert isinstance(second, _BatchNorm)
         weight, bias = fused_weights(first, second)
-        done.tensors[f"{layer}.weight"], done.tensors[f"{layer}.bias"] = weight, bias
+        held = subject.module_path(layer)
+        done.tensors[f"{held}.weight"], done.tensors[f"{held}.bias"] = weight, bias
         done.changes.append(Change("fused", (layer, norm), f"{norm} is in the weights of {layer}"))
+
+
+def _numbers(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.numel() for tensor in tensors)
 
 
 def fused_weights(layer: nn.Module, norm: _BatchNorm) -> tuple[torch.Tensor, torch.Tensor]:
@@ -115,7 +122,7 @@ def _unfit(
     if layer in lent or norm in lent:
         return "its module, or that of the layer before it, is used by several nodes"
     for path, before in zip(subject.paths(id, norm), subject.paths(id, layer), strict=True):
-        module = subject.model.get_submodule(path)
+        module = subject.module(path)
         if not isinstance(module, _BatchNorm) or module.running_mean is None or module.running_var is None:
             return "it keeps no statistics: what it does depends on each batch"
         if drawing.nodes[layer].type == "Linear" and ranks.get(f"{before}.output") != 2:

@@ -113,7 +113,7 @@ def _apart(subject: Subject, id: str, name: str, known: str, lent: set[str]) -> 
 
 
 def _modules(subject: Subject, id: str, name: str) -> list[nn.Module]:
-    return [subject.model.get_submodule(path) for path in subject.paths(id, name)]
+    return [subject.module(path) for path in subject.paths(id, name)]
 
 
 def _holds_tensors(module: nn.Module) -> bool:
