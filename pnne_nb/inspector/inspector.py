@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
-from typing import Any, Protocol, final, get_args
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, final
 
 import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, expect, near, shown
+from pnne_nb.errors import InspectionError, LayerNotFoundError, near
 from pnne_nb.frames import Frame, Quantity
+from pnne_nb.inspector.attaching import Observable, attach, scale_of
+from pnne_nb.inspector.budget import parse_share
 from pnne_nb.inspector.capture import Capture
 from pnne_nb.inspector.compiled import is_compiled, uncompiled, why_not_hookable
 from pnne_nb.inspector.diagnosing import DiagnosingProbe
@@ -26,34 +26,10 @@ from pnne_nb.inspector.histogram import Bins, Histogram, histograms
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.measure import Statistics
 from pnne_nb.inspector.patterns import EVERYTHING, ModuleTypes, Patterns, first_paths, match_layers
+from pnne_nb.inspector.quantities import DEFAULT, QUANTITIES, as_quantities
 from pnne_nb.inspector.run import Inspection, run_once
 from pnne_nb.inspector.sampling import to_array
-from pnne_nb.probe import Cadence, Probe
-
-QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
-
-DEFAULT: tuple[Quantity, ...] = ("activations", "gradients")
-
-
-class Observable(Protocol):
-    """A training that probes can observe, such as ``TrainingEngine``."""
-
-    @property
-    def module(self) -> nn.Module:
-        """The module that is trained."""
-
-    @property
-    def gradient_scale(self) -> float:
-        """The factor that gradients have inside a backward pass; 1 without a scaler."""
-
-    def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
-        """Observe steps; returns the function that ends it."""
-
-    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
-        """Call `function` with the frame at each ``"step"``, ``"epoch"`` or ``"anomaly"``; returns how to end it."""
-
-    def paused(self) -> AbstractContextManager[object]:
-        """Hold the training between two steps."""
+from pnne_nb.probe import Cadence
 
 
 @final
@@ -108,7 +84,7 @@ class Inspector:
             LayerNotFoundError: If nothing matches; near names are suggested.
             ArgumentError: If `what` names an unknown quantity or none, or an argument is no pattern or no type.
         """
-        quantities = _quantities(what)
+        quantities = as_quantities(what)
         matched = match_layers(self._model, pattern, exclude=exclude, types=types)
         for name in matched:
             self._watched[name] = tuple(dict.fromkeys((*self._watched.get(name, ()), *quantities)))
@@ -326,31 +302,14 @@ class Inspector:
                 f"The training trains another {type(trained).__name__}, not the {type(self._model).__name__} of this"
                 " inspector: make it with Inspector(engine.module), or train inspector.net."
             )
-        scale = partial(_gradient_scale, weakref.ref(engine))
-        probe = DiagnosingProbe(self.probe(scale), tuple(rules))
-        attached = _attached.setdefault(engine, {})
-        watched = id(self._model), tuple(self._watched.items())
-        if watched in attached:
-            attached.pop(watched)()
-        removals = [
-            *(engine.on(event, probe.hear) for event in ("step", "epoch", "anomaly")),
-            engine.add_probe(probe, cadence),
-        ]
-
-        def remove() -> None:
-            for removal in removals:
-                removal()
-
-        attached[watched] = remove
+        probe = DiagnosingProbe(self.probe(scale_of(engine)), tuple(rules))
+        remove = attach(engine, probe, cadence, (id(self._model), tuple(self._watched.items())))
         if engine not in self._trainings:
             self._trainings.append(engine)
 
         def detach() -> None:
-            remove()
-            if attached.get(watched) is remove:
-                del attached[watched]
-                if engine in self._trainings:
-                    self._trainings.remove(engine)
+            if remove() and engine in self._trainings:
+                self._trainings.remove(engine)
 
         return detach
 
@@ -449,43 +408,3 @@ class Inspector:
                 )
             return f"There are no {what} of {place}: nothing there requires a gradient (frozen, or under no_grad)."
         return f"Nothing was captured at {place}: it has no {what or 'tensors'}."
-
-
-_attached: weakref.WeakKeyDictionary[Observable, dict[Hashable, Callable[[], None]]] = weakref.WeakKeyDictionary()
-"""What is attached to each training, by what is watched. Nothing in it may hold the training itself."""
-
-
-def _gradient_scale(engine: weakref.ref[Observable]) -> float:
-    training = engine()
-    return 1.0 if training is None else training.gradient_scale
-
-
-def _quantities(what: object) -> tuple[Quantity, ...]:
-    expect(what, str | Sequence, "what", "a quantity or several", f"There are: {', '.join(map(repr, QUANTITIES))}.")
-    asked = (what,) if isinstance(what, str) else tuple(what)  # type: ignore[arg-type]
-    if not asked:
-        raise ArgumentError(f"what names nothing to watch; there are {', '.join(map(repr, QUANTITIES))}.")
-    for quantity in asked:
-        if quantity not in QUANTITIES:
-            # An abbreviation is too short to be near.
-            begun = [known for known in QUANTITIES if known[:3] == str(quantity)[:3]]
-            meant = near(quantity, QUANTITIES) or (f" Did you mean {begun[0]!r}?" if begun else "")
-            raise ArgumentError(
-                f"{shown(quantity)} cannot be watched.{meant} What can: {', '.join(map(repr, QUANTITIES))}."
-            )
-    return tuple(quantity for quantity in QUANTITIES if quantity in asked)
-
-
-def parse_share(budget: str | float) -> float:
-    """The share that ``"1%"`` or 0.01 stands for.
-
-    Raises:
-        ArgumentError: If it is neither, or not within (0, 1].
-    """
-    try:
-        share = float(budget[:-1]) / 100 if isinstance(budget, str) and budget.endswith("%") else float(budget)
-    except (TypeError, ValueError):
-        share = -1.0
-    if not 0 < share <= 1:
-        raise ArgumentError(f"budget must be a share of the running time such as '1%' or 0.01, not {budget!r}.")
-    return share

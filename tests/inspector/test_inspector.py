@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from pnne_nb.errors import InspectionError, LayerNotFoundError
 from pnne_nb.frames import NormsFrame, StatisticsFrame, StepFrame
 from pnne_nb.inspector import drawing
+from pnne_nb.inspector.budget import parse_share
 from pnne_nb.inspector.drawing import LayerView, install_drawer
-from pnne_nb.inspector.inspector import Inspector, parse_share
+from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.probe import Cadence, Probe
 from tests.inspector.models import Checkpointed, Encoder, Twice, hooks_on, mlp
 
