@@ -19,7 +19,8 @@ from pnne_nb.compiler.placing import place
 from pnne_nb.compiler.program import Unit
 from pnne_nb.compiler.reading import Drawing, read
 from pnne_nb.compiler.recomputing import recompute
-from pnne_nb.compiler.reusing import carry_over
+from pnne_nb.compiler.renaming import former_paths, remember
+from pnne_nb.compiler.reusing import carry_over, former_path
 from pnne_nb.compiler.running import constructed, guard
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
 from pnne_nb.compiler.source import generate
@@ -64,8 +65,10 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     expect_graph(graph)
     expect(reuse, (nn.Module, NoneType), "reuse", "a model")
     loaded = load(graph)
-    model = constructed(loaded, _opaque_modules(graph, loaded, reuse))
-    carried = carry_over(reuse, model) if reuse is not None else []
+    former = former_paths(graph, reuse) if reuse is not None else {}
+    model = constructed(loaded, _opaque_modules(graph, loaded, reuse, former))
+    carried = carry_over(reuse, model, former) if reuse is not None else []
+    remember(model, graph)
     if loaded.generated.absent:
         _require_values(graph, loaded, model, carried)
     if reuse is not None:
@@ -125,12 +128,15 @@ def _lowered(graph: NodeGraph, resolved: Resolved, drawings: Mapping[str, Drawin
     return place(recompute(lower(graph, resolved, drawings), drawings), drawings, graph)
 
 
-def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None) -> list[nn.Module]:
+def _opaque_modules(
+    graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None, former: Mapping[str, str]
+) -> list[nn.Module]:
     modules: list[nn.Module] = []
     missing: list[Diagnostic] = []
     for path in loaded.generated.opaque:
         try:
-            found = reuse.get_submodule("" if _is_whole(graph, path) else path) if reuse is not None else None
+            place = "" if _is_whole(graph, path) else former_path(path, former) or path
+            found = reuse.get_submodule(place) if reuse is not None else None
         except AttributeError:
             found = None
         if found is None:

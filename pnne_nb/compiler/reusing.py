@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import torch
 from torch import nn
@@ -11,13 +13,18 @@ from pnne_nb.graph.registry import registry
 from pnne_nb.graph.types import holds_tensor
 
 
-def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
+def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
 
     Device, element type and ``requires_grad`` come along, and so do ties: names that share one tensor in
     `source` share one in `target`. What does not fit keeps its fresh values, on the device and in the floating
     type that most of `source` has; so does what a property of the node says, such as the class weights of a loss.
     Modules of the same name take over the training mode.
+
+    Args:
+        source: The model that has the tensors.
+        target: The model that gets them.
+        former: Paths that modules of `target` have in `source`, where they differ; an empty path where it has none.
 
     Returns:
         The names of the tensors that were carried over.
@@ -30,10 +37,12 @@ def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
     made: dict[int, torch.Tensor] = {}
     for prefix, module in target.named_modules():
         dot = f"{prefix}." if prefix else ""
+        before = former_path(prefix, former)
+        place = f"{before}." if before else "" if before is not None else "\0"  # no tensor has that name
         for name, fresh in list(module._parameters.items()):
             if fresh is None:
                 continue
-            old = parameters.get(dot + name)
+            old = parameters.get(place + name)
             if old is not None and old.shape == fresh.shape:
                 if id(old) not in copies:
                     copies[id(old)] = nn.Parameter(_copy(old), requires_grad=old.requires_grad)
@@ -48,7 +57,7 @@ def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
         for name, value in list(module._buffers.items()):
             if value is None:
                 continue
-            kept = buffers.get(dot + name)
+            kept = buffers.get(place + name)
             if kept is not None and kept.shape == value.shape and name not in _typed_in(module):
                 if id(kept) not in copies:
                     copies[id(kept)] = _copy(kept)
@@ -56,8 +65,18 @@ def carry_over(source: nn.Module, target: nn.Module) -> list[str]:
                 carried.append(dot + name)
             elif _moves(value, device, dtype):
                 setattr(module, name, _adapted(value, device, dtype))
-    _match_modes(source, target)
+    _match_modes(source, target, former)
     return carried
+
+
+def former_path(path: str, former: Mapping[str, str]) -> str | None:
+    """Return the path that a module had; None if it is new."""
+    above = path
+    while above:
+        if above in former:
+            return f"{former[above]}{path.removeprefix(above)}" if former[above] else None
+        above = above.rpartition(".")[0]
+    return path
 
 
 def _typed_in(module: nn.Module) -> set[str]:
@@ -68,10 +87,10 @@ def _typed_in(module: nn.Module) -> set[str]:
     return {prop.name for prop in spec.properties if prop.role == "init" and holds_tensor(prop.type)}
 
 
-def _match_modes(source: nn.Module, target: nn.Module) -> None:
+def _match_modes(source: nn.Module, target: nn.Module, former: Mapping[str, str]) -> None:
     modes = {name: module.training for name, module in source.named_modules(remove_duplicate=False)}
     for name, module in target.named_modules(remove_duplicate=False):
-        module.training = modes.get(name, source.training)
+        module.training = modes.get(former_path(name, former) or name, source.training)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -21,6 +22,8 @@ from pnne_nb.graph.document import NodeGraph
 
 Mode: TypeAlias = Literal["train", "eval"]
 SEED = 0
+_randomness = threading.RLock()
+"""Held while random numbers begin at a fixed seed: two comparisons at once would draw each other's."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -156,8 +159,8 @@ def copied(value: Any) -> Any:
 
 @contextmanager
 def private_random_state() -> Iterator[None]:
-    """Leave torch's random state as it was, and start from a fixed one."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    """Leave torch's random state, which all threads have in common, as it was, and start from a fixed one."""
+    with _randomness, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(SEED)
         yield
 

@@ -18,6 +18,7 @@ from pnne_nb.compiler.importing.nesting import nest
 from pnne_nb.compiler.importing.observing import Frames, observe, replica
 from pnne_nb.compiler.importing.tracing import Arguments, Slot
 from pnne_nb.compiler.importing.translating import parameter_names, translate
+from pnne_nb.compiler.renaming import follow
 from pnne_nb.compiler.verifying import call_arguments
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
@@ -55,6 +56,7 @@ def from_module(
         graph = _Import(work, opaque, frames).document(args, given)
         fault = _check(graph, net, args, given)
         if fault is None:
+            follow(graph)
             return graph
         path = fault.path
         while path in opaque and path:

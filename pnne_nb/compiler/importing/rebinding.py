@@ -78,7 +78,7 @@ def _space(original: dict[str, Any], recorder: Recorder, spaces: dict[int, dict[
             found[name] = _like(math, {each: replaced[each] for each in ("sqrt", "floor", "ceil")})
         elif value is torch:
             found[name] = _like(torch, {each: replaced[each] for each in ("finfo", "iinfo", "is_tensor")})
-        elif value in (math.sqrt, math.floor, math.ceil):
+        elif value is math.sqrt or value is math.floor or value is math.ceil:
             found[name] = replaced[value.__name__]
     for name in ("len", "int", "isinstance"):
         if original.get(name, getattr(builtins, name)) is getattr(builtins, name):

@@ -152,7 +152,7 @@ class Recorder(fx.Tracer):
 
     def _placeholders(self, value: Any, seen: Any) -> Any:
         if isinstance(value, Slot):
-            node = self.graph.placeholder(f"slot{len(self._slots)}")
+            node = self.graph.create_node("placeholder", f"slot{len(self._slots)}", name=value.name)
             self._slots[str(node.target)] = value
             return wrap(node, self, seen)
         if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
@@ -445,8 +445,10 @@ def _is_asserting(frame: Any) -> bool:
     return any(step.opname == "LOAD_ASSERTION_ERROR" or step.argval == "AssertionError" for step in steps)
 
 
-def _shown(node: fx.Node) -> str:
+def _shown(node: fx.Node, depth: int = 0) -> str:
     """Return a recorded value in the words of its source."""
+    if depth > 3:
+        return "…"
     if node.op == "get_attr":
         return f"self.{node.target}"
     if node.op == "placeholder":
@@ -454,7 +456,7 @@ def _shown(node: fx.Node) -> str:
 
     def text(value: Any) -> str:
         if isinstance(value, fx.Node):
-            return _shown(value)
+            return _shown(value, depth + 1)
         return repr(value) if len(repr(value)) < 40 else "…"
 
     args = [text(value) for value in node.args]

@@ -1,0 +1,248 @@
+"""Modules that make trouble: a clear error or an honest opaque node, and the module as it was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pnne_nb as pn
+from tests.compiler.importing import nets
+
+torch.set_num_threads(1)
+
+
+class Watching(nn.Module):
+    """Looks from another thread at what an import might replace for a moment."""
+
+    look: Callable[[], None] | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if Watching.look is not None:
+            thread = threading.Thread(target=Watching.look)
+            thread.start()
+            thread.join()
+        out: Tensor = self.linear(x) + torch.arange(x.size(1))
+        return out
+
+
+def test_other_threads_see_torch_as_it_is() -> None:
+    net, x = Watching(), torch.randn(2, 4)
+    expected = nn.functional.linear(x, net.linear.weight, net.linear.bias)
+    before = (torch.arange, torch.zeros, nn.Module.__call__, nn.Module.__getattr__, len)
+    seen: list[bool] = []
+
+    def look() -> None:
+        same = (torch.arange, torch.zeros, nn.Module.__call__, nn.Module.__getattr__, len) == before
+        seen.append(same and torch.equal(net.linear(x), expected) and type(torch.arange(3)) is Tensor)
+
+    Watching.look = look
+    try:
+        graph = pn.from_module(net, (x,))
+    finally:
+        Watching.look = None
+    assert seen
+    assert all(seen)
+    assert pn.verify(graph, net, x).opaque == {}
+
+
+def test_imports_in_several_threads_do_not_mix() -> None:
+    nets_ = [nets.GPT() for _ in range(4)]
+    tokens = torch.randint(7, (2, 5))
+    graphs: dict[int, pn.NodeGraph] = {}
+
+    def work(index: int) -> None:
+        graphs[index] = pn.from_module(nets_[index], (tokens,))
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(nets_))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index, net in enumerate(nets_):
+        assert graphs[index] == graphs[0]
+        assert pn.verify(graphs[index], net, tokens).opaque == {}
+
+
+class Clashing(nn.Module):
+    """Names that the document, the generated class or Python have a use for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x = nn.Linear(4, 4)
+        self.output = nn.Linear(4, 4)
+        self.math = nn.Linear(4, 4)
+        self.operator = nn.LayerNorm(4)
+        self.add = nn.Parameter(torch.ones(4))
+        self.super = nn.Identity()
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        out: Tensor = self.operator(self.math(self.output(self.x(x)))) + self.add
+        result: Tensor = self.super(out + x)
+        return result
+
+
+class Tangled(nn.Module):
+    """One tensor under many names, one module in many places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shared = nn.Linear(4, 4)
+        self.first = shared
+        self.rest = nn.ModuleList([shared, nn.Linear(4, 4), shared])
+        self.rest[1].weight = shared.weight
+        self.norm = nn.LayerNorm(4)
+        self.norm.weight = shared.bias
+        self.scale = shared.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.rest:
+            x = layer(x)
+        out: Tensor = self.norm(self.first(x)) * self.scale
+        return out
+
+
+@pytest.mark.parametrize("make", [Clashing, Tangled])
+def test_odd_names_and_odd_sharing_come_back_equal(make: Callable[[], nn.Module]) -> None:
+    net, x = make(), torch.randn(3, 4)
+    graph = pn.NodeGraph.from_json(pn.from_module(net, (x,)).to_json())
+    report = pn.verify(graph, net, x)
+    assert report, str(report)
+    assert report.opaque == {}
+    model = pn.compile(graph)
+    model.load_state_dict(net.state_dict())
+    assert len(list(model.parameters())) == len(list(net.parameters()))
+    assert torch.equal(model(x), net(x))
+
+
+def test_a_tie_whose_other_end_is_gone_is_told() -> None:
+    net = nets.GPT()
+    graph = pn.from_module(net, (torch.randint(7, (2, 5)),))
+    graph.rename("transformer.wte", "embedding")
+    with pytest.raises(
+        pn.CompileError, match=r"is the same tensor as transformer\.wte\.weight, which is no longer there"
+    ):
+        pn.compile(graph, reuse=net)
+
+
+class Quantised(nn.Module):
+    """A weight in eight bits, as quantisation leaves it."""
+
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randint(-8, 8, (4, 4), dtype=torch.int8), requires_grad=False)
+        self.register_buffer("scale", torch.tensor(0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight.to(x.dtype) * self.scale)
+
+
+def test_weights_in_eight_bits_are_kept_as_they_are() -> None:
+    net, x = Quantised(), torch.randn(2, 4)
+    graph = pn.from_module(net, (x,))
+    assert graph["weight"].properties["dtype"] == "int8"
+    assert pn.verify(graph, net, x)
+
+
+class Fussy(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise RuntimeError("not today")
+
+
+def test_a_module_that_refuses_every_call_is_told_in_its_words() -> None:
+    with pytest.raises(pn.CompileError, match=r"Fussy cannot be called with \(\[2\] float32\): not today"):
+        pn.from_module(Fussy(), torch.zeros(2))
+
+
+class Hidden(nn.Module):
+    """A mode that only the other one's branch would show: what is wrong in one mode must not pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if self.training else x.relu()
+
+
+def test_both_modes_are_drawn() -> None:
+    net, x = Hidden(), torch.randn(3, 4)
+    graph = pn.from_module(net, x)
+    assert pn.verify(graph, net, x).opaque == {}
+    assert "if self.training else" in pn.to_source(graph)
+
+
+def test_without_gradients_stays_without() -> None:
+    class Frozen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                y = self.encoder(x).relu() * 2
+            out: Tensor = self.head(y)
+            return out
+
+    net, x = Frozen(), torch.randn(3, 4)
+    report = pn.verify(pn.from_module(net, x), net, x)
+    assert report, str(report)
+    assert report.opaque == {}
+
+
+def test_values_of_buffers_survive_the_file() -> None:
+    class Tables(nn.Module):
+        positions: Tensor
+        mask: Tensor
+        phase: Tensor
+        brain: Tensor
+        flags: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("positions", torch.arange(5).expand(1, -1))
+            self.register_buffer("mask", torch.ones(200, 200).tril(), persistent=False)
+            self.register_buffer("phase", torch.polar(torch.ones(3), torch.arange(3.0)), persistent=False)
+            self.register_buffer("odd", torch.tensor([float("inf"), float("-inf"), 0.1]))
+            self.register_buffer("brain", torch.tensor([1.5, 2.25], dtype=torch.bfloat16))
+            self.register_buffer("flags", torch.tensor([[True, False]]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + self.positions + self.mask[:1, :5] + self.phase.real.sum() + self.brain.sum() + self.flags.sum()
+
+    net = Tables()
+    graph = pn.NodeGraph.from_json(pn.from_module(net, torch.randn(2, 5)).to_json())
+    model = pn.compile(graph)
+    for name, buffer in net.named_buffers():
+        assert torch.equal(model.get_buffer(name), buffer), name
+        assert model.get_buffer(name).dtype == buffer.dtype
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_large_buffer_is_said_to_be_absent(persistent: bool) -> None:
+    class Large(nn.Module):
+        table: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.randn(200, 100), persistent=persistent)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.table
+
+    net, x = Large(), torch.randn(2, 200)
+    graph = pn.from_module(net, x)
+    assert torch.equal(pn.compile(graph, reuse=net)(x), net(x))
+    message = "table: The values of this buffer are not in the document"
+    if persistent:
+        with pytest.warns(UserWarning, match=message):
+            pn.compile(graph)
+    else:
+        with pytest.raises(pn.CompileError, match=message):
+            pn.compile(graph)
+    assert "# not its values: they are those of the imported module" in pn.to_source(graph)
