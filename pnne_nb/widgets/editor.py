@@ -65,13 +65,12 @@ from pnne_nb.protocol.messages import (
     Unpublish,
 )
 from pnne_nb.protocol.numbers import with_floats
-from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.bundle import bundled, key_of
 from pnne_nb.widgets.comms import answer_while_busy
 from pnne_nb.widgets.derivation import Derivation
 from pnne_nb.widgets.displays import Closable, Displays
 from pnne_nb.widgets.kept import KeptPicture
-from pnne_nb.widgets.overlay import Overlay
+from pnne_nb.widgets.overlay import Observable, Overlay
 
 Theme = Literal["auto", "light", "dark"]
 
@@ -198,7 +197,7 @@ class GraphEditor(anywidget.AnyWidget):
             return self._current
 
     @property
-    def training(self) -> TrainingEngine | None:
+    def training(self) -> Observable | None:
         """The training that is shown on the graph while it is under way; None: no training is.
 
         Nodes show the spread of what they give and its share of zeros, edges the norm of the gradient that comes back
@@ -212,10 +211,8 @@ class GraphEditor(anywidget.AnyWidget):
         return None if self._overlay is None else self._overlay.engine
 
     @training.setter
-    def training(self, engine: TrainingEngine | None) -> None:
-        expect(
-            engine, (TrainingEngine, NoneType), "training", "a TrainingEngine or None", "pn.TrainingEngine makes one."
-        )
+    def training(self, engine: Observable | None) -> None:
+        expect(engine, (Observable, NoneType), "training", "a TrainingEngine or None", "pn.TrainingEngine makes one.")
         if engine is self.training:
             return
         overlay = None if engine is None else Overlay(engine, self._graph, _weakly(self._show_training))

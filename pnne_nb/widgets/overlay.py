@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from typing import Any, Final, Protocol, final, runtime_checkable
 
 from torch import nn
 
 from pnne_nb.channel import Channel
 from pnne_nb.errors import InspectionError
-from pnne_nb.frames import Frame, NormsFrame, Quantity, StateFrame, StatisticsFrame
+from pnne_nb.frames import Frame, NormsFrame, Quantity, StateFrame, StatisticsFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.evidence import Evidence
 from pnne_nb.inspector.health import ailments
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.patterns import layers, leaf_layers
-from pnne_nb.probe import Cadence
+from pnne_nb.probe import Cadence, Probe
 from pnne_nb.protocol.messages import LayerState, Training
-from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.pacing import Pacer
 from pnne_nb.widgets.pump import Pump
 from pnne_nb.widgets.status import ALIVE, ENDED
@@ -34,6 +33,32 @@ BUDGET: Final = 0.01
 """Share of the training's time that observing may take, a dashboard's own share apart."""
 
 _WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients")
+
+
+@runtime_checkable
+class Observable(Protocol):
+    """A training that can be shown: the part of `TrainingEngine` that is used here.
+
+    An editor opens without the training being imported: it is on the screen that much earlier.
+    """
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that is trained."""
+
+    @property
+    def state(self) -> TrainingState:
+        """How the training stands."""
+
+    @property
+    def gradient_scale(self) -> float:
+        """The factor that gradients have inside a backward pass."""
+
+    def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
+        """Observe steps; returns the function that ends it."""
+
+    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
+        """Call `function` at an event; returns the function that ends it."""
 
 
 @final
@@ -52,7 +77,7 @@ class Overlay:
         InspectionError: If the training is of something else than the graph, or its layers' calls cannot be seen.
     """
 
-    def __init__(self, engine: TrainingEngine, graph: NodeGraph, show: Callable[[Training], None]) -> None:
+    def __init__(self, engine: Observable, graph: NodeGraph, show: Callable[[Training], None]) -> None:
         self.engine = engine
         self._place = place_of(engine.module, graph)
         self._graph = graph

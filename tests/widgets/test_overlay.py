@@ -55,7 +55,7 @@ class Browser:
             assert hidden, "the last picture still shows layers"
 
 
-def shown_in(editor: pn.GraphEditor) -> pn.TrainingEngine | None:
+def shown_in(editor: pn.GraphEditor) -> object:
     """The training that an editor shows, asked anew: a type checker believes what was set."""
     return editor.training
 

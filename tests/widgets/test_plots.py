@@ -12,7 +12,7 @@ import pytest
 
 from pnne_nb.frames import EpochFrame, Frame, HistogramFrame, NormsFrame, ProgressFrame, StepFrame
 from pnne_nb.widgets.figures import PALETTE
-from pnne_nb.widgets.plots import MAX_DOTS, MAX_LINES, HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot
+from pnne_nb.widgets.plots import MAX_DOTS, HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot
 
 UNRELATED = ProgressFrame(1, 1, 1, None, 1, 1.0, None)
 
