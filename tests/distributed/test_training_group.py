@@ -113,16 +113,22 @@ def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -
     def kill() -> None:
         killed.append(group.processes[1])
         os.kill(killed[0], signal.SIGKILL)
+        engine.stop(wait=False)
 
     groups.at_step(engine, 9, kill)
     group = engine.launch(nproc=2)
     assert engine.wait(groups.SECONDS)
+    # It stops where it was asked to: all are started again, and make the lost steps once more before.
+    assert groups.state_of(engine) == "stopped"
+    assert list(engine.history.steps()) == list(range(1, 10))
     assert group.restarts == 1
     assert not psutil.pid_exists(killed[0])
     (anomaly,) = engine.history.anomalies
     assert anomaly.kind == "worker-restarted"
     assert "Process 1 of the group was killed" in anomaly.message
     assert "from the checkpoint of step 6" in anomaly.message
+    engine.launch(nproc=2)
+    assert engine.wait(groups.SECONDS)
     assert list(engine.history.steps()) == list(range(1, 19))
     groups.assert_close(undisturbed, engine, tolerance=0)
 

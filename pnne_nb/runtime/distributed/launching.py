@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.batches import Batch, as_batch
+from pnne_nb.runtime.batches import Batch, as_batch, to_device
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
 from pnne_nb.runtime.distributed.packing import Drawing, Packing
 from pnne_nb.runtime.distributed.plan import Plan, printed, started
@@ -58,7 +58,7 @@ def pack(
     batch = _shareable(recipe.train, "train_data", plan, wants_target=recipe.compares)
     if recipe.val is not None:
         _shareable(recipe.val, "val_data", plan, wants_target=recipe.compares)
-    graph = state["graph"] or drawn(recipe.model, batch, state["config"]["seed"])
+    graph = state["graph"] or drawn(recipe.model, to_device(batch.inputs, recipe.device), state["config"]["seed"])
     require_known(graph, plan.imports)
     directory = Path(plan.directory or tempfile.mkdtemp(prefix="pnne-run-"))
     packing = Packing(recipe.train, recipe.val, drawing)

@@ -13,7 +13,6 @@ from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
 from pnne_nb.errors import CompileError, TrainingError
 from pnne_nb.graph.registry import registry
-from pnne_nb.runtime.batches import Batch
 from pnne_nb.runtime.randomness import seeded_globals
 
 
@@ -65,12 +64,12 @@ def _is_registered(node: Mapping[str, Any]) -> bool:
     return spec.target.startswith(f"{HOME}.") or node.get("properties", {}).get("source") == "registered"
 
 
-def drawn(model: nn.Module, batch: Batch, seed: int) -> str:
+def drawn(model: nn.Module, inputs: tuple[Any, ...], seed: int) -> str:
     """A module as a graph, from which other processes build it; its weights travel apart.
 
     Args:
         model: Left as it is.
-        batch: What it takes.
+        inputs: What it takes.
         seed: For random numbers that its forward pass draws.
 
     Raises:
@@ -79,7 +78,7 @@ def drawn(model: nn.Module, batch: Batch, seed: int) -> str:
     name = type(model).__name__
     try:
         with seeded_globals(seed):
-            graph = from_module(model, batch.inputs, batch.named)
+            graph = from_module(model, inputs)
             copy = compile_graph(graph)
     except CompileError as error:
         raise TrainingError(

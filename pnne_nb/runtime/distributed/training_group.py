@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any, TypeAlias, final
 
 from pnne_nb import errors
-from pnne_nb.errors import PnneError, TrainingError
+from pnne_nb.errors import CheckpointError, PnneError, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.distributed.agent import Agent
@@ -90,6 +90,7 @@ class TrainingGroup:
         self._waits = False
         self._started = False
         self._ended = False
+        self._obeyed = False
         self._behind = False
         self._is_current = True
         self._lost: str | None = None
@@ -165,18 +166,24 @@ class TrainingGroup:
             self._ask(Verdict.LOAD)
 
     def _ask(self, verdict: Verdict) -> None:
-        self._say(verdict)
-        while not (self._waits or self._ended):
-            self._next()
+        self._obeyed = False
+        while not (self._obeyed or self._ended):
+            if self._waits:
+                # Also again, if the group was started again before it could obey.
+                self._settle()
+                self._say(verdict)
+            self._report(self._next())
 
     def _settle(self) -> None:
         """Wait until the group waits, and is not behind what it has told before."""
         while not (self._ended or (self._waits and not self._behind)):
             if self._waits:
                 self._say(Verdict.GO)
-            event = self._next()
-            if event is not None:
-                self._tell(event)
+            self._report(self._next())
+
+    def _report(self, event: Event | None) -> None:
+        if event is not None:
+            self._tell(event)
 
     def _stop(self) -> None:
         if not self._started:
@@ -233,6 +240,8 @@ class TrainingGroup:
                 return self._restarted(message.step)
             case Happened():
                 return self._happened(message)
+            case Obeyed():
+                self._obeyed = True
             case Ended():
                 self._ended = True
                 self._waits = False
@@ -334,7 +343,11 @@ class TrainingGroup:
 
     def _go_back(self) -> None:
         """After a failure, the engine is at the newest checkpoint, and so is its history."""
-        state = self._adopt()
+        try:
+            state = self._adopt()
+        except CheckpointError:
+            # What has failed before says more.
+            return
         if self._loop.steps < self.steps:
             self._history.load_state_dict(state["history"])
         self.steps, self.epoch, self.position = self._loop.steps, self._loop.epoch, self._loop.position
