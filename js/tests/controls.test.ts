@@ -69,6 +69,8 @@ test("the first button starts, pauses and resumes", () => {
   expect(mainCommand("paused")).toBe("resume");
   expect(enabled("stop", "idle")).toBe(false);
   expect(enabled("step", "paused")).toBe(true);
+  expect(enabled("validate", "running")).toBe(true);
+  expect(enabled("save", "finished")).toBe(true);
 });
 
 function connection() {

@@ -140,9 +140,9 @@ class Control:
         with self._turn:
             return self._turn.wait_for(lambda: not self._alive, timeout)
 
-    def wait_for_rest(self) -> None:
+    def wait_for_rest(self, *, wait: bool = True) -> None:
         """Wait until the training has obeyed, see `settled`; returns at once in the training thread."""
-        while not self.settled(_SLICE) and not self.in_training_thread():
+        while wait and not self.settled(_SLICE) and not self.in_training_thread():
             pass
 
     def wait_for_end(self, timeout: float | None) -> bool:

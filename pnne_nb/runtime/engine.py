@@ -286,8 +286,7 @@ class TrainingEngine:
             wait: Return only when training has halted; a button passes False.
         """
         self._control.pause()
-        if wait:
-            self._control.wait_for_rest()
+        self._control.wait_for_rest(wait=wait)
 
     def resume(self) -> None:
         """Go on after `pause` or `step`.
@@ -323,8 +322,7 @@ class TrainingEngine:
             self._control.allow(n)
         else:
             self._launch(n)
-        if wait:
-            self._control.wait_for_rest()
+        self._control.wait_for_rest(wait=wait)
 
     def stop(self, *, wait: bool = True) -> None:
         """End after the running step; `start` goes on from there.
@@ -333,17 +331,12 @@ class TrainingEngine:
             wait: Return only when training has ended; a button passes False.
         """
         self._control.stop()
-        if wait:
-            self._control.wait_for_rest()
+        self._control.wait_for_rest(wait=wait)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of training; an interrupt ends the waiting, not the training.
 
-        Args:
-            timeout: Seconds at most; None waits for ever.
-
-        Returns:
-            Whether training has ended.
+        Returns whether training has ended within `timeout` seconds; None waits for ever.
 
         Raises:
             TrainingError: Training was never started, or the loss became NaN or infinite.
@@ -361,11 +354,7 @@ class TrainingEngine:
         return True
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self._ended().__await__()
-
-    async def _ended(self) -> None:
-        await self._training.ended()
-        self.wait()
+        return self._training.ended(self.wait).__await__()
 
     def paused(self) -> AbstractContextManager[nn.Module]:
         """A block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
@@ -374,8 +363,11 @@ class TrainingEngine:
         """
         return self._training.lent()
 
-    def validate(self) -> dict[str, float]:
-        """Validate now, between two steps, in the calling thread; training waits, and goes on as if nothing was.
+    def validate(self, *, wait: bool = True) -> dict[str, float]:
+        """Validate now, between two steps; training waits, and goes on as if nothing was.
+
+        Args:
+            wait: Return only when it is done; a button passes False, and gets nothing.
 
         Returns:
             ``"val_loss"`` and the metrics by name; the same go to `history` and to `channel`.
@@ -383,7 +375,7 @@ class TrainingEngine:
         Raises:
             TrainingError: There is no validation data, or a validation is under way.
         """
-        return self._work.validate()
+        return self._work.validate(wait=wait)
 
     def set_optimizer(self, **options: Any) -> None:
         """Set options such as ``lr`` or ``weight_decay`` in every parameter group, from the next step on.
@@ -396,16 +388,19 @@ class TrainingEngine:
 
     # Checkpoints
 
-    def save_checkpoint(self, path: str | Path) -> None:
+    def save_checkpoint(self, path: str | Path | None = None, *, wait: bool = True) -> None:
         """Write everything that the rest of the training depends on, as between two steps.
 
-        The file is replaced as a whole; one that was there before is kept as ``<path>.previous``.
+        Args:
+            path: The file is replaced as a whole; one that was there before is kept as ``<path>.previous``. None
+                writes the next one in the ``checkpoint_dir``.
+            wait: Return only when it is written; a button passes False.
 
         Raises:
-            CheckpointError: It cannot be written.
+            CheckpointError: It cannot be written, or there is no place for it.
         """
-        with self._control.visit("a checkpoint"):
-            checkpoint.write(Path(path), self._training.state_dict())
+        expect(path, (str, Path, NoneType), "path", "the path of a file")
+        self._work.save(None if path is None else Path(path), wait=wait)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Be where a checkpoint of this training is, say one that a command of `launch_command` has written.
@@ -417,8 +412,6 @@ class TrainingEngine:
             CheckpointError: None is whole, or it belongs to another training.
             TrainingError: A training is under way.
         """
-        if self._control.alive:
-            raise TrainingError(f"The training is {self.state}: stop() it before loading a checkpoint.")
         self._training.load_state_dict(checkpoint.read_newest_good(Path(path))[0], epochs_changed=False)
 
     @classmethod
@@ -433,9 +426,10 @@ class TrainingEngine:
         namespace: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> TrainingEngine:
-        """Continue a training; on the CPU, with the same data and versions, bit for bit.
+        """An engine that continues a training; on the CPU, with the same data and versions, bit for bit.
 
-        A training that was drawn (`from_graph`) needs only the path, and the variables that its Dataset nodes name.
+        It is ``"idle"``; `start` makes the rest of the epochs. A training that was drawn (`from_graph`) needs only the
+        path, and the variables that its Dataset nodes name.
 
         Args:
             path: A checkpoint, or a ``checkpoint_dir``, whose newest is meant. If it is damaged, the one before
@@ -447,9 +441,6 @@ class TrainingEngine:
             namespace: Likewise.
             options: Arguments of `TrainingEngine` that are different now, or that no file can hold: functions
                 and objects given as loss, optimizer and so on.
-
-        Returns:
-            An engine in state ``"idle"``; `start` makes the rest of the epochs.
 
         Raises:
             CheckpointError: No checkpoint is whole, it does not fit, or an argument is missing.

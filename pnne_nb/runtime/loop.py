@@ -19,7 +19,7 @@ from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
-from pnne_nb.runtime.recipe import Recipe
+from pnne_nb.runtime.recipe import Recipe, require_validation
 from pnne_nb.runtime.sources import Source
 from pnne_nb.runtime.stages import Stages
 from pnne_nb.runtime.stepping import Step, Stepper
@@ -277,11 +277,10 @@ class TrainingLoop:
         Raises:
             TrainingError: There is no validation data, or the training itself is validating.
         """
-        if self.recipe.val is None:
-            raise TrainingError("There is no validation data: give val_data to the engine.")
+        source = require_validation(self.recipe)
         if self._validation.began_with is not None:
             raise TrainingError("The training is validating already: step() past it first.")
-        metrics = yield from self._validate(self.recipe.val)
+        metrics = yield from self._validate(source)
         return EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
 
     def _train_metrics(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import Every
 from pnne_nb.runtime.metrics import Metric
@@ -62,3 +63,14 @@ class Recipe(msgspec.Struct, frozen=True):
     def compares(self) -> bool:
         """Whether there is an output to compare with a target, for the loss and for metrics."""
         return self.loss is not None and self.step is None
+
+
+def require_validation(recipe: Recipe) -> Source:
+    """The validation data.
+
+    Raises:
+        TrainingError: There is none.
+    """
+    if recipe.val is None:
+        raise TrainingError("There is no validation data: give val_data to the engine.")
+    return recipe.val

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
@@ -133,8 +133,8 @@ class Training:
             if cut is not None:
                 self.reports.announce(cut)
 
-    async def ended(self) -> None:
-        """Wait in an event loop until no training is under way."""
+    async def ended(self, then: Callable[[], object]) -> None:
+        """Wait in an event loop until no training is under way, then call `then`."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
@@ -148,6 +148,7 @@ class Training:
                 await ended.wait()
         finally:
             remove()
+        then()
 
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
@@ -187,7 +188,10 @@ class Training:
 
         Raises:
             CheckpointError: It belongs to another training.
+            TrainingError: The training is under way.
         """
+        if self.control.alive:
+            raise TrainingError(f"The training is {self.control.state}: stop() it before loading a checkpoint.")
         self.loop.load_state_dict(state["loop"])
         self.reports.history.load_state_dict(state["history"])
         # The number of threads changes the last bits of a sum.

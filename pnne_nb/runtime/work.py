@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, assert_never, final
 
+from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, ProgressFrame, TrainingState
+from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.cadence import Every
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
 from pnne_nb.runtime.control import Control
@@ -16,6 +20,7 @@ from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, St
 from pnne_nb.runtime.monitor import Monitor
 from pnne_nb.runtime.needs import shortage
 from pnne_nb.runtime.progress import Progress
+from pnne_nb.runtime.recipe import require_validation
 from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.stalls import StallWatch
@@ -97,12 +102,19 @@ class Work:
         """The state changes: time that passes until the next step is nobody's speed."""
         self._progress.rest()
 
-    def validate(self) -> dict[str, float]:
-        """An extra validation between two steps, in the calling thread.
+    def validate(self, *, wait: bool) -> dict[str, float]:
+        """An extra validation between two steps, in the calling thread, or without `wait` in one of its own.
 
         Raises:
             TrainingError: There is no validation data, or a validation is under way.
         """
+        require_validation(self._loop.recipe)
+        if wait:
+            return self._validate()
+        self._later(self._validate)
+        return {}
+
+    def _validate(self) -> dict[str, float]:
         with self._control.visit("a validation"):
             self.sync()
             validation = self._loop.validate()
@@ -115,6 +127,38 @@ class Work:
                     break
             self._reports.announce(frame)
         return dict(frame.metrics)
+
+    def save(self, path: Path | None, *, wait: bool) -> None:
+        """Write a checkpoint as between two steps, to `path` or with the others; for `wait`, see `validate`.
+
+        Raises:
+            CheckpointError: It cannot be written, or there is no place for it.
+        """
+        if path is None and self._checkpoints is None:
+            raise CheckpointError("There is no place for a checkpoint: give a path, or checkpoint_dir to the engine.")
+
+        def save() -> None:
+            with self._control.visit("a checkpoint"):
+                if path is None:
+                    self._save(due=True, improved=False)
+                else:
+                    checkpoint.write(path, self._state_dict())
+
+        if wait:
+            save()
+        else:
+            self._later(save)
+
+    def _later(self, request: Callable[[], object]) -> None:
+        """Carry out what a button asks for; what it raises is told as an anomaly."""
+
+        def carry_out() -> None:
+            try:
+                request()
+            except TrainingError as error:
+                self._reports.announce(AnomalyFrame(self._source.steps, "request-failed", str(error)))
+
+        threading.Thread(target=carry_out, name="pnne-request", daemon=True).start()
 
     def run(self) -> None:
         """Train until the end, a stop or a failure; never raises."""

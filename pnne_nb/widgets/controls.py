@@ -13,7 +13,7 @@ from pnne_nb.errors import PnneError
 from pnne_nb.widgets.bundle import bundled
 from pnne_nb.widgets.comms import answer_while_busy
 
-Command: TypeAlias = Literal["start", "pause", "resume", "step", "stop"]
+Command: TypeAlias = Literal["start", "pause", "resume", "step", "stop", "validate", "save"]
 
 _SCRIPT: Final = bundled("controls.js")
 _STYLE: Final = bundled("controls.css")
@@ -37,6 +37,13 @@ class ChooseMessage(_Message, frozen=True, tag="choose"):
     layer: str
 
 
+class ScaleMessage(_Message, frozen=True, tag="scale"):
+    """The histogram's counts are to be shown logarithmically, or no more."""
+
+    id: int
+    log: bool
+
+
 class ShowMessage(_Message, frozen=True, tag="show"):
     """The training is to be shown on its graph, or no more."""
 
@@ -50,7 +57,7 @@ class AckMessage(_Message, frozen=True, tag="ack"):
     tick: int
 
 
-Message: TypeAlias = CommandMessage | ChooseMessage | ShowMessage | AckMessage
+Message: TypeAlias = CommandMessage | ChooseMessage | ScaleMessage | ShowMessage | AckMessage
 
 
 class Control(anywidget.AnyWidget):
@@ -111,15 +118,17 @@ class ControlBar(Control):
 
 @final
 class LayerChooser(Control):
-    """The histogram's heading, with the layer to choose.
+    """The histogram's heading, with what to choose.
 
     Attributes:
-        layers: Paths of the layers to choose from.
+        layers: Names of what can be chosen: paths of layers, with another quantity than activations in brackets.
         layer: The chosen one, or ``""``.
         caption: How much of the tensor was sampled, and of which layer the picture still is.
+        log: Whether counts are shown logarithmically.
     """
 
     part = traitlets.Unicode("chooser").tag(sync=True)
     layers = traitlets.List(traitlets.Unicode()).tag(sync=True)
     layer = traitlets.Unicode("").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
+    log = traitlets.Bool(False).tag(sync=True)

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Final, assert_never, final
 import ipywidgets
 
 from pnne_nb.errors import InspectionError, expect
-from pnne_nb.frames import Frame, HistogramFrame, MemoryFrame, StateFrame, StepFrame
+from pnne_nb.frames import Frame, HistogramFrame, MemoryFrame, Quantity, StateFrame, StepFrame
 from pnne_nb.inspector.live import LiveProbe
-from pnne_nb.inspector.patterns import own_parameters
+from pnne_nb.inspector.patterns import leaf_layers, own_parameters
 from pnne_nb.probe import Cadence
 from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.engine import TrainingEngine
@@ -24,6 +24,7 @@ from pnne_nb.widgets.controls import (
     ControlBar,
     LayerChooser,
     Message,
+    ScaleMessage,
     ShowMessage,
 )
 from pnne_nb.widgets.displays import Displays
@@ -40,6 +41,7 @@ UNWATCHED_HZ: Final = 1.0
 """Observed steps a second while none does: enough for a page that opens to show the present."""
 MAX_OFFERED: Final = 500
 """Histograms to choose from."""
+_WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients", "parameters")
 BUDGET: Final = 0.01
 """Share of the training's time that observing layers may take."""
 
@@ -77,11 +79,12 @@ class TrainingDashboard(ipywidgets.VBox):
         probe = _probe(engine)
         self._probe: LiveProbe | None = probe
         self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
-        watched = list(probe.watched)
         self._status = Status(state=engine.state)
         self._bar = ControlBar(self._answer)
-        self._offered = list(watched)
-        self._chooser = LayerChooser(self._answer, layers=watched, layer=watched[0] if watched else "")
+        # What the dashboard's own probe can measure, by the name to choose it by.
+        self._own = {_named(layer, what): layer for what in _WATCHED for layer in probe.watched}
+        self._offered = list(self._own)
+        self._chooser = LayerChooser(self._answer, layers=self._offered, layer=next(iter(self._own), ""))
         self._histogram = HistogramPlot(above=self._chooser)
         self._plots: tuple[Plot, ...] = (
             LossPlot(loss_scale),
@@ -219,6 +222,8 @@ class TrainingDashboard(ipywidgets.VBox):
                 self._command(command)
             case ChooseMessage(_, layer):
                 self._choose(layer)
+            case ScaleMessage(_, log):
+                self._histogram.log = self._chooser.log = log
             case ShowMessage(_, on):
                 self.show_on_graph(on)
             case _:
@@ -237,17 +242,21 @@ class TrainingDashboard(ipywidgets.VBox):
                 self.engine.step(wait=False)
             case "stop":
                 self.engine.stop(wait=False)
+            case "validate":
+                self.engine.validate(wait=False)
+            case "save":
+                self.engine.save_checkpoint(wait=False)
             case _:
                 assert_never(command)
 
     def _choose(self, name: str) -> None:
         if self._probe is None:
             return
-        if name in self._offered and name not in self._probe.watched:
+        if name in self._offered and name not in self._own:
             # An inspector sends it anyway.
             self._probe.histograms_of = ()
         else:
-            self._probe.histograms_of = (name,)
+            self._probe.histograms_of = (self._own.get(name, name),)
         self._chooser.layer = name
 
     # What was before
@@ -277,7 +286,7 @@ class TrainingDashboard(ipywidgets.VBox):
 def _probe(engine: TrainingEngine) -> LiveProbe:
     """Gradient norms of all layers, and the histogram of one; only norms where hooks would see nothing."""
     try:
-        probe = LiveProbe(engine.module, statistics_of=())
+        probe = LiveProbe(engine.module, dict.fromkeys(leaf_layers(engine.module), _WATCHED), statistics_of=())
     except InspectionError:
         return LiveProbe(engine.module, {}, statistics_of=())
     probe.histograms_of = tuple(probe.watched)[:1]
@@ -302,9 +311,13 @@ def _showing(engine: TrainingEngine, editors: Sequence[GraphEditor]) -> list[Gra
 
 
 def _name(frame: HistogramFrame) -> str:
-    """What a histogram is chosen by: the layer alone stands for its activations."""
-    what = frame.quantity.replace("_", " ")
-    return frame.layer if frame.quantity == "activations" else f"{frame.layer} ({what})"
+    """What a histogram is chosen by."""
+    return _named(frame.layer, frame.quantity)
+
+
+def _named(layer: str, quantity: Quantity) -> str:
+    """What a quantity of a layer is chosen by: the layer alone stands for its activations."""
+    return layer if quantity == "activations" else f"{layer} ({quantity.replace('_', ' ')})"
 
 
 def _caption(frame: HistogramFrame, chosen: str) -> str:

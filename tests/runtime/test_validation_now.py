@@ -1,11 +1,14 @@
-"""A validation that is asked for, in the middle of an epoch."""
+"""A validation that is asked for, in the middle of an epoch, and a checkpoint likewise."""
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import pytest
 
-from pnne_nb.errors import TrainingError
-from pnne_nb.frames import EpochFrame
+from pnne_nb.errors import CheckpointError, TrainingError
+from pnne_nb.frames import AnomalyFrame, EpochFrame
 from tests.runtime.tasks import engine, images
 
 
@@ -40,3 +43,40 @@ def test_it_works_while_training_runs_and_before_it_starts() -> None:
 def test_without_validation_data_it_is_refused() -> None:
     with pytest.raises(TrainingError, match="There is no validation data: give val_data"):
         engine().validate()
+
+
+def test_buttons_ask_and_do_not_wait(tmp_path: Path) -> None:
+    trained = engine(val_data=images(2), epochs=100_000, checkpoint_dir=tmp_path)
+    told = threading.Event()
+    trained.on("epoch", lambda frame: told.set() if "train_loss" not in frame.metrics else None)
+    trained.step(3)
+    assert trained.validate(wait=False) == {}
+    assert told.wait(60)
+    assert trained.history["val_loss"].tolist() == [trained.validate()["val_loss"]]
+    trained.save_checkpoint()
+    assert [path.name for path in tmp_path.iterdir()] == ["000001-step-3.ckpt"]
+    trained.stop()
+
+
+def test_what_a_button_cannot_have_is_refused_at_once() -> None:
+    trained = engine()
+    with pytest.raises(TrainingError, match="There is no validation data: give val_data"):
+        trained.validate(wait=False)
+    with pytest.raises(CheckpointError, match="There is no place for a checkpoint: give a path, or checkpoint_dir"):
+        trained.save_checkpoint(wait=False)
+
+
+def test_a_request_that_fails_later_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    trained = engine()
+    told: list[AnomalyFrame] = []
+    failed = threading.Event()
+
+    def note(frame: AnomalyFrame) -> None:
+        told.append(frame)
+        failed.set()
+
+    trained.on("anomaly", note)
+    trained.save_checkpoint(tmp_path / "file" / "a.ckpt", wait=False)
+    assert failed.wait(60)
+    assert (told[0].kind, "cannot be written" in told[0].message) == ("request-failed", True)

@@ -11,9 +11,19 @@ const ICONS: Record<Command, string> = {
   pause: "M3.5 2.5h3v11h-3zm6 0h3v11h-3z",
   step: "M3 2.5v11l7-5.5zm8 0h2.5v11H11z",
   stop: "M3 3h10v10H3z",
+  validate: "M6.2 12.6 1.9 8.3l1.5-1.5 2.8 2.8 6.4-6.4 1.5 1.5z",
+  save: "M2.5 2.5h9l2 2v9h-11zM5 3.8v3h5.5v-3zM4.8 9v3.2h6.4V9z",
 };
 
-const NAMES: Record<Command, string> = { start: "Start", resume: "Resume", pause: "Pause", step: "Step", stop: "Stop" };
+const NAMES: Record<Command, string> = {
+  start: "Start",
+  resume: "Resume",
+  pause: "Pause",
+  step: "Step",
+  stop: "Stop",
+  validate: "Validate",
+  save: "Save",
+};
 
 const HINTS: Record<Command, string> = {
   start: "Start training in the background",
@@ -21,6 +31,8 @@ const HINTS: Record<Command, string> = {
   pause: "Halt after the running step",
   step: "Make one optimizer step, then halt",
   stop: "End training after the running step",
+  validate: "Validate now, between two steps",
+  save: "Write a checkpoint now, between two steps",
 };
 
 function label(button: HTMLButtonElement, command: Command): void {
@@ -54,11 +66,12 @@ function showButton(): HTMLButtonElement {
 }
 
 export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () => void {
-  const [main, step, stop] = (["start", "step", "stop"] as const).map((command) => {
+  const commands = (["start", "step", "stop", "validate", "save"] as const).map((command) => {
     const button = element("button", { type: "button", class: "pnne-button" });
     label(button, command);
     return button;
-  }) as [HTMLButtonElement, HTMLButtonElement, HTMLButtonElement];
+  });
+  const main = commands[0] as HTMLButtonElement;
   main.classList.add("pnne-primary");
   const show = showButton();
   const badge = element("span", { class: "pnne-state", role: "status" });
@@ -82,7 +95,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const notices = element("ul", { class: "pnne-notices", "aria-label": "Findings", hidden: true });
   const cost = element("div", { class: "pnne-cost" });
   const silence = silencePanel(model);
-  const buttons = element("div", { class: "pnne-buttons", role: "group", "aria-label": "Training" }, main, step, stop);
+  const buttons = element("div", { class: "pnne-buttons", role: "group", "aria-label": "Training" }, ...commands);
   const root = element(
     "div",
     { class: "pnne-bar", "data-testid": "pnne-controls" },
@@ -105,7 +118,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     onSilence: silence.show,
     onAnswer: silence.hide,
   });
-  for (const button of [main, step, stop]) {
+  for (const button of commands) {
     button.addEventListener("click", () => {
       if (button.getAttribute("aria-disabled") === "true") return;
       refusal.hidden = true;
@@ -123,7 +136,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     const status = model.get("status") as Status;
     root.dataset.state = status.state;
     label(main, mainCommand(status.state));
-    for (const button of [main, step, stop]) {
+    for (const button of commands) {
       // aria-disabled, not disabled: a button that turns itself off must not lose the keyboard's focus.
       button.setAttribute("aria-disabled", String(!enabled(button.dataset.command as Command, status.state)));
     }

@@ -71,5 +71,8 @@ export function enabled(command: Command, state: TrainingState): boolean {
       return state !== "running";
     case "stop":
       return state === "running" || state === "paused";
+    case "validate":
+    case "save":
+      return true;
   }
 }

@@ -29,11 +29,12 @@ export interface Status {
   notices: Notice[];
 }
 
-export type Command = "start" | "pause" | "resume" | "step" | "stop";
+export type Command = "start" | "pause" | "resume" | "step" | "stop" | "validate" | "save";
 
 export type Request =
   | { kind: "command"; id: number; command: Command }
   | { kind: "choose"; id: number; layer: string }
+  | { kind: "scale"; id: number; log: boolean }
   | { kind: "show"; id: number; on: boolean };
 
 export interface Reply {
