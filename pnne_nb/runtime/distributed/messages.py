@@ -34,11 +34,9 @@ class Ready(_Message, frozen=True):
 
     Attributes:
         step: Steps that were made before.
-        processes: How many there are.
     """
 
     step: int
-    processes: int
 
 
 class Happened(_Message, frozen=True):

@@ -94,6 +94,7 @@ class TrainingGroup:
         self._behind = False
         self._is_current = True
         self._lost: str | None = None
+        self._failure: PnneError | None = None
         self._silence = 0.0
         self._told: _Place = (loop.epoch, loop.position, 0, 0)
 
@@ -130,10 +131,7 @@ class TrainingGroup:
             self._open = board, agent
             stack.callback(self._leave)
             try:
-                yield from self._events()
-            except GeneratorExit:
-                self._stop()
-                raise
+                yield from self._events_until_closed()
             except PnneError:
                 self._go_back()
                 raise
@@ -141,12 +139,16 @@ class TrainingGroup:
                 # Others still leave, and torchrun here may be where they meet.
                 agent.wait(_LEAVING)
 
-    def _events(self) -> Generator[Event, None, None]:
-        while not self._ended:
-            if self._waits:
-                self._say(Verdict.GO)
-            event = self._next()
-            yield Waiting() if event is None else event
+    def _events_until_closed(self) -> Generator[Event, None, None]:
+        try:
+            while not self._ended:
+                if self._waits:
+                    self._say(Verdict.GO)
+                event = self._next()
+                yield Waiting() if event is None else event
+        except GeneratorExit:
+            self._stop()
+            raise
 
     # What the engine wants in between
 
@@ -209,6 +211,9 @@ class TrainingGroup:
         """
         assert self._open is not None
         board, _ = self._open
+        if self._failure is not None:
+            # Somebody else has heard of it first, who wanted to look at the model.
+            raise self._failure
         if not self._inbox:
             began = time.monotonic()
             self._inbox.extend(board.receive(_SLICE))
@@ -330,6 +335,7 @@ class TrainingGroup:
         broke = next((b for b in same if any(found.node for found in b.diagnostics)), complaint)
         error = _as_error(broke)
         error.add_note(f"In process {broke.rank} of the group, while {broke.doing}:\n{broke.trace}")
+        self._failure = error
         raise error
 
     def _is_of_now(self, line: Line) -> bool:

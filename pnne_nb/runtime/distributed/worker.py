@@ -122,7 +122,7 @@ class Worker:
         Raises:
             NotFiniteError: In every process at once; a checkpoint of the state before that step is written.
         """
-        self._tell(Ready(self.loop.steps, self._group.count))
+        self._tell(Ready(self.loop.steps))
         try:
             for event in self._events():
                 self._report(event)
