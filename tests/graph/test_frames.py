@@ -7,6 +7,7 @@ import pytest
 import pnne_nb as pn
 from pnne_nb.errors import BadValueError, GraphError, NameTakenError
 from pnne_nb.graph.frame import Frame, Held
+from pnne_nb.graph.layout import Direction
 
 
 @pytest.fixture
@@ -101,6 +102,18 @@ def test_arranging_keeps_what_stands_in_a_frame_in_it(graph: pn.NodeGraph) -> No
     before = graph.to_json()
     graph.arrange()
     assert graph.to_json() == before, "arranging twice moves nothing"
+
+
+@pytest.mark.parametrize("direction", ["down", "right"])
+def test_frames_in_frames_are_arranged_from_the_inside_out(graph: pn.NodeGraph, direction: Direction) -> None:
+    left, top, width, height = graph.frames["frame1"].box
+    graph.frames.add("Around", box=(left - 10, top - 10, width + 20, height + 20), name="outer")
+    graph.arrange(direction=direction)
+    assert graph.frames.held("outer") == Held(("fc", "relu"), ("frame1",))
+    assert graph.frames.held("frame1") == Held(("fc", "relu"), ())
+    version = graph.version
+    graph.arrange(direction=direction)
+    assert graph.version == version, "arranging twice moves nothing"
 
 
 def test_a_frame_whose_path_leaves_and_comes_back_is_fitted_to_its_nodes(graph: pn.NodeGraph) -> None:
