@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import loader
 from pnne_nb.compiler.running import NOT_FINITE, describe
-from pnne_nb.compiler.stepping import Step, stepping
+from pnne_nb.compiler.stepping import Step, added_functions, stepping
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError
 
 _ATTRIBUTE = re.compile(r'\bself\.([A-Za-z_][A-Za-z0-9_.]*)|getattr\(self, "([A-Za-z0-9_]+)"\)')
@@ -96,13 +96,7 @@ class _Watch:
     def _note(self, node: str, step: Step) -> None:
         """Watch the backward functions that a node has added, and leave those it was given."""
         inputs = _listed(step.inputs, _tensors(step.outputs))
-        pending = [tensor.grad_fn for tensor in _tensors(step.outputs) if tensor.grad_fn is not None]
-        while pending:
-            function = pending.pop()
-            if function in self._known:
-                continue
-            self._known.add(function)
-            pending += [following for following, _ in function.next_functions if following is not None]
+        for function in added_functions(self._known, step):
             if node and type(function).__name__ != "AccumulateGrad":
                 function.register_hook(self._backward(node, inputs))
 

@@ -9,6 +9,7 @@ from typing import Any, final
 import msgspec
 import torch
 from torch import nn
+from torch.autograd.graph import Node
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import loader
@@ -16,11 +17,12 @@ from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.examples import call_inputs
 from pnne_nb.compiler.faking import imitation
 from pnne_nb.compiler.observing import Observer
+from pnne_nb.compiler.stepping import Step, added_functions, stepping
 from pnne_nb.errors import CompileError, PnneError, expect
 from pnne_nb.graph.document import NodeGraph
 
 BACKWARD = "(backward)"
-"""What stands for a node in the backward pass."""
+"""Stands behind the path of a node in the backward pass; alone where no node is known."""
 
 
 class Lifetime(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ class MemoryPlan(msgspec.Struct, frozen=True):
     """What lives when in one forward pass, or in one training step.
 
     Attributes:
-        steps: Path of the node that ran at each step, `BACKWARD` in the backward pass.
+        steps: Path of the node that ran at each step, with `BACKWARD` behind it in the backward pass.
         live: The most bytes in use during each step, beside what is there all the time.
         lifetimes: Results of nodes and what is kept with them, in the order in which they were taken.
         fixed: Bytes of parameters, buffers and inputs, there all the time.
@@ -174,12 +176,26 @@ def measure_memory(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str,
         twin.train(training)
         del tensors, inputs
         with Observer() as observer, torch.set_grad_enabled(training):
-            result = twin(*given[0], **given[1])
+            result = _announced(twin, given, observer)
             forward = len(observer.nodes)
             alive = {id(kept) for kept in observer.kept if kept.died is None}
             if training:
                 backward(result)
     return _plan(observer, forward, alive, fixed)
+
+
+def _announced(model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], observer: Observer) -> Any:
+    """Run the forward pass, and have the observer told in the backward pass whose backward functions run."""
+    known: set[Node] = set()  # gone before the backward pass: it would keep what that releases
+
+    def note(step: Step) -> None:
+        for function in added_functions(known, step):
+            if step.node and type(function).__name__ != "AccumulateGrad":
+                place = f"{step.node} {BACKWARD}"
+                function.register_prehook(lambda _, place=place: setattr(observer, "during", place))
+
+    with stepping(model, note):
+        return model(*given[0], **given[1])
 
 
 def backward(result: Any) -> None:
@@ -194,7 +210,7 @@ def _plan(observer: Observer, forward: int, alive: set[int], fixed: int) -> Memo
     live: list[int] = []
     step_of: list[int] = []
     for number, (node, bytes) in enumerate(zip(observer.nodes, observer.live(), strict=True)):
-        name = BACKWARD if number >= forward else node
+        name = node or BACKWARD if number >= forward else node
         if not steps or steps[-1] != name:
             steps.append(name)
             live.append(0)

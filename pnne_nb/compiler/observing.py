@@ -46,6 +46,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         writing: Paths of the nodes that change memory in place which is not theirs alone.
         changed: Paths of the nodes that had a tensor in such memory.
         kept: Memory taken, in order.
+        during: Path of the node whose backward pass runs; whoever knows sets it.
     """
 
     def __init__(self) -> None:
@@ -55,12 +56,14 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         self.writing: set[str] = set()
         self.changed: set[str] = set()
         self.kept: list[Kept] = []
+        self.during = ""
         self._by_storage: dict[int, Kept] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        node = current_node(sys._getframe(1))
+        # What is computed again belongs to the node that asked for it, and knows only the end of its path.
+        node = self.during or current_node(sys._getframe(1))
         self.nodes.append(node)
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.random.add(node)

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
+from torch.autograd.graph import Node
+from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler import loader
@@ -59,6 +61,23 @@ def stepping(model: nn.Module, observe: Callable[[Step], None]) -> Iterator[None
         yield
     finally:
         sys.settrace(before)
+
+
+def added_functions(known: set[Node], step: Step) -> Iterator[Node]:
+    """Yield the backward functions that a node has added, nearest to its results first, and put them into `known`.
+
+    Args:
+        known: Those of the nodes before; it keeps them alive, for what tells them apart is their address.
+        step: The node that has run.
+    """
+    leaves = pytree.tree_leaves(dict(step.outputs))
+    pending = [leaf.grad_fn for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None]
+    while pending:
+        function = pending.pop()
+        if function not in known:
+            known.add(function)
+            pending += [following for following, _ in function.next_functions if following is not None]
+            yield function
 
 
 def current_node(frame: types.FrameType | None) -> str:

@@ -92,10 +92,23 @@ def test_branches_are_deleted_before_the_end() -> None:
 def test_training_keeps_what_the_backward_pass_needs() -> None:
     graph = convnet(2)
     plan = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
-    assert plan.steps[-1] == BACKWARD
+    assert plan.steps[-1] == f"stem {BACKWARD}"
+    assert plan.steps.index(f"head {BACKWARD}") < plan.steps.index(f"block1.norm1 {BACKWARD}")
+    assert plan.peak_at == f"block1.relu1 {BACKWARD}"
     assert plan.saved_by("block0") > 0
     assert plan.saved_by("block0") == sum(plan.saved_by(f"block0.{name}0") for name in ("conv", "norm", "relu", "drop"))
     assert pn.plan_memory(graph, torch.randn(4, 3, 8, 8)).saved_by("block0") == 0
+
+
+def test_what_is_computed_again_counts_at_the_node_that_asks_for_it() -> None:
+    graph = convnet(2)
+    before = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
+    graph.set("block0", checkpoint=True)
+    plan = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
+    assert set(plan.steps) == set(before.steps)
+    step = f"block0.relu0 {BACKWARD}"
+    assert plan.live[plan.steps.index(step)] > before.live[before.steps.index(step)]
+    assert plan.saved_by("block0") < before.saved_by("block0") / 2
 
 
 def test_a_model_that_would_not_fit_can_be_planned() -> None:

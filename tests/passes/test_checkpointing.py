@@ -51,7 +51,7 @@ def test_an_impossible_budget_says_what_is_possible() -> None:
     with pytest.raises(
         pn.PassError,
         match=r"A training step cannot do with 50 kB: it takes .* kB, and .* kB at the least with checkpoints, at "
-        r"\(backward\); .* kB of that are parameters, buffers and inputs. Use a smaller "
+        r"block1.relu1 \(backward\); .* kB of that are parameters, buffers and inputs. Use a smaller "
         "batch or a larger budget, or group nodes",
     ):
         pn.transform(graph, [pn.passes.CheckpointActivations(budget=50_000)], args=inputs())
