@@ -220,7 +220,7 @@ class UpdateRatio:
     """Updates that are too large or too small against the weights; about 0.001 is usual."""
 
     low: float = 1e-6
-    high: float = 0.1
+    high: float = 0.2
     least: int = 5
     """Observations before it says anything: the first updates of an optimizer are large."""
 

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.frames import EpochFrame, Frame, NormsFrame, StatisticsFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, StatisticsFrame, StepFrame
+from pnne_nb.inspector.diagnosing import DiagnosingProbe
 from pnne_nb.inspector.diagnosis import (
     RULES,
     DeadReLU,
     Divergence,
     ExplodingGradients,
-    Finding,
     LossNotDecreasing,
     NotFinite,
     Overfitting,
@@ -50,9 +50,12 @@ class Setup:
 
 
 def train(setup: Setup) -> list[Frame]:
-    """Train in batches of 32, observe every step with every quantity, validate every `epoch` steps."""
+    """Train in batches of 32, observe every step with every quantity, validate every `epoch` steps.
+
+    Among the frames are the anomalies that are told while it trains.
+    """
     net = setup.net
-    probe = LiveProbe(net, dict.fromkeys(leaf_layers(net), ("activations", "parameters", "updates")))
+    probe = DiagnosingProbe(LiveProbe(net, dict.fromkeys(leaf_layers(net), ("activations", "parameters", "updates"))))
     trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
     optimizer = setup.optimizer(trained)
     frames: list[Frame] = []
@@ -70,11 +73,15 @@ def train(setup: Setup) -> list[Frame]:
         finally:
             frames += probe.close()
         losses.append(loss.item())
-        frames.append(StepFrame(step, 1, loss.item(), 0.0, 32, 0.0))
+        told = StepFrame(step, 1, loss.item(), 0.0, 32, 0.0)
+        frames.append(told)
+        probe.hear(told)
         if step % setup.epoch == 0 and setup.x_val is not None and setup.y_val is not None:
             with torch.no_grad():
                 val = setup.loss(net(setup.x_val), setup.y_val).item()
-            frames.append(EpochFrame(step // setup.epoch, step, {"train_loss": sum(losses[-4:]) / 4, "val_loss": val}))
+            epoch = EpochFrame(step // setup.epoch, step, {"train_loss": sum(losses[-4:]) / 4, "val_loss": val})
+            frames.append(epoch)
+            probe.hear(epoch)
     return frames
 
 
@@ -281,26 +288,32 @@ BROKEN: dict[str, tuple[Callable[[], Setup], str, str | None]] = {
 }
 
 
-def findings(setup: Setup) -> list[Finding]:
-    return diagnose(setup.net, train(setup))
+def anomalies(frames: list[Frame]) -> list[AnomalyFrame]:
+    return [frame for frame in frames if isinstance(frame, AnomalyFrame)]
 
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_trainings_are_left_alone(name: str) -> None:
     torch.manual_seed(0)
-    assert findings(HEALTHY[name]()) == []
+    setup = HEALTHY[name]()
+    frames = train(setup)
+    assert diagnose(setup.net, frames) == []
+    assert anomalies(frames) == [], "told while it trained"
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_trainings_are_found(name: str) -> None:
     torch.manual_seed(0)
     make, kind, layer = BROKEN[name]
-    found = findings(make())
+    setup = make()
+    frames = train(setup)
+    found = diagnose(setup.net, frames)
     match = [finding for finding in found if finding.kind == kind]
     assert match, found
     assert layer == "*" or match[0].layer == layer
     assert match[0].reason
     assert match[0].hint
+    assert kind in {frame.kind for frame in anomalies(frames)}, "told while it trained"
 
 
 def test_there_is_a_broken_training_for_every_rule() -> None:
