@@ -111,6 +111,7 @@ class Training:
         self.work.renew(self._config.epochs)
         self.shared.watch_cell()
         start_training_thread(self.work.run, self.control.stop, self.control.ended, self._threads)
+        self.work.wait_for_guards()
         return True
 
     def follow_edits(self) -> None:

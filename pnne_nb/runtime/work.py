@@ -68,6 +68,7 @@ class Work:
         self._reports = reports
         self._shared = shared
         self._control = control
+        self._guarded = threading.Event()
         self._determinism = determinism
         self._checkpoints = checkpoints
         self._save_every = save_every
@@ -95,8 +96,13 @@ class Work:
     def renew(self, epochs: int) -> None:
         """A new run of the thread: what failed is forgotten, and after the last epoch there are so many more."""
         self.error = None
+        self._guarded.clear()
         if self._loop.epoch > self.last_epoch:
             self.last_epoch = self._loop.epoch - 1 + epochs
+
+    def wait_for_guards(self) -> None:
+        """Wait until the thread that was started has the model under guard: from then on, nobody meets a step."""
+        self._guarded.wait()
 
     def rest(self) -> None:
         """The state changes: time that passes until the next step is nobody's speed."""
@@ -165,8 +171,11 @@ class Work:
         self._control.enter()
         state: TrainingState = "failed"
         try:
+            try:
+                self._shared.open()
+            finally:
+                self._guarded.set()
             self._warn_of_shortage()
-            self._shared.open()
             with self._stalls:
                 state = self._train()
             self._save(due=self._saved != self._place, improved=False)

@@ -138,8 +138,9 @@ def trained_with(
 
     def stop_there(frame: StepFrame) -> None:
         if frame.step == steps:
+            # Halted, not ended: what a cell does to the model of a training that is over, it means.
+            trained.pause(wait=False)
             reached.set()
-            trained.stop()
 
     trained.on("step", stop_there)
     trained.start()
@@ -151,7 +152,8 @@ def trained_with(
         except KeyboardInterrupt:
             pass
         done += 1
-    assert trained.wait(60)
+    assert reached.wait(60)
+    trained.stop()
     assert done >= len(hostile)
     return trained.history["loss"].tolist(), model.state_dict()
 
