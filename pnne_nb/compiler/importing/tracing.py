@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
+from pnne_nb.compiler.importing.quoting import shown
 from pnne_nb.compiler.importing.rebinding import rebound
 from pnne_nb.compiler.importing.values import (
     UNKNOWN,
@@ -367,7 +368,7 @@ class Recorder(fx.Tracer):
                 return True
             raise self.unknown(value)
         answer = bool(value.value)
-        self._assumed.setdefault(f"{_shown(value.node)} is {answer}")
+        self._assumed.setdefault(f"{shown(value.node)} is {answer}")
         return answer
 
     def settle(self, value: Traced) -> Any:
@@ -377,14 +378,14 @@ class Recorder(fx.Tracer):
         if value.node in self._by_mode:
             self._branches = True
         else:
-            self._assumed.setdefault(f"{_shown(value.node)} is {value.value}")
+            self._assumed.setdefault(f"{shown(value.node)} is {value.value}")
         return value.value
 
     @staticmethod
     def unknown(value: Traced) -> UntranslatableError:
         """Return the error of a ``forward`` that goes by the data."""
         return UntranslatableError(
-            f"its forward depends on the values of its inputs ({_shown(value.node)} is only known when it runs)"
+            f"its forward depends on the values of its inputs ({shown(value.node)} is only known when it runs)"
         )
 
     def _sweep(self) -> None:
@@ -443,35 +444,6 @@ def _is_asserting(frame: Any) -> bool:
         return False
     steps = [step for step in dis.get_instructions(frame.f_code) if step.offset >= frame.f_lasti][:4]
     return any(step.opname == "LOAD_ASSERTION_ERROR" or step.argval == "AssertionError" for step in steps)
-
-
-def _shown(node: fx.Node, depth: int = 0) -> str:
-    """Return a recorded value in the words of its source."""
-    if depth > 3:
-        return "…"
-    if node.op == "get_attr":
-        return f"self.{node.target}"
-    if node.op == "placeholder":
-        return str(node.name)
-
-    def text(value: Any) -> str:
-        if isinstance(value, fx.Node):
-            return _shown(value, depth + 1)
-        return repr(value) if len(repr(value)) < 40 else "…"
-
-    args = [text(value) for value in node.args]
-    name = str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", node.target))
-    if node.target is getattr:
-        return f"{args[0]}.{node.args[1]}"
-    if node.target is operator.getitem:
-        return f"{args[0]}[{args[1]}]"
-    if node.op == "call_method":
-        return f"{args[0]}.{name}({', '.join(args[1:])})"
-    symbols = {"gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
-               "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}  # fmt: skip
-    if name in symbols and len(args) == 2:
-        return f"{args[0]} {symbols[name]} {args[1]}"
-    return f"{name}({', '.join(args)})"
 
 
 class _Watch(TorchFunctionMode):

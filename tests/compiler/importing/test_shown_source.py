@@ -135,13 +135,14 @@ def test_what_the_reader_must_bring_is_said() -> None:
     entry: Entry = MODELS["mixture"]
     source = pn.to_source(pn.from_module(entry.make(), entry.args))
     assert "Takes the modules that the graph keeps as they are." in source
-    assert "blocks_0_moe: A tests.compiler.importing.zoo.language.Mixture. Its forward depends on" in source
+    assert "blocks_0_moe: A tests.compiler.importing.zoo.transformers.Mixture. Its forward" in source
+    assert "is only known when it runs" in source
 
 
 def test_classes_of_results_are_imported() -> None:
     entry = MODELS["bert"]
     source = pn.to_source(pn.from_module(entry.make(), entry.args, entry.kwargs))
-    assert "from tests.compiler.importing.zoo.language import TokenClassifierOutput" in source
+    assert "from tests.compiler.importing.zoo.transformers import TokenClassifierOutput" in source
 
 
 def test_what_a_class_differs_in_is_an_argument() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.compiler.importing.zoo import language, vision
+from tests.compiler.importing.zoo import generative, language, structures, transformers, vision, windows
 
 
 @dataclass
@@ -45,21 +45,21 @@ MODELS: dict[str, Entry] = {
     "unet": Entry(vision.UNet, (image(2, 1, 12, 12),), others=((image(1, 1, 9, 14),),)),
     "mobilenet": Entry(vision.MobileNet, (image(2, 3, 16, 16),), others=((image(3, 3, 12, 20),),)),
     "convnext": Entry(vision.ConvNext, (image(2, 3, 8, 8),), others=((image(3, 3, 12, 8),),), opaque=("downs.0_1",)),
-    "vit": Entry(vision.ViT, (image(2, 3, 8, 8),), others=((image(5, 3, 8, 8),),)),
-    "vit unfused": Entry(lambda: vision.ViT(fused=False), (image(2, 3, 8, 8),), others=((image(5, 3, 8, 8),),)),
-    "swin": Entry(vision.Swin, (image(2, 3, 16, 16),), others=((image(3, 3, 16, 16),),)),
+    "vit": Entry(windows.ViT, (image(2, 3, 8, 8),), others=((image(5, 3, 8, 8),),)),
+    "vit unfused": Entry(lambda: windows.ViT(fused=False), (image(2, 3, 8, 8),), others=((image(5, 3, 8, 8),),)),
+    "swin": Entry(windows.Swin, (image(2, 3, 16, 16),), others=((image(3, 3, 16, 16),),)),
     "shufflenet": Entry(vision.ShuffleNet, (image(2, 3, 8, 8),), others=((image(3, 3, 6, 6),),)),
     "checkpointed": Entry(vision.Checkpointed, (image(2, 3, 6, 6),), others=((image(3, 3, 8, 5),),)),
     "pyramid": Entry(vision.FeaturePyramid, (image(2, 3, 8, 8),), others=((image(1, 3, 10, 12),),)),
     "spatial transformer": Entry(vision.SpatialTransformer, (image(2, 1, 12, 12),), others=((image(3, 1, 12, 12),),)),
-    "discriminator": Entry(vision.Discriminator, (image(2, 1, 8, 8),), others=((image(3, 1, 8, 8),),)),
-    "gan": Entry(vision.GAN, (image(3, 6),), others=((image(2, 6),),)),
-    "vae": Entry(vision.VAE, (image(2, 1, 6, 6),), others=((image(4, 1, 6, 6),),)),
-    "vqvae": Entry(vision.VQVAE, (image(2, 1, 8, 8),), others=((image(3, 1, 6, 8),),)),
-    "tied autoencoder": Entry(vision.TiedAutoencoder, (image(2, 12),), others=((image(5, 12),),)),
-    "siamese": Entry(vision.Siamese, (image(2, 6), image(2, 6)), others=((image(5, 6), image(5, 6)),)),
+    "discriminator": Entry(generative.Discriminator, (image(2, 1, 8, 8),), others=((image(3, 1, 8, 8),),)),
+    "gan": Entry(generative.GAN, (image(3, 6),), others=((image(2, 6),),)),
+    "vae": Entry(generative.VAE, (image(2, 1, 6, 6),), others=((image(4, 1, 6, 6),),)),
+    "vqvae": Entry(generative.VQVAE, (image(2, 1, 8, 8),), others=((image(3, 1, 6, 8),),)),
+    "tied autoencoder": Entry(generative.TiedAutoencoder, (image(2, 12),), others=((image(5, 12),),)),
+    "siamese": Entry(generative.Siamese, (image(2, 6), image(2, 6)), others=((image(5, 6), image(5, 6)),)),
     "diffusion": Entry(
-        vision.Diffusion, (image(2, 1, 4, 4), tokens(9, 2)), {"scale": 0.5}, ((image(3, 1, 6, 4), tokens(9, 3)),)
+        generative.Diffusion, (image(2, 1, 4, 4), tokens(9, 2)), {"scale": 0.5}, ((image(3, 1, 6, 4), tokens(9, 3)),)
     ),
     "char rnn": Entry(language.CharRNN, (tokens(11, 4, 2),), others=((tokens(11, 6, 3),),)),
     "word lm": Entry(language.WordLM, (tokens(13, 2, 4),), others=((tokens(13, 3, 6),),)),
@@ -68,45 +68,48 @@ MODELS: dict[str, Entry] = {
     "seq2seq forced": Entry(
         language.Seq2Seq, (tokens(9, 2, 4),), {"target": tokens(9, 2, 3)}, ((tokens(9, 3, 5), tokens(9, 3, 3)),)
     ),
-    "transformer lm": Entry(language.TransformerLM, (tokens(15, 5, 2),), others=((tokens(15, 7, 3),),)),
-    "llama": Entry(language.Llama, (tokens(17, 2, 5),), others=((tokens(17, 3, 8),),)),
-    "rotary gpt": Entry(language.RotaryGPT, (tokens(12, 2, 5),), others=((tokens(12, 3, 7),),)),
+    "transformer lm": Entry(transformers.TransformerLM, (tokens(15, 5, 2),), others=((tokens(15, 7, 3),),)),
+    "llama": Entry(transformers.Llama, (tokens(17, 2, 5),), others=((tokens(17, 3, 8),),)),
+    "rotary gpt": Entry(transformers.RotaryGPT, (tokens(12, 2, 5),), others=((tokens(12, 3, 7),),)),
     "rotary gpt labels": Entry(
-        language.RotaryGPT, (tokens(12, 2, 5),), {"labels": tokens(12, 2, 5)}, ((tokens(12, 3, 7), tokens(12, 3, 7)),)
+        transformers.RotaryGPT,
+        (tokens(12, 2, 5),),
+        {"labels": tokens(12, 2, 5)},
+        ((tokens(12, 3, 7), tokens(12, 3, 7)),),
     ),
-    "bert": Entry(language.Bert, (), {"input_ids": tokens(14, 2, 5), "attention_mask": torch.ones(2, 5)}),
-    "bert ids": Entry(language.Bert, (tokens(14, 2, 5),), others=((tokens(14, 3, 7),),)),
-    "t5 attention": Entry(language.T5Attention, (image(2, 5, 8),), others=((image(3, 7, 8),),)),
+    "bert": Entry(transformers.Bert, (), {"input_ids": tokens(14, 2, 5), "attention_mask": torch.ones(2, 5)}),
+    "bert ids": Entry(transformers.Bert, (tokens(14, 2, 5),), others=((tokens(14, 3, 7),),)),
+    "t5 attention": Entry(transformers.T5Attention, (image(2, 5, 8),), others=((image(3, 7, 8),),)),
     "mixture": Entry(
-        language.MoETransformer, (tokens(9, 2, 4),), {}, ((tokens(9, 3, 5),),), ("blocks.0.moe", "blocks.1.moe")
+        transformers.MoETransformer, (tokens(9, 2, 4),), {}, ((tokens(9, 3, 5),),), ("blocks.0.moe", "blocks.1.moe")
     ),
-    "soft mixture": Entry(language.SoftMoE, (image(2, 6),), others=((image(5, 6),),)),
-    "wavenet": Entry(language.WaveNet, (image(2, 1, 16),), others=((image(3, 1, 12),),)),
-    "tcn": Entry(language.TCN, (image(2, 2, 9),), others=((image(3, 2, 7),),)),
-    "text cnn": Entry(language.TextCNN, (tokens(20, 2, 7),), others=((tokens(20, 3, 9),),)),
+    "soft mixture": Entry(transformers.SoftMoE, (image(2, 6),), others=((image(5, 6),),)),
+    "wavenet": Entry(structures.WaveNet, (image(2, 1, 16),), others=((image(3, 1, 12),),)),
+    "tcn": Entry(structures.TCN, (image(2, 2, 9),), others=((image(3, 2, 7),),)),
+    "text cnn": Entry(structures.TextCNN, (tokens(20, 2, 7),), others=((tokens(20, 3, 9),),)),
     "packed tagger": Entry(
-        language.PackedTagger,
+        structures.PackedTagger,
         (tokens(9, 2, 5), torch.tensor([5, 3])),
         {},
         ((tokens(9, 3, 6), torch.tensor([6, 4, 1])),),
         ("module",),
     ),
     "translation": Entry(
-        language.Translation, (tokens(10, 2, 5), tokens(10, 2, 4)), {}, ((tokens(10, 3, 6), tokens(10, 3, 2)),)
+        structures.Translation, (tokens(10, 2, 5), tokens(10, 2, 4)), {}, ((tokens(10, 3, 6), tokens(10, 3, 2)),)
     ),
-    "gcn": Entry(language.GCN, (image(4, 5), torch.eye(4)), others=((image(6, 5), torch.eye(6)),)),
+    "gcn": Entry(structures.GCN, (image(4, 5), torch.eye(4)), others=((image(6, 5), torch.eye(6)),)),
     "message passing": Entry(
-        language.MessagePassing, (image(5, 4), tokens(5, 2, 7)), {}, ((image(6, 4), tokens(6, 2, 3)),)
+        structures.MessagePassing, (image(5, 4), tokens(5, 2, 7)), {}, ((image(6, 4), tokens(6, 2, 3)),)
     ),
-    "pointnet": Entry(language.PointNet, (image(2, 3, 9),), others=((image(4, 3, 5),),)),
+    "pointnet": Entry(structures.PointNet, (image(2, 3, 9),), others=((image(4, 3, 5),),)),
     "deepfm": Entry(
-        language.DeepFM,
+        structures.DeepFM,
         ({"user": tokens(5, 3), "item": tokens(7, 3), "hour": tokens(3, 3)},),
         {},
         (({"user": tokens(5, 2), "item": tokens(7, 2), "hour": tokens(3, 2)},),),
     ),
-    "actor critic": Entry(language.ActorCritic, (image(3, 4),), others=((image(5, 4),),)),
-    "early exit": Entry(language.EarlyExit, (image(2, 3),), {}, ((image(4, 3),),), ("loop",)),
-    "assignments": Entry(language.Hopfield, (image(2, 4),), others=((image(5, 4),),)),
-    "loss inside": Entry(language.LossInside, (image(4, 4), tokens(3, 4)), {}, ((image(6, 4), tokens(3, 6)),)),
+    "actor critic": Entry(structures.ActorCritic, (image(3, 4),), others=((image(5, 4),),)),
+    "early exit": Entry(structures.EarlyExit, (image(2, 3),), {}, ((image(4, 3),),), ("loop",)),
+    "assignments": Entry(structures.Hopfield, (image(2, 4),), others=((image(5, 4),),)),
+    "loss inside": Entry(structures.LossInside, (image(4, 4), tokens(3, 4)), {}, ((image(6, 4), tokens(3, 6)),)),
 }
