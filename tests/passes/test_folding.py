@@ -84,6 +84,22 @@ def test_what_is_changed_in_place_is_not_folded() -> None:
     assert fold(graph)[0]["even"].type == "mul"
 
 
+def test_what_differs_between_training_and_evaluation_is_not_folded() -> None:
+    graph = pn.NodeGraph("modes")
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("ones", "one", size=(4,))
+    graph.add("zeros", "zero", size=(4,))
+    graph.add("choose", "chosen")
+    graph.add("add", "sum")
+    graph.add("Output", "y")
+    wire(graph, "one chosen.train", "zero chosen.eval", "x sum.input", "chosen sum.other", "sum y")
+    after, _ = fold(graph)
+    assert after["chosen"].type == "choose"
+    model = pn.compile(after)
+    assert model(torch.zeros(1, 4)).sum() == 4
+    assert model.eval()(torch.zeros(1, 4)).sum() == 0
+
+
 def test_parameters_and_buffers_are_no_constants() -> None:
     graph = redundant()
     graph.remove("count")

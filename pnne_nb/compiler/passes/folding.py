@@ -7,6 +7,7 @@ from typing import Any, final
 
 import torch
 
+from pnne_nb.compiler.branches import CHOOSE
 from pnne_nb.compiler.expressions import is_known
 from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.editing import consumers
@@ -114,7 +115,8 @@ def _fixed(subject: Subject, id: str, drawing: Drawing) -> set[str]:
         node = drawing.nodes[name]
         spec = node.spec
         own = spec.kind == "method" or (spec.kind == "function" and is_known(spec.target))
-        if not own or "empty" in spec.target or spec.property_named("training") is not None:
+        by_mode = spec.target == CHOOSE or spec.property_named("training") is not None
+        if not own or by_mode or "empty" in spec.target:
             continue
         sources = {ref.node for ref in drawing.wires.get(name, NO_WIRES).values()}
         if not all(source in found or drawing.nodes[source].type == "Constant" for source in sources):
