@@ -78,6 +78,16 @@ def losses(log: Path) -> dict[int, set[str]]:
     return found
 
 
+def undisturbed(form: str) -> tuple[dict[int, set[str]], float]:
+    """The losses of a run that nobody kills, and the seconds that it takes."""
+    with tempfile.TemporaryDirectory() as place:
+        child = FORK.Process(target=train, args=(form, Path(place) / "checkpoints", Path(place) / "log"))
+        began = time.perf_counter()
+        child.start()
+        child.join()
+        return losses(Path(place) / "log"), time.perf_counter() - began
+
+
 def trial(form: str, expected: dict[int, set[str]], seconds: float, draw: random.Random) -> tuple[int, int, str]:
     """Kills, kills in the middle of writing a checkpoint, and what went wrong, if anything."""
     with tempfile.TemporaryDirectory() as place:
@@ -105,16 +115,11 @@ def main() -> int:
     trials = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     draw = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
     expected: dict[str, tuple[dict[int, set[str]], float]] = {}
-    for form in FORMS:
-        with tempfile.TemporaryDirectory() as place:
-            child = FORK.Process(target=train, args=(form, Path(place) / "checkpoints", Path(place) / "log"))
-            began = time.perf_counter()
-            child.start()
-            child.join()
-            expected[form] = losses(Path(place) / "log"), time.perf_counter() - began
     failures = kills = writing = 0
     for number in range(1, trials + 1):
         form = draw.choice(list(FORMS))
+        if form not in expected:
+            expected[form] = undisturbed(form)
         killed, in_write, fault = trial(form, *expected[form], draw)
         kills, writing, failures = kills + killed, writing + in_write, failures + bool(fault)
         if fault:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import json
 import os
-import signal
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -315,45 +314,10 @@ def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
         TrainingEngine.resume_from(path, torch.nn.Sequential(torch.nn.Linear(36, 4)), images())
 
 
-CHILD = """
-import json, sys
-sys.path.insert(0, ".")
-import torch
-torch.set_num_threads(1)
-from pathlib import Path
-from pnne_nb.runtime.engine import TrainingEngine
-from tests.runtime.tasks import Noisy, engine, images, network, picture_graph
-directory = Path(sys.argv[1])
-options = dict(epochs=400, checkpoint_dir=directory, val_data=images(2))
-if any(directory.glob("*.ckpt")):
-    options.pop("val_data")
-    made = TrainingEngine.resume_from(directory, network(), images(), images(2), checkpoint_dir=directory)
-else:
-    made = engine(**options)
-limit = int(sys.argv[2])
-made.on("step", lambda frame: print(json.dumps([frame.step, frame.loss.hex()]), flush=True))
-made.on("step", lambda frame: made.stop() if frame.step >= limit else None)
-made.start()
-made.wait()
-"""
-
-
-def test_killed_at_any_moment_a_training_resumes_bit_identically(tmp_path: Path) -> None:
-    def child(directory: Path, limit: int) -> subprocess.Popen[str]:
-        arguments = [sys.executable, "-c", CHILD, str(directory), str(limit)]
-        return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-
-    with child(tmp_path / "whole", 90) as whole:
-        assert whole.stdout is not None
-        expected = dict(json.loads(line) for line in whole.stdout)
-    seen: dict[int, str] = {}
-    for kill_at in (17, 43, 71, None):
-        with child(tmp_path / "killed", 90) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                step, loss = json.loads(line)
-                assert seen.setdefault(step, loss) == loss
-                if kill_at is not None and step >= kill_at:
-                    process.send_signal(signal.SIGKILL)
-                    break
-    assert seen == expected
+@pytest.mark.timeout(300)
+def test_killed_at_any_moment_a_training_resumes_bit_identically() -> None:
+    # A few of what the script does a hundred times.
+    run = subprocess.run([sys.executable, "scripts/kill_trials.py", "3"], capture_output=True, text=True, check=False)
+    said = re.fullmatch(r"3 trials, (\d+) kills \(.*\), 3 bit-identical to the undisturbed run, 0 not\n", run.stdout)
+    assert said is not None, run.stdout + run.stderr
+    assert int(said[1]) >= 3
