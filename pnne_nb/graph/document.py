@@ -6,10 +6,9 @@ other way to change a document, and no torch here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Self, final, get_args
 
 from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, choose, expect, shown
@@ -20,7 +19,7 @@ from pnne_nb.graph.arranging import arrangement
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.delivery import Observer
 from pnne_nb.graph.drawing.figure import figure
-from pnne_nb.graph.drawing.scene import Scene, Shape
+from pnne_nb.graph.drawing.scene import NO_SHAPES, NONE_RESOLVED, Resolved, Scene, Shapes
 from pnne_nb.graph.drawing.scene import scene as scene_of
 from pnne_nb.graph.drawing.svg import ThemeName, svg
 from pnne_nb.graph.framing import Frames
@@ -165,8 +164,8 @@ class NodeGraph:
         theme: ThemeName = "auto",
         *,
         within: str = "",
-        shapes: Mapping[str, Shape] = MappingProxyType({}),
-        resolved: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+        shapes: Shapes = NO_SHAPES,
+        resolved: Resolved = NONE_RESOLVED,
     ) -> str:
         """Draw one graph as the editor shows it, without a browser: accessible SVG, the same for equal documents.
 
@@ -190,8 +189,8 @@ class NodeGraph:
         theme: ThemeName = "auto",
         *,
         within: str = "",
-        shapes: Mapping[str, Shape] = MappingProxyType({}),
-        resolved: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+        shapes: Shapes = NO_SHAPES,
+        resolved: Resolved = NONE_RESOLVED,
     ) -> str:
         """Draw as `to_svg` does, as an HTML image with the graph as a list beneath it; for the arguments see there.
 
@@ -204,7 +203,7 @@ class NodeGraph:
         """Show the picture in a notebook cell, and keep it there when the kernel is gone."""
         return {"text/plain": repr(self), "text/html": self.to_html(), "image/svg+xml": self.to_svg()}
 
-    def _scene(self, within: str, shapes: Mapping[str, Shape], resolved: Mapping[str, Mapping[str, object]]) -> Scene:
+    def _scene(self, within: str, shapes: Shapes, resolved: Resolved) -> Scene:
         with self._ledger.lock:
             return scene_of(self._content, within, self._types, shapes, resolved)
 

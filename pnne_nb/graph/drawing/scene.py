@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeAlias
 
 from pnne_nb.graph.arranging import arrangement, shown_geometry
 from pnne_nb.graph.drawing.routes import Box, Point, routed
@@ -31,6 +32,16 @@ class Shape(Protocol):
 
     @property
     def dtype(self) -> str: ...
+
+
+Shapes: TypeAlias = Mapping[str, Shape]
+"""What output ports give, by path."""
+
+Resolved: TypeAlias = Mapping[str, Mapping[str, object]]
+"""Inferred values of properties that are ``"auto"``, by path of the node and name."""
+
+NO_SHAPES: Shapes = MappingProxyType({})
+NONE_RESOLVED: Resolved = MappingProxyType({})
 
 
 class Card(NamedTuple):
@@ -85,8 +96,8 @@ def scene(
     content: Content,
     within: str,
     types: Mapping[str, NodeSpec],
-    shapes: Mapping[str, Shape],
-    resolved: Mapping[str, Mapping[str, object]],
+    shapes: Shapes,
+    resolved: Resolved,
 ) -> Scene:
     """Read one graph.
 

@@ -84,7 +84,7 @@ def test_only_auto_asks_for_the_readers_theme(graph: pn.NodeGraph) -> None:
     assert "prefers-color-scheme" in graph.to_svg("auto")
     assert "prefers-color-scheme" not in graph.to_svg("light")
     assert graph.to_svg("light") != graph.to_svg("dark")
-    with pytest.raises(ValueError, match="theme cannot be 'blue'. It is one of 'auto', 'light', 'dark'"):
+    with pytest.raises(ValueError, match=r"theme cannot be 'blue'\. It is one of 'auto', 'light', 'dark'"):
         graph.to_svg("blue")  # type: ignore[arg-type]  # that is the point
 
 
