@@ -82,7 +82,9 @@ class TrainingDashboard(ipywidgets.VBox):
         self._status = Status(state=engine.state)
         self._bar = ControlBar(self._answer)
         # What the dashboard's own probe can measure, by the name to choose it by.
-        self._own = {_named(layer, what): layer for what in _WATCHED for layer in probe.watched}
+        self._own = {
+            _named(layer, what): layer for what in _WATCHED for layer, found in probe.watched.items() if what in found
+        }
         self._offered = list(self._own)
         self._chooser = LayerChooser(self._answer, layers=self._offered, layer=next(iter(self._own), ""))
         self._histogram = HistogramPlot(above=self._chooser)
@@ -165,8 +167,9 @@ class TrainingDashboard(ipywidgets.VBox):
         return name == self._chooser.layer
 
     def stale(self) -> bool:
-        """Whether the training has begun or ceased to wait for a cell."""
-        return self._engine is not None and self._engine.waiting_for != self._status.waiting
+        """Whether the training has begun or ceased to wait for a cell, or the histogram is wanted otherwise."""
+        waiting = self._engine is not None and self._engine.waiting_for != self._status.waiting
+        return waiting or self._histogram.stale
 
     def draw(self, tick: int, *, watched: bool) -> None:
         """Send what has changed as frame number `tick`; the control bar last, so that its ack means all of it."""
@@ -224,6 +227,8 @@ class TrainingDashboard(ipywidgets.VBox):
                 self._choose(layer)
             case ScaleMessage(_, log):
                 self._histogram.log = self._chooser.log = log
+                if not self._pump.running:
+                    self._histogram.draw()
             case ShowMessage(_, on):
                 self.show_on_graph(on)
             case _:
@@ -284,9 +289,13 @@ class TrainingDashboard(ipywidgets.VBox):
 
 
 def _probe(engine: TrainingEngine) -> LiveProbe:
-    """Gradient norms of all layers, and the histogram of one; only norms where hooks would see nothing."""
+    """Gradient norms of all layers, and the histograms of one; only norms where hooks would see nothing."""
+    watch = {
+        name: _WATCHED if any(True for _ in layer.parameters(recurse=False)) else _WATCHED[:-1]
+        for name, layer in leaf_layers(engine.module).items()
+    }
     try:
-        probe = LiveProbe(engine.module, dict.fromkeys(leaf_layers(engine.module), _WATCHED), statistics_of=())
+        probe = LiveProbe(engine.module, watch, statistics_of=())
     except InspectionError:
         return LiveProbe(engine.module, {}, statistics_of=())
     probe.histograms_of = tuple(probe.watched)[:1]

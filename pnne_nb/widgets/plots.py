@@ -232,6 +232,8 @@ class HistogramPlot:
         self.figure = figure([self._bars], [self._x.axis, self._y.axis])
         self.view = panel(self._own_heading if above is None else above, self.figure)
         self.latest: HistogramFrame | None = None
+        self.log = False  # may be set from any thread, for the next drawing
+        self._drawn_log = False
         self._changed = False
 
     def take(self, frame: Frame) -> None:
@@ -240,14 +242,23 @@ class HistogramPlot:
             self.latest = frame
             self._changed = True
 
+    @property
+    def stale(self) -> bool:
+        """Whether it is wanted on another scale than it was drawn on."""
+        return self.latest is not None and self.log != self._drawn_log
+
     def draw(self) -> None:
         """Send the latest histogram, if there is a new one."""
-        if not self._changed or self.latest is None:
+        if self.latest is None or not (self._changed or self.stale):
             return
-        self._changed = False
+        self._changed, self._drawn_log = False, self.log
         frame = self.latest
         edges = np.linspace(frame.lower, frame.upper, len(frame.counts) + 1, dtype=np.float32)
         counts = np.asarray(frame.counts, dtype=np.float32)
+        if self._drawn_log:
+            # Bars stand on 0: an axis of its own kind would have none.
+            counts = np.log10(1 + counts)
+        self._y.axis.label = "sampled elements, log₁₀(1 + n)" if self._drawn_log else "sampled elements"
         self._x.fit(edges)
         self._y.fit(counts)
         with self._bars.hold_sync():

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 
 import ipywidgets
+import numpy as np
 import pytest
 import torch
 from ipywidgets.widgets import widget as registry
@@ -20,6 +21,13 @@ from pnne_nb.widgets.controls import ControlBar
 from pnne_nb.widgets.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard
 
 PATIENCE = 20.0
+
+OFFERED = [
+    *("fc1", "relu1", "fc2"),
+    *(f"{layer} (gradients)" for layer in ("fc1", "relu1", "fc2")),
+    *("fc1 (parameters)", "fc2 (parameters)"),
+]
+"""What the histogram can be of."""
 
 
 class Net(nn.Module):
@@ -212,7 +220,7 @@ def test_the_engine_goes_on_without_its_dashboard(engine: TrainingEngine) -> Non
 
 def test_choosing_a_layer_changes_the_histogram(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
     chooser = dashboard._chooser
-    assert chooser.layers == ["fc1", "relu1", "fc2"]
+    assert chooser.layers == OFFERED
     chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": "relu1"}, [])
     awaited = Awaited(bar_of(dashboard))
     engine.step(1)
@@ -221,23 +229,51 @@ def test_choosing_a_layer_changes_the_histogram(dashboard: TrainingDashboard, en
     assert dashboard._histogram.latest.layer == "relu1"
 
 
+@pytest.mark.parametrize("quantity", ["gradients", "parameters"])
+def test_another_quantity_is_chosen_and_drawn(
+    dashboard: TrainingDashboard, engine: TrainingEngine, quantity: str
+) -> None:
+    dashboard._chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": f"fc2 ({quantity})"}, [])
+    awaited = Awaited(bar_of(dashboard))
+    engine.step(1)
+    awaited.until(lambda status: status["step"] == 1)
+    assert dashboard._histogram.latest is not None
+    assert (dashboard._histogram.latest.layer, dashboard._histogram.latest.quantity) == ("fc2", quantity)
+
+
+def test_counts_are_shown_logarithmically_also_when_nothing_runs(
+    dashboard: TrainingDashboard, engine: TrainingEngine
+) -> None:
+    awaited = Awaited(bar_of(dashboard))
+    engine.step(1)
+    awaited.until(lambda status: status["step"] == 1)
+    engine.stop()
+    assert dashboard._pump.join(PATIENCE)
+    (bars,) = dashboard._histogram.figure.marks
+    counts = bars.y.copy()
+    for log in (True, False):
+        dashboard._chooser._handle_custom_msg({"kind": "scale", "id": 1, "log": log}, [])
+        assert dashboard._chooser.log is log
+        np.testing.assert_allclose(bars.y, np.log10(1 + counts) if log else counts, rtol=1e-6)
+
+
 def test_what_an_attached_inspector_sends_can_be_chosen(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
     inspector = Inspector(engine.module)
-    inspector.watch("*", ("activations", "gradients"))
+    inspector.watch("*", ("activations", "inputs"))
     inspector.attach(engine, budget="100%", hz=1e9)
     awaited = Awaited(bar_of(dashboard))
     engine.step(1)
     awaited.until(lambda status: status["step"] == 1)
     chooser = dashboard._chooser
-    assert chooser.layers == ["fc1", "relu1", "fc2", *(f"{layer} (gradients)" for layer in ("fc2", "relu1", "fc1"))]
+    assert chooser.layers == [*OFFERED, *(f"{layer} (inputs)" for layer in ("fc1", "relu1", "fc2"))]
     assert dashboard._histogram.latest is not None
     assert (dashboard._histogram.latest.layer, dashboard._histogram.latest.quantity) == ("fc1", "activations")
     assert chooser.caption == ""
-    chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": "relu1 (gradients)"}, [])
+    chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": "relu1 (inputs)"}, [])
     awaited = Awaited(bar_of(dashboard))
     engine.step(1)
     awaited.until(lambda status: status["step"] == 2)
-    assert (dashboard._histogram.latest.layer, dashboard._histogram.latest.quantity) == ("relu1", "gradients")
+    assert (dashboard._histogram.latest.layer, dashboard._histogram.latest.quantity) == ("relu1", "inputs")
     assert chooser.caption == ""
 
 

@@ -7,8 +7,16 @@ import type { Model } from "./types";
 export function renderChooser({ model, el }: { model: Model; el: HTMLElement }): () => void {
   const select = element("select", { "aria-label": "Layer of the histogram" });
   const caption = element("span", { class: "pnne-caption" });
+  const log = element("button", { type: "button", class: "pnne-button pnne-log", title: "Logarithmic counts" }, "log");
   const silence = silencePanel(model);
-  const heading = element("div", { class: "pnne-heading" }, element("strong", {}, "Histogram of"), select, caption);
+  const heading = element(
+    "div",
+    { class: "pnne-heading" },
+    element("strong", {}, "Histogram of"),
+    select,
+    log,
+    caption,
+  );
   const root = element("div", { class: "pnne-chooser", "data-testid": "pnne-layer-chooser" }, heading, silence.root);
   keepKeys(root);
   el.append(root);
@@ -20,9 +28,11 @@ export function renderChooser({ model, el }: { model: Model; el: HTMLElement }):
   });
   select.addEventListener("change", () => requests.send({ kind: "choose", layer: select.value }));
 
+  log.addEventListener("click", () => requests.send({ kind: "scale", log: model.get("log") !== true }));
+
   const drawLayers = () => {
     const layers = model.get("layers") as string[];
-    select.replaceChildren(...layers.map((layer) => element("option", { value: layer }, layer)));
+    select.replaceChildren(...groups(layers));
     select.hidden = layers.length === 0;
     drawLayer();
   };
@@ -30,16 +40,30 @@ export function renderChooser({ model, el }: { model: Model; el: HTMLElement }):
     select.value = model.get("layer") as string;
   };
   const drawCaption = () => setText(caption, model.get("caption") as string);
-  model.on("change:layers", drawLayers);
-  model.on("change:layer", drawLayer);
-  model.on("change:caption", drawCaption);
+  const drawLog = () => log.setAttribute("aria-pressed", String(model.get("log") === true));
+  const listeners = {
+    "change:layers": drawLayers,
+    "change:layer": drawLayer,
+    "change:caption": drawCaption,
+    "change:log": drawLog,
+  };
+  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   drawLayers();
   drawCaption();
+  drawLog();
   return () => {
-    model.off("change:layers", drawLayers);
-    model.off("change:layer", drawLayer);
-    model.off("change:caption", drawCaption);
+    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
     requests.close();
     root.remove();
   };
+}
+
+/** The choices by quantity: `conv1` stands for activations, `conv1 (gradients)` says what it is. */
+function groups(layers: readonly string[]): HTMLOptGroupElement[] {
+  const found = new Map<string, HTMLOptionElement[]>();
+  for (const layer of layers) {
+    const quantity = /\(([^)]*)\)$/.exec(layer)?.[1] ?? "activations";
+    found.set(quantity, [...(found.get(quantity) ?? []), element("option", { value: layer }, layer)]);
+  }
+  return [...found].map(([quantity, options]) => element("optgroup", { label: quantity }, ...options));
 }
