@@ -78,7 +78,8 @@ class TrainingDashboard(ipywidgets.VBox):
         layers = list(dict.fromkeys(layer for layer, _, parameter in own_parameters(engine.module)))
         probe = _probe(engine)
         self._probe: LiveProbe | None = probe
-        self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
+        # As if watched until a browser could have answered, so that the first second is not a single point.
+        self._cadence = Cadence(WATCHED_HZ, BUDGET)
         self._status = Status(state=engine.state)
         self._bar = ControlBar(self._answer)
         # What the dashboard's own probe can measure, by the name to choose it by.
@@ -173,7 +174,7 @@ class TrainingDashboard(ipywidgets.VBox):
 
     def draw(self, tick: int, *, watched: bool) -> None:
         """Send what has changed as frame number `tick`; the control bar last, so that its ack means all of it."""
-        self._cadence.hz = WATCHED_HZ if watched else UNWATCHED_HZ
+        self._cadence.hz = WATCHED_HZ if watched or tick <= 1 else UNWATCHED_HZ
         for plot in self._plots:
             plot.draw()
         if len(self._offered) > len(self._chooser.layers):
