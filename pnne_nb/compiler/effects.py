@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pnne_nb.compiler.operators import SETITEM
 from pnne_nb.compiler.program import Argument, Call, Constant, Layer
 
 
 def changes_in_place(call: Call) -> bool:
-    """Whether a call of a function or method changes its first argument: ``add_``, ``inplace=True``."""
+    """Whether a call of a function or method changes its first argument: ``add_``, ``inplace=True``, ``x[0] = y``."""
+    if call.target == SETITEM:
+        return True
     return (call.target.endswith("_") and not call.target.endswith("__")) or _says_so(call.keywords)
 
 

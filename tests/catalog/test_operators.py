@@ -32,6 +32,23 @@ def test_attributes_from_a_closed_set() -> None:
         _run("getattr", {"name": "__class__"}, input=torch.ones(2))
 
 
+def test_an_item_is_assigned_in_place() -> None:
+    x = torch.zeros(2, 3)
+
+    assert _run("setitem", {"index": (slice(None), 0), "value": 1.5}, input=x) is x
+    assert x.sum() == 3
+
+
+def test_a_value_for_each_mode() -> None:
+    assert _run("choose", train=1, eval=2) == 1
+    assert operators.choose(1, 2, training=False) == 2
+
+
+@pytest.mark.parametrize(("name", "result"), [("sqrt", 1.5811388300841898), ("floor", 2), ("ceil", 3), ("trunc", 2)])
+def test_numbers_of_sizes(name: str, result: float) -> None:
+    assert _run(f"math_{name}", a=2.5) == result
+
+
 def test_tuples_lists_and_slices_are_put_together() -> None:
     assert _run("tuple", items=[2, 3]) == (2, 3)
     assert _run("list", items=[2, 3]) == [2, 3]

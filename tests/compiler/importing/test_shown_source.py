@@ -150,3 +150,18 @@ def test_what_a_class_differs_in_is_an_argument() -> None:
     source = pn.to_source(pn.from_module(entry.make(), entry.args))
     assert source.count("class Conv") == 1
     assert "self.inception2 = InceptionBlock(in_channels=16)" in source
+
+
+def test_a_reason_in_a_file_stays_words() -> None:
+    """What a file gives as the reason of an opaque node stands in a docstring, and nowhere else."""
+    entry = MODELS["early exit"]
+    text = pn.from_module(entry.make(), entry.args).to_json()
+    hostile = text.replace("its forward depends", '\\"\\"\\"\\nraise SystemExit\\n\\\\')
+    assert hostile != text
+    graph = pn.NodeGraph.from_json(hostile)
+    reason = graph["loop"].origin
+    assert isinstance(reason, dict)
+    assert '"""\nraise SystemExit' in str(reason["reason"])
+    source = pn.to_source(graph)
+    exec(compile(source, "<shown>", "exec"), {"__name__": "shown"})
+    assert '"""\nraise' not in source
