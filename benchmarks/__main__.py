@@ -23,7 +23,8 @@ def main(chosen: list[str]) -> int:
         command = f"from benchmarks.bench_{name} import main; main()"
         if subprocess.run([sys.executable, "-c", command], check=False, cwd=Path(__file__).parents[1]).returncode:
             failed.append(name)
-    print(f"Over budget or broken: {', '.join(failed)}" if failed else "All within budget.")
+    kept = "None is over its budget; where a line says “not settled”, this run was too noisy to tell."
+    print(f"Over budget or broken: {', '.join(failed)}" if failed else kept)
     return len(failed)
 
 

@@ -126,7 +126,7 @@ def main() -> None:
     for name, make in MODELS.items():
         torch.manual_seed(0)
         found = ratio(name)
-        verdict = found.ratio.verdict(BUDGET) if name != "mlp" else "no budget"
+        verdict = found.verdict(BUDGET) if name != "mlp" else "no budget"
         middle, late = latency(make)
         print(
             f"{name:7} engine / by hand {found}, {found.rounds} rounds: {verdict}   bare step"

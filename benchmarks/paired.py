@@ -5,7 +5,7 @@ short blocks, A B B A, whose ratio no steady drift can move; so does a third, wh
 against A is what this comparison shows where there is nothing to find, and stands beside every figure. A round is
 one mirrored sequence of all three, the figure the median of the rounds' ratios, with the interval that 95 % of
 resamplings of the rounds give. A budget is kept if the whole interval is within it, and broken if none of it is;
-in between, the run was too noisy to tell, and says so.
+in between, or where the null itself is off, the run was too noisy to tell, and says so.
 """
 
 from __future__ import annotations
@@ -45,10 +45,6 @@ class Interval:
     def __str__(self) -> str:
         return f"{self.middle:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
-    def verdict(self, budget: float) -> Literal["kept", "broken", "not settled"]:
-        """Whether a budget is kept, as far as this run can tell."""
-        return "kept" if self.high <= budget else "broken" if self.low > budget else "not settled"
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -68,6 +64,13 @@ class Comparison:
 
     def __str__(self) -> str:
         return f"{self.ratio} (null {self.null})"
+
+    def verdict(self, budget: float) -> Literal["kept", "broken", "not settled"]:
+        """Whether a budget is kept, as far as this run can tell."""
+        # A run that finds half of the budget where there is nothing to find has no right to an opinion.
+        if not self.null.low <= 1 <= self.null.high and abs(self.null.middle - 1) > (budget - 1) / 2:
+            return "not settled"
+        return "kept" if self.ratio.high <= budget else "broken" if self.ratio.low > budget else "not settled"
 
 
 def compare(make: Callable[[], Blocks], *, seconds: float, precision: float = 0.004) -> dict[str, Comparison]:
