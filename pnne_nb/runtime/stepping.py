@@ -67,6 +67,7 @@ class Stepper:
         self._randomness = randomness
         self._observers = observers
         self._updating = False
+        self._place = (0, 0)
 
     def make(self, group: Sequence[Any], number: int, epoch: int) -> Step:
         """A step; where memory is too small for it, the same one from smaller pieces of the batches.
@@ -81,10 +82,11 @@ class Stepper:
             TrainingError: The data does not fit the model, or nothing depends on the parameters.
             torch.OutOfMemoryError: Memory is too small even for one example, or for the optimizer.
         """
+        self._place = number, epoch
         while True:
             cut = group if self.pieces == 1 else self._cut(group)
             try:
-                return self._step_or_nothing(cut, number, epoch)
+                return self._step_or_nothing(cut)
             except torch.OutOfMemoryError:
                 wants_target = self._forward.recipe.compares
                 largest = max(as_batch(raw, wants_target=wants_target).examples for raw in cut)
@@ -111,14 +113,14 @@ class Stepper:
         hint = "Batch norm sees the pieces one by one. A smaller batch_size, or bf16, saves memory as well."
         self.eased.append(AnomalyFrame(step=number, kind="out-of-memory", message=message, hint=hint))
 
-    def _step_or_nothing(self, group: Sequence[Any], number: int, epoch: int) -> Step:
+    def _step_or_nothing(self, group: Sequence[Any]) -> Step:
         """A step that raises leaves buffers and random state as before: it can be made again, or inspected."""
         buffers = self._modes.buffers
         buffers.take()
         # An optimizer that evaluates the loss in the middle of its update may leave with a half-made one.
         undo = _undo(self._forward.recipe.optimizer) if self._forward.recipe.needs_closure else None
         try:
-            return self._step(group, number, epoch)
+            return self._step(group)
         except BaseException:
             buffers.restore()
             if undo is not None:
@@ -126,28 +128,28 @@ class Stepper:
             self._randomness.rewind()
             raise
 
-    def _step(self, group: Sequence[Any], number: int, epoch: int) -> Step:
+    def _step(self, group: Sequence[Any]) -> Step:
+        number, _ = self._place
         recipe, stages = self._forward.recipe, self.stages
         optimizer, precision = recipe.optimizer, recipe.precision
         self._updating = False
         batches = [self._forward.prepare(raw) for raw in group]
         examples = int(recipe.peers.sum([sum(batch.examples for batch in batches)])[0])
         rate = float(optimizer.param_groups[0]["lr"])
-        where = f"at step {number} (epoch {epoch}, learning rate {rate:g})"
         stages.ended("other")
         with self._observers.watching(number) as watched:
             stages.ended("observe")
-            value, outputs = self._differentiate(group, batches, examples, where)
+            value, outputs = self._differentiate(group, batches, examples)
             precision.unscale(optimizer)
             if watched is not None:
                 stages.ended("backward")
                 watched.gradients_ready()
                 stages.ended("observe")
-            norm = self._check_gradients(where, wanted=number <= _NORMS_AT_FIRST or number % _NORM_EVERY == 0)
+            norm = self._check_gradients(wanted=number <= _NORMS_AT_FIRST or number % _NORM_EVERY == 0)
             stages.ended("backward")
             self._updating = True
             if recipe.needs_closure:
-                optimizer.step(self._closure(group, batches, examples, where, value))
+                optimizer.step(self._closure(group, batches, examples, value))
                 moved = True
             else:
                 moved = precision.step(optimizer)
@@ -159,9 +161,7 @@ class Stepper:
             self._forward.count(recipe.metrics, output, batch)
         return Step(value, examples, rate, norm, not moved)
 
-    def _differentiate(
-        self, group: Sequence[Any], batches: Sequence[Batch], examples: int, where: str
-    ) -> tuple[float, list[Any]]:
+    def _differentiate(self, group: Sequence[Any], batches: Sequence[Batch], examples: int) -> tuple[float, list[Any]]:
         """Loss and outputs of the batches; leaves the gradients of the loss with the parameters."""
         recipe, stages = self._forward.recipe, self.stages
         peers, precision = recipe.peers, recipe.precision
@@ -174,7 +174,7 @@ class Stepper:
             value += peers.sum([loss.item() * share])[0]
             stages.ended("forward")
             if not math.isfinite(value):
-                raise self._not_finite(f"The loss became {value} {where}", "nan-loss", batch)
+                raise self._not_finite(f"The loss became {value}", "nan-loss", batch)
             # What arrives at the parameters is the mean over all processes.
             weight = share * peers.count
             precision.backward(loss if weight == 1.0 else loss * weight)
@@ -183,7 +183,7 @@ class Stepper:
         return value, outputs
 
     def _closure(
-        self, group: Sequence[Any], batches: Sequence[Batch], examples: int, where: str, value: float
+        self, group: Sequence[Any], batches: Sequence[Batch], examples: int, value: float
     ) -> Callable[[], float]:
         """What an optimizer such as LBFGS calls for the loss at other parameters: the same batches and draws."""
         known: list[float] = [value]
@@ -192,13 +192,13 @@ class Stepper:
             if known:
                 return known.pop()
             self._randomness.rewind()
-            found, _ = self._differentiate(group, batches, examples, where)
-            self._check_gradients(where, wanted=False)
+            found, _ = self._differentiate(group, batches, examples)
+            self._check_gradients(wanted=False)
             return found
 
         return loss
 
-    def _check_gradients(self, where: str, *, wanted: bool) -> float | None:
+    def _check_gradients(self, *, wanted: bool) -> float | None:
         """Clip the gradients if need be; returns their norm if it is `wanted` or taken anyway."""
         recipe = self._forward.recipe
         parameters = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
@@ -213,7 +213,7 @@ class Stepper:
         found = _total_norm(parameters) if taken else first.sum()
         norm = found.item()
         if recipe.precision.scaler is None and not math.isfinite(recipe.peers.sum([norm])[0]):
-            raise self._not_finite(f"A gradient became NaN or infinite {where}", "nan-gradient", None)
+            raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", None)
         if recipe.grad_clip is not None:
             nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, found)
         return norm if taken else None
@@ -226,7 +226,10 @@ class Stepper:
             else blame.output_not_finite(model, batch.inputs, batch.named)
         )
         hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
-        message = f"{what}{'' if node is None else f', first at node {node!r}'}."
+        number, epoch = self._place
+        rate = float(self._forward.recipe.optimizer.param_groups[0]["lr"])
+        where = "" if node is None else f", first at node {node!r}"
+        message = f"{what} at step {number} (epoch {epoch}, learning rate {rate:g}){where}."
         return NotFiniteError(
             f"{message} The model is as it was before that step. {hint}",
             [Diagnostic(code=kind, message=message, node=node, hint=hint)],
