@@ -35,9 +35,9 @@ class Replicated:
 
     def prepare(self, model: nn.Module, device: torch.device) -> Callable[..., Any]:
         """Wrap the model; see `Strategy`."""
-        # Not every drawn layer needs to lead to the loss.
         devices = None if device.type == "cpu" else [device]
-        return DistributedDataParallel(model, device_ids=devices, find_unused_parameters=True)
+        # Not every drawn layer needs to lead to the loss.
+        return DistributedDataParallel(model.to(device), device_ids=devices, find_unused_parameters=True)
 
     def gather(self, state: Any) -> Any:
         """Nothing is apart."""
