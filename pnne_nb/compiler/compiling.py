@@ -211,10 +211,10 @@ def _make_portable(loaded: Loaded, graph: NodeGraph) -> None:
     """Have models of a class pickled and copied as their document and their tensors."""
     if loaded.document is not None:
         return
-    loaded.document = document = graph.state()
+    loaded.document = document = graph.frozen()
 
     def reduce(self: nn.Module, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001  # the protocol's signature
-        return _restore, (_Blueprint(loaded.key, files.write(document)),), self.__getstate__()  # type: ignore[no-untyped-call]
+        return _restore, (_Blueprint(loaded.key, files.write(document())),), self.__getstate__()  # type: ignore[no-untyped-call]
 
     loaded.cls.__reduce_ex__ = reduce  # type: ignore[method-assign,assignment]  # as object's, but for this class
 

@@ -42,7 +42,7 @@ def explain(model: nn.Module) -> list[Explanation]:
     generated = loaded.generated
     uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
     assert loaded.document is not None, "set when a document is compiled"
-    _collect(loaded.document.graphs, "", "", uses)
+    _collect(loaded.document().graphs, "", "", uses)
     explained = []
     for number, text in enumerate(generated.text.splitlines(), start=1):
         line = generated.lines.get(number)

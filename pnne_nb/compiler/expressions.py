@@ -176,6 +176,8 @@ class Expressions:
         Raises:
             CompileError: If a part of it cannot be the name of a node or tensor.
         """
+        if is_identifier(path) and not path.startswith("__"):  # what most are
+            return f"self.{path}"
         text, before = "self", ""
         for name in path.split("."):
             inside, before = before, f"{before}.{name}" if before else name

@@ -14,7 +14,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import torch
@@ -39,7 +39,7 @@ class Loaded:
         module: Holds it, and the classes of nested graphs.
         cls: The root class.
         instances: Models that are alive.
-        document: The document that the class comes from, if its models may be pickled by it.
+        document: Gives the document that the class comes from, if its models may be pickled by it.
     """
 
     def __init__(self, key: str, generated: Generated, module: types.ModuleType) -> None:
@@ -47,7 +47,7 @@ class Loaded:
         self.generated = generated
         self.module = module
         self.cls: type[nn.Module] = getattr(module, generated.name)
-        self.document: DocumentState | None = None
+        self.document: Callable[[], DocumentState] | None = None
         self.instances: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
     def new(self, *opaque: nn.Module) -> nn.Module:

@@ -111,11 +111,15 @@ def _order(
     names = list(nodes)
     waiting: dict[str, int] = {}
     followers: dict[str, list[str]] = {}
+    as_drawn = True
     for name, incoming in wires.items():
         sources = {ref.node for ref in incoming.values()}
         waiting[name] = len(sources)
         for source in sources:
             followers.setdefault(source, []).append(name)
+            as_drawn = as_drawn and rank[source] < rank[name]
+    if as_drawn:
+        return followers, tuple(names)
     ready = [index for index, name in enumerate(names) if not waiting.get(name)]
     order = []
     while ready:

@@ -497,6 +497,11 @@ class NodeGraph:
         with self._ledger.lock:
             return files.state_of(self._content)
 
+    def frozen(self) -> Callable[[], DocumentState]:
+        """Return what gives the document as it is now, as `state`, at any later time."""
+        with self._ledger.lock:
+            return files.frozen(self._content)
+
     def to_json(self) -> str:
         """Return the text of a graph file: the same for equal documents, a line for each node and edge."""
         return files.write(self.state())

@@ -8,6 +8,7 @@ where its types are not registered (``lint`` reports them).
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -30,12 +31,27 @@ _T = TypeVar("_T")
 
 def state_of(content: Content) -> DocumentState:
     """Return a document as plain data, values in their JSON form."""
-    return DocumentState(
-        format=FORMAT,
-        format_version=FORMAT_VERSION,
-        name=content.name,
-        graphs={id: _graph_state(graph) for id, graph in content.graphs.items()},
-    )
+    return frozen(content)()
+
+
+def frozen(content: Content) -> Callable[[], DocumentState]:
+    """Return what gives the document as it is now, as `state_of`, whenever it is called: most never are."""
+    name = content.name
+    # Nodes, edges and frames are never changed, only replaced.
+    parts = {
+        id: ([graph.nodes[name] for name in graph.order], list(graph.edges.values()), dict(graph.frames))
+        for id, graph in content.graphs.items()
+    }
+
+    def state() -> DocumentState:
+        return DocumentState(
+            format=FORMAT,
+            format_version=FORMAT_VERSION,
+            name=name,
+            graphs={id: _graph_state(*part) for id, part in parts.items()},
+        )
+
+    return state
 
 
 def node_state(node: Node) -> NodeState:
@@ -96,10 +112,9 @@ def read(text: str | bytes) -> Content:
     return content
 
 
-def _graph_state(graph: GraphIndex) -> GraphState:
-    nodes = tuple(node_state(graph.nodes[name]) for name in graph.order)
-    frames = tuple(graph.frames[name] for name in sorted(graph.frames))
-    return GraphState(nodes, tuple(EdgeState(*edge) for edge in graph.edges.values()), frames)
+def _graph_state(nodes: Iterable[Node], edges: Iterable[Edge], frames: Mapping[str, Frame]) -> GraphState:
+    shown = tuple(frames[name] for name in sorted(frames))
+    return GraphState(tuple(map(node_state, nodes)), tuple(EdgeState(*edge) for edge in edges), shown)
 
 
 def _graph_text(id: str, graph: GraphState) -> str:

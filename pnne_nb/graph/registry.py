@@ -86,12 +86,6 @@ class Registry(Mapping[str, NodeSpec]):
                 self._revision += 1
             return self._specs
 
-    def _find(self, type: object) -> NodeSpec | None:
-        if not isinstance(type, str):
-            return None
-        # Asked for every node: neither a lock nor an exception for a type that is there.
-        return self._specs.get(type) or self._loaded().get(type)
-
     def __getitem__(self, type: str) -> NodeSpec:
         """Return the spec of a type.
 
@@ -107,12 +101,14 @@ class Registry(Mapping[str, NodeSpec]):
     def get(self, type: object, /, default: _Default) -> NodeSpec | _Default: ...
 
     def get(self, type: object, /, default: object = None) -> object:
-        """Return the spec of a type, or `default`."""
-        spec = self._find(type)
-        return default if spec is None else spec
+        """Return the spec of a type, or `default`; asked for every node, so without a lock for a type that is there."""
+        if not isinstance(type, str):
+            return default
+        found = self._specs.get(type)
+        return self._loaded().get(type, default) if found is None else found
 
     def __contains__(self, type: object) -> bool:
-        return self._find(type) is not None
+        return self.get(type) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._loaded()))

@@ -91,7 +91,8 @@ def test_running_the_cell_fifty_times_leaves_nothing_in_the_page(open_notebook: 
     after = measured(cdp)
     print(before, after)
     assert notebook.page.get_by_test_id("pnne-editor").count() == 1
-    assert after["JSEventListeners"] <= before["JSEventListeners"] + RERUNS, "less than one listener for each run"
+    # Jupyter itself keeps some 13 listeners of each run of a cell with a slider; React alone adds 140 to an editor.
+    assert after["JSEventListeners"] <= before["JSEventListeners"] + 13 * RERUNS
     assert after["Nodes"] <= before["Nodes"] + 20 * RERUNS, "an editor has hundreds of nodes"
     # Jupyter itself keeps some 40 kB of each run of a cell with a slider; a front end would be two megabytes.
     assert after["JSHeapUsedSize"] <= before["JSHeapUsedSize"] + 200_000 * RERUNS
