@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from statistics import median
 from typing import Protocol, final
 
 from pnne_nb.frames import Frame
@@ -66,23 +68,29 @@ class Cadence:
         return min(1.0, self._cost / (now - self._since))
 
 
+_REMEMBERED = 15
+"""Steps of a kind that `Toll` looks at."""
+
+
 @final
 class Toll:
     """What observing a step costs, from the times that observed and other steps take.
 
     All times are seconds of the training thread's own processor time: the clock on the wall would count what other
     programs take, and end the watching on a busy machine. What hooks cost inside forward and backward shows only as a
-    longer step. A single step's length says little, hence the mean.
+    longer step. A single step's length says little, hence the medians: after one step that took long for reasons of
+    its own, a mean would make observations rare for as long as it takes to forget it.
     """
 
     def __init__(self) -> None:
-        self._bare: float | None = None
-        self._hidden = 0.0
+        self._bare: deque[float] = deque(maxlen=_REMEMBERED)
+        # Nothing, until a few steps agree on something.
+        self._longer: deque[float] = deque([0.0] * 3, maxlen=_REMEMBERED)
         self._warm = False
 
     def bare(self, seconds: float) -> None:
         """A step was not observed, and took `seconds`."""
-        self._bare = seconds if self._bare is None else 0.9 * self._bare + 0.1 * seconds
+        self._bare.append(seconds)
 
     def observed(self, seconds: float, known: float) -> float:
         """A step was observed, and took `seconds`, of which the probes are known to have taken `known`.
@@ -94,6 +102,6 @@ class Toll:
         if not self._warm:
             self._warm = True
             return 0.0
-        if self._bare is not None:
-            self._hidden += 0.1 * (seconds - self._bare - known - self._hidden)
-        return known + max(0.0, self._hidden)
+        if self._bare:
+            self._longer.append(seconds - median(self._bare) - known)
+        return known + max(0.0, median(self._longer))

@@ -55,3 +55,13 @@ def test_one_step_that_was_held_up_does_not_end_the_watching() -> None:
     toll.bare(0.010)
     assert toll.observed(0.110, known=0.001) < 0.012
     assert toll.observed(0.001, known=0.001) >= 0.001
+
+
+def test_a_step_that_took_long_is_forgotten_at_once() -> None:
+    toll = Toll()
+    toll.observed(1.0, 0.5)
+    for _ in range(5):
+        toll.bare(0.010)
+        toll.observed(0.011, known=0.001)
+    toll.observed(5.0, known=0.001)
+    assert toll.observed(0.011, known=0.001) == pytest.approx(0.001)
