@@ -120,7 +120,7 @@ class Part(msgspec.Struct, frozen=True):
     when: str = ""
 
 
-Returns: TypeAlias = "tuple[str | Returns, ...]"
+Returns: TypeAlias = tuple["str | Returns", ...]
 
 
 class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields

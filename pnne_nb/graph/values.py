@@ -58,10 +58,11 @@ class TorchConstant(msgspec.Struct, frozen=True):
             raise ValueError(f"{self.name!r} is not a dtype, memory format or layout of torch.")
 
 
+# Not one text: `help` and `inspect.signature` look its names up where the alias is used, not here.
 Value: TypeAlias = (
-    "None | bool | int | float | complex | str | tuple[Value, ...] | list[Value] | dict[Value, Value]"
-    " | slice | EllipsisType | TorchConstant"
-)
+    None | bool | int | float | complex | str | tuple["Value", ...] | list["Value"] | dict["Value", "Value"]
+    | slice | EllipsisType | TorchConstant
+)  # fmt: skip
 
 
 def to_json(value: object) -> object:
