@@ -103,10 +103,11 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """The same value with every tensor in it on `device`."""
+    """The same value with every tensor in it on `device`, complete as soon as somebody there reads it."""
     match value:
         case Tensor():
-            return value.to(device, non_blocking=True)
+            # A copy to the CPU that nobody waits for would be read before it has arrived.
+            return value.to(device, non_blocking=device.type != "cpu")
         case Mapping():
             return {key: to_device(item, device) for key, item in value.items()}
         case tuple() if hasattr(value, "_fields"):

@@ -1,4 +1,4 @@
-"""Smaller pieces of a batch, for a device whose memory is too small for the whole."""
+"""Memory that is too small for a batch: how that is noticed, and smaller pieces of the batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor
+
+_NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""What the CPU's allocator, MPS and CUDA's libraries say instead of raising torch's own exception."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a device, whichever it is, has no memory for what was asked."""
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(said in str(error) for said in _NO_MEMORY)
+    )
 
 
 def pieces(raw: Any, count: int, examples: int) -> list[Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler import blame
 from pnne_nb.errors import Diagnostic, PnneError, TargetError, TrainingError
 from pnne_nb.runtime.batches import Batch
 from pnne_nb.runtime.blame import node_of
+from pnne_nb.runtime.easing import is_out_of_memory
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
@@ -19,7 +19,7 @@ _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 
 def model_failed(error: RuntimeError, model: nn.Module, batch: Batch) -> TrainingError | None:
     """What to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
-    if isinstance(error, PnneError | torch.OutOfMemoryError) or blame(error) is not None:
+    if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return None
     place = node_of(error, model)
     layer = None if place is None else _layer(model, place)
@@ -35,13 +35,27 @@ def model_failed(error: RuntimeError, model: nn.Module, batch: Batch) -> Trainin
 
 def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> TargetError | None:
     """What to raise instead of `error`, which a loss raised; None if it says enough itself."""
-    if isinstance(error, PnneError | torch.OutOfMemoryError) or blame(error) is not None:
+    if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return None
     name = getattr(loss, "__name__", type(loss).__name__)
     message = (
         f"{name} cannot compare the model's output {said(output)} with the target {said(target)}: {_sentence(error)}"
     )
     return TargetError(f"{message}{_advice(loss, output, target)}")
+
+
+def device_lost(error: BaseException) -> TrainingError | None:
+    """What to raise instead of `error` if it says that a GPU has refused an index, and nothing can be computed any more.
+
+    A GPU tells of it late, at whatever waits for it next: neither the place in the program nor a layer is known.
+    """
+    if not isinstance(error, RuntimeError) or "device-side assert" not in str(error):
+        return None
+    return TrainingError(
+        "The GPU met an index that does not exist, most often a target outside the model's classes, or a number too "
+        "large for an Embedding, and computes nothing more in this process. Restart the kernel, and make one step "
+        "with device='cpu': there the message names the place and the number."
+    )
 
 
 def _advice(loss: Any, output: Any, target: Any) -> str:

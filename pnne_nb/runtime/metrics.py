@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, final, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from pnne_nb.errors import TrainingError, near
+
+if TYPE_CHECKING:
+    # It takes two seconds, and most trainings do without.
+    import torchmetrics
 
 
 @runtime_checkable
@@ -123,6 +127,9 @@ def load_metric(metric: Metric, state: dict[str, Any] | None) -> None:
     """Let `metric` continue from what `saved_metric` gave."""
     if state is not None and isinstance(metric, Saved):
         metric.load_state_dict(state)
+        if isinstance(metric, nn.Module):
+            # torchmetrics takes the tensors over as they come: from a file, on the CPU.
+            metric.to(cast("torchmetrics.Metric", metric).device)
 
 
 @final

@@ -61,6 +61,7 @@ class Precision:
         self._device = device.type
         self._dtype = {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[name]
         self.scaler = torch.amp.GradScaler(self._device) if name == "16" else None
+        self._unscaled = False
 
     @property
     def is_full(self) -> bool:
@@ -81,6 +82,7 @@ class Precision:
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
         """Give the gradients their true size."""
         if self.scaler is not None:
+            self._unscaled = True
             self.scaler.unscale_(optimizer)
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
@@ -91,7 +93,14 @@ class Precision:
         before = self.scale
         self.scaler.step(optimizer)
         self.scaler.update()
+        self._unscaled = False
         return self.scale >= before
+
+    def abandon(self) -> None:
+        """The step will not be finished: the gradients of the next one are scaled as those of this one were."""
+        if self.scaler is not None and self._unscaled:
+            self.scaler.update(self.scale)
+            self._unscaled = False
 
     @property
     def scale(self) -> float:

@@ -80,9 +80,11 @@ class TensorSource:
         step = self.batch_size
         if self._shuffle:
             order = _permutation(self._count, self._seed, epoch)
+            # Tensors may be on an accelerator already, and are chosen from there.
+            orders = {tensor.device: order.to(tensor.device) for tensor in self.tensors}
             for at in range(start * step, self._count, step):
-                chosen = order[at : at + step]
-                yield tuple(tensor.index_select(0, chosen) for tensor in self.tensors)
+                chosen = slice(at, at + step)
+                yield tuple(tensor.index_select(0, orders[tensor.device][chosen]) for tensor in self.tensors)
         else:
             for at in range(start * step, self._count, step):
                 yield tuple(tensor[at : at + step] for tensor in self.tensors)

@@ -14,7 +14,8 @@ from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import blame
 from pnne_nb.runtime.batches import Batch, as_batch
-from pnne_nb.runtime.easing import pieces
+from pnne_nb.runtime.easing import is_out_of_memory, pieces
+from pnne_nb.runtime.failures import device_lost
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.observers import Observers
@@ -80,14 +81,16 @@ class Stepper:
         Raises:
             NotFiniteError: The loss or a gradient is no number.
             TrainingError: The data does not fit the model, or nothing depends on the parameters.
-            torch.OutOfMemoryError: Memory is too small even for one example, or for the optimizer.
+            RuntimeError: Memory is too small even for one example, or for the optimizer.
         """
         self._place = number, epoch
         while True:
             cut = group if self.pieces == 1 else self._cut(group)
             try:
                 return self._step_or_nothing(cut)
-            except torch.OutOfMemoryError:
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
                 wants_target = self._forward.recipe.compares
                 largest = max(as_batch(raw, wants_target=wants_target).examples for raw in cut)
                 # What one process of several makes of its memory, the others do not know.
@@ -121,8 +124,12 @@ class Stepper:
         undo = _undo(self._forward.recipe.optimizer) if self._forward.recipe.needs_closure else None
         try:
             return self._step(group)
-        except BaseException:
+        except BaseException as error:
+            lost = device_lost(error)
+            if lost is not None:
+                raise lost from error
             buffers.restore()
+            self._forward.recipe.precision.abandon()
             if undo is not None:
                 undo()
             self._randomness.rewind()

@@ -83,3 +83,41 @@ def test_pieces_of_nested_batches() -> None:
     assert cut[1]["tuple"][1] == "name"
     assert len(pieces((x, x), 8, 5)) == 5
     assert pieces(x, 2, 1) == [x]
+
+
+class Spendthrift(nn.Module):
+    """Asks the CPU for more memory than any machine has, unless the batch is small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > 5:
+            torch.empty(2**50)
+        scores: Tensor = self.net(x)
+        return scores
+
+
+@pytest.mark.parametrize("precision", ["32", "16"])
+def test_the_cpu_says_it_in_other_words(precision: str) -> None:
+    trained = engine(model=Spendthrift(), precision=precision)
+    trained.start()
+    assert trained.wait(60)
+    assert [frame.kind for frame in trained.history.anomalies] == ["out-of-memory"] * 2
+
+
+def test_a_step_that_is_made_again_scales_its_gradients_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = engine(precision="16", grad_clip=1.0)
+    told: list[int] = []
+
+    def total_norm(gradients: object) -> Tensor:
+        if not told:
+            told.append(1)
+            torch.empty(2**50)
+        return torch.ones(())
+
+    monkeypatch.setattr(nn.utils, "get_total_norm", total_norm)
+    trained.start()
+    assert trained.wait(60)
+    assert [frame.kind for frame in trained.history.anomalies] == ["out-of-memory"]

@@ -10,7 +10,7 @@ from torch import nn
 
 from pnne_nb.errors import TargetError, TrainingError
 from pnne_nb.frames import StateFrame
-from pnne_nb.runtime.failures import loss_failed, model_failed, said
+from pnne_nb.runtime.failures import device_lost, loss_failed, model_failed, said
 from tests.runtime.tasks import engine, images, network
 
 PICTURES, CLASSES = images()
@@ -83,3 +83,11 @@ def test_values_are_said_by_shape_and_type() -> None:
         said({"x": torch.zeros(2, 3), "y": [torch.ones(1).long(), "text"]}) == "x: (2, 3) float32, y: (1,) int64, str"
     )
     assert said(()) == "of nothing"
+
+
+def test_an_index_that_a_gpu_refuses_is_explained() -> None:
+    lost = device_lost(RuntimeError("CUDA error: device-side assert triggered"))
+    assert lost is not None
+    with pytest.raises(TrainingError, match=r"a target outside the model's classes.* make one step with device='cpu'"):
+        raise lost
+    assert device_lost(RuntimeError("another")) is None
