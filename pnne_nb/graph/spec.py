@@ -14,7 +14,7 @@ import msgspec
 
 from pnne_nb.errors import UnknownPortError, UnknownPropertyError
 from pnne_nb.graph.named import Named
-from pnne_nb.graph.types import PropertyType, admits
+from pnne_nb.graph.types import PropertyType, admits, range_of
 from pnne_nb.graph.values import Value
 
 PortKind: TypeAlias = Literal[
@@ -83,6 +83,11 @@ class Property(msgspec.Struct, frozen=True, rename="camel"):
     def required(self) -> bool:
         """Whether a value must be given."""
         return isinstance(self.default, Required)
+
+    @property
+    def range(self) -> tuple[float | None, float | None] | None:
+        """The smallest and the largest number that it takes, each None where open; None if it takes no numbers."""
+        return range_of(self.type)
 
 
 class Ports(Named[Port]):

@@ -223,6 +223,24 @@ def admits(kind: PropertyType, choice: str) -> bool:
     return False
 
 
+def range_of(kind: PropertyType) -> tuple[float | None, float | None] | None:
+    """The smallest and the largest number that `kind` takes, each None where open; None if it takes no numbers.
+
+    Of several kinds, the first that takes numbers counts; of a tuple or list, its items.
+    """
+    match kind:
+        case IntType(minimum, maximum) | FloatType(minimum, maximum):
+            return minimum, maximum
+        case NumberType():
+            return None, None
+        case TupleType(item) | ListType(item) | OptionalType(item):
+            return range_of(item)
+        case UnionType(options):
+            return next((found for option in options if (found := range_of(option)) is not None), None)
+        case _:
+            return None
+
+
 def holds_tensor(kind: PropertyType) -> bool:
     """Whether `kind` takes the numbers of a tensor."""
     return isinstance(kind.item if isinstance(kind, OptionalType) else kind, TensorType)
