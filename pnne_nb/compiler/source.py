@@ -125,6 +125,7 @@ class _Writer:
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
         self._lines: list[str] = []
         self._margin = "        "
+        self._opposite = False
         self._map: dict[int, Line] = {}
         self._opaque: dict[str, tuple[tuple[str, ...], ...]] = {}  # definition -> paths inside it
         taken = {*self._expressions.reserved, *dir(builtins)}
@@ -341,8 +342,10 @@ class _Writer:
     def _enter(self, branch: Branch, wanted: Branch) -> Branch:
         """Write the head of the statements that only one mode makes."""
         if wanted and wanted != branch:
-            opposite = "        else:" if branch else ""
-            self._lines.append(opposite or f"        if {'' if wanted == 'train' else 'not '}self.training:")
+            # After an else there is no other: what takes turns asks again.
+            self._opposite = bool(branch) and not self._opposite
+            asked = f"        if {'' if wanted == 'train' else 'not '}self.training:"
+            self._lines.append("        else:" if self._opposite else asked)
         self._margin = "            " if wanted else "        "
         return wanted
 
