@@ -95,7 +95,8 @@ def test_a_document_is_drawn_and_changed() -> None:
     assert graph["conv1"].properties["out_channels"] == 8
     graph.rename("conv1", "stem")
     graph.move("stem", x=40, y=80)
-    assert graph["stem"].position == (40, 80)
+    stem: Any = graph["stem"]
+    assert stem.position == (40, 80)
     graph.disconnect("x.output", "stem.input")
     assert not graph.edges
     graph.remove("stem")
