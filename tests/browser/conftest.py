@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.jupyter import LabServer, Notebook, write_notebook
+from tests.browser.workbench import Workbench
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -61,6 +62,15 @@ def open_notebook(lab_server: LabServer, browser: Browser, request: pytest.Fixtu
             return stack.enter_context(Notebook(lab_server, browser, path, size, interface))
 
         yield open_one
+
+
+@pytest.fixture(scope="module")
+def workbench(lab_server: LabServer, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Workbench]:
+    """One notebook for the tests of a file, which open their editors in it one after the other."""
+    path = f"{request.node.name.rpartition('/')[2].removesuffix('.py')}.ipynb"
+    write_notebook(lab_server.directory / path, ["", ""])
+    with Notebook(lab_server, browser, path, (1500, 1000)) as notebook:
+        yield Workbench(notebook)
 
 
 @pytest.fixture(scope="session")

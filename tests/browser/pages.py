@@ -51,6 +51,31 @@ class EditorPage:
         """A button of the toolbar."""
         return self.root.get_by_role("button", name=name, exact=True)
 
+    @property
+    def canvas(self) -> Locator:
+        """What takes the keyboard for the whole graph."""
+        return self.root.get_by_role("region", name="Graph")
+
+    @property
+    def toast(self) -> Locator:
+        """What the editor has to say, until it is dismissed."""
+        return self.root.locator(".pnne-toast")
+
+    @property
+    def said(self) -> Locator:
+        """What a screen reader is told."""
+        return self.root.locator(".pnne-said")
+
+    @property
+    def dialog(self) -> Locator:
+        """The search over the canvas."""
+        return self.root.get_by_role("dialog")
+
+    @property
+    def selected(self) -> Locator:
+        """The nodes that look selected."""
+        return self.root.locator(".react-flow__node.selected")
+
     def node_names(self) -> list[str]:
         """Names of the nodes in view."""
         return [
@@ -81,8 +106,59 @@ class EditorPage:
         """Search for a type, drag it to a place in the canvas (pixels from its corner), and name the new node."""
         self.search(type)
         box = self.canvas_box()
-        self._drag(*self._centre(self.option(type)), box["x"] + x, box["y"] + y)
+        self._drag(*self.centre(self.option(type)), box["x"] + x, box["y"] + y)
         self._name_selected(name)
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other, wherever the focus is."""
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def pick(self, *names: str) -> None:
+        """Click a node, and the others with Shift."""
+        for place, name in enumerate(names):
+            self.node(name).locator(".pnne-card-header").click(modifiers=["Shift"] if place else [])
+        expect(self.selected).to_have_count(len(names))
+
+    def quick(self, text: str) -> None:
+        """Type into the search over the canvas, and take the first result."""
+        self.dialog.get_by_role("searchbox").fill(text)
+        expect(self.dialog.get_by_role("option").first).to_be_visible()
+        self.page.keyboard.press("Enter")
+        expect(self.dialog).to_have_count(0)
+
+    def on_canvas(self, x: float, y: float) -> tuple[float, float]:
+        """The point of the page that lies `x` and `y` pixels from the canvas's corner."""
+        box = self.canvas_box()
+        return box["x"] + x, box["y"] + y
+
+    def wire_middle(self, source: str, target: str) -> tuple[float, float]:
+        """The middle of an edge, on the page."""
+        x, y = (
+            self.edge(source, target)
+            .locator("path")
+            .first.evaluate(
+                """path => {
+                  const middle = path.getPointAtLength(path.getTotalLength() / 2).matrixTransform(path.getScreenCTM());
+                  return [middle.x, middle.y];
+                }"""
+            )
+        )
+        return x, y
+
+    def drag(self, start: Locator, x: float, y: float, *, drop: bool = True) -> None:
+        """Drag from the middle of an element to a point of the page, and perhaps let go."""
+        self.drag_point(self.centre(start), (x, y), drop=drop)
+
+    def drag_point(self, start: tuple[float, float], end: tuple[float, float], *, drop: bool = True) -> None:
+        """Drag from one point of the page to another, and perhaps let go."""
+        mouse = self.page.mouse
+        mouse.move(*start)
+        mouse.down()
+        mouse.move(end[0] - 12, end[1] - 6, steps=STEPS)
+        mouse.move(*end, steps=3)
+        if drop:
+            mouse.up()
 
     def canvas_box(self) -> dict[str, float]:
         """Where the canvas is on the page."""
@@ -117,7 +193,7 @@ class EditorPage:
 
     def drag_between(self, source: str, target: str) -> None:
         """Drag from port to port, whatever comes of it."""
-        self._drag(*self._centre(self.port(source)), *self._centre(self.port(target)))
+        self._drag(*self.centre(self.port(source)), *self.centre(self.port(target)))
 
     def _drag(self, from_x: float, from_y: float, to_x: float, to_y: float) -> None:
         mouse = self.page.mouse
@@ -127,7 +203,8 @@ class EditorPage:
         mouse.up()
 
     @staticmethod
-    def _centre(target: Locator) -> tuple[float, float]:
+    def centre(target: Locator) -> tuple[float, float]:
+        """The middle of an element, on the page."""
         target.wait_for()
         box = target.bounding_box()
         assert box is not None

@@ -134,6 +134,17 @@ export function Canvas() {
     },
     [editor],
   );
+  const onNodeClick = useCallback(
+    (event: ReactMouseEvent, node: CanvasNode) => {
+      const { nodes, frames } = editor.view.get();
+      if (event.shiftKey || nodes.size + frames.size < 2) return;
+      // React Flow leaves several selected as they are; a click without a drag means this one.
+      const frame = frameName(node.id);
+      if (frame === null) editor.select([node.id]);
+      else editor.select([], NOTHING, [frame]);
+    },
+    [editor],
+  );
   const onDragStart = useCallback(
     (_: unknown, node: CanvasNode) => {
       const frame = frameName(node.id);
@@ -240,6 +251,7 @@ export function Canvas() {
       onNodesChange={onNodesChange}
       onEdgesChange={onEdgesChange}
       {...pointing}
+      onNodeClick={onNodeClick}
       onNodeDragStart={onDragStart}
       onNodeDrag={onDrag}
       onNodeDragStop={onDragStop}
