@@ -402,6 +402,16 @@ def test_a_training_is_awaited_and_fails_aloud() -> None:
     engine.stop()
 
 
+def test_an_imported_graph_trains_on_batches_of_another_size_than_its_example() -> None:
+    net = Net()
+    graph = pn.from_module(net, args=(torch.randn(2, 8),))
+    engine = pn.TrainingEngine(graph, (torch.randn(40, 8), torch.arange(40) % 4), epochs=1, batch_size=16)
+    engine.start()
+    assert engine.wait()
+    with pytest.raises(pn.TrainingError, match=r"Input node 'x': the node expects shape \(N, 8\)"):
+        pn.TrainingEngine(graph, (torch.randn(40, 9), torch.arange(40) % 4))
+
+
 def test_a_drawn_training() -> None:
     graph = pn.NodeGraph(name="training")
     graph.add("Dataset", name="data", source="variable", data="mine")

@@ -7,6 +7,7 @@ from torch import nn
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import Node
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.randomness import seeded_globals
 
@@ -32,12 +33,13 @@ def input_shapes(model: nn.Module | NodeGraph) -> InputShapes:
     """Name and shape (None: any) of each Input node in the order of ``forward``; empty for a plain module."""
     if not isinstance(model, NodeGraph):
         return ()
-    return tuple(
-        (node.name, _shape(node.properties.get("shape"))) for node in model.nodes.values() if node.type == "Input"
-    )
+    return tuple((node.name, _shape(node)) for node in model.nodes.values() if node.type == "Input")
 
 
-def _shape(value: object) -> tuple[int | str, ...] | None:
+def _shape(node: Node) -> tuple[int | str, ...] | None:
+    value = node.properties.get("shape")
     if not isinstance(value, tuple):
         return None
-    return tuple(size if isinstance(size, int) else str(size) for size in value)
+    sizes = tuple(size if isinstance(size, int) else str(size) for size in value)
+    # An imported node has the shape of the example: how many samples that had says nothing about a batch.
+    return ("N", *sizes[1:]) if node.origin is not None and sizes else sizes
