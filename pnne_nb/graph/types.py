@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import re
 from numbers import Integral, Real
-from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import TypeAlias, TypeGuard
 
 import msgspec
 
+from pnne_nb.graph.decimals import Array, decimals
 from pnne_nb.graph.values import DTYPES, MAX_DEPTH, TorchConstant, Value, from_json, to_json
-
-
-@runtime_checkable
-class _Array(Protocol):
-    """A tensor or array: the core knows neither torch nor NumPy."""
-
-    def tolist(self) -> object: ...
 
 
 class _Type(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
@@ -173,7 +167,7 @@ def check(kind: PropertyType, value: object) -> Value:
         case FloatType(minimum, maximum):
             if _is_number(value):
                 try:
-                    number = float(value)
+                    number = _real(value)
                 except OverflowError:
                     raise ValueError(describe(kind)) from None
                 if _within(number, minimum, maximum):
@@ -182,7 +176,7 @@ def check(kind: PropertyType, value: object) -> Value:
             if isinstance(value, bool):
                 return value
             if _is_number(value):
-                return int(value) if _is_whole(value) else float(value)
+                return int(value) if _is_whole(value) else _real(value)
         case StringType() | NodeRefType():
             if isinstance(value, str):
                 return _constant(kind, value)
@@ -203,7 +197,7 @@ def check(kind: PropertyType, value: object) -> Value:
             if isinstance(value, (tuple, list)):
                 return list(_each(kind, item, value))
         case TensorType():
-            elements = _elements(value.tolist() if isinstance(value, _Array) else value)
+            elements = _elements(decimals(value) if isinstance(value, Array) else value)
             if elements is not None:
                 return elements[0]
         case ConstantType():
@@ -336,6 +330,11 @@ def _is_number(value: object) -> TypeGuard[float]:
 def _is_whole(value: object) -> TypeGuard[int]:
     """Whether `value` is an integer, NumPy's included, but not a bool."""
     return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+
+
+def _real(value: float) -> float:
+    """Return a real number, an element of an array too, as a float."""
+    return float(decimals(value) if isinstance(value, Array) else value)  # type: ignore[arg-type]  # one element: one number
 
 
 def _whole(value: object) -> int | None:

@@ -11,6 +11,7 @@ from torch import nn
 from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
 from pnne_nb.errors import IllegalNameError
+from pnne_nb.graph.decimals import decimals
 from pnne_nb.graph.names import check_name, free_name
 from pnne_nb.graph.ops import AddGraph, AddNode, Connect, Op
 
@@ -134,7 +135,7 @@ def values_of(tensor: torch.Tensor) -> dict[str, object]:
     def frozen(value: object) -> object:
         return tuple(map(frozen, value)) if isinstance(value, list) else value
 
-    return {"values": frozen(tensor.detach().cpu().tolist())}
+    return {"values": frozen(decimals(tensor.detach().cpu()))}
 
 
 def class_name(module: nn.Module) -> str:

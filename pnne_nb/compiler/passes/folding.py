@@ -16,6 +16,7 @@ from pnne_nb.compiler.reading import NO_WIRES, Drawing
 from pnne_nb.compiler.stepping import Step, stepping
 from pnne_nb.compiler.verifying import copied, private_random_state
 from pnne_nb.errors import expect
+from pnne_nb.graph.decimals import decimals
 from pnne_nb.graph.ops import AddNode, Connect, Op, RemoveNode
 from pnne_nb.graph.types import ConstantType, check
 
@@ -104,7 +105,7 @@ class FoldConstants(Pass):
             done.skipped.update(dict.fromkeys(paths, why))
             return None
         dtype = str(value.dtype).removeprefix("torch.")
-        held = {"shape": tuple(value.shape), "dtype": dtype, "values": _nested(value.tolist()), "persistent": False}
+        held = {"shape": tuple(value.shape), "dtype": dtype, "values": _nested(decimals(value)), "persistent": False}
         return "Buffer", held, f"{list(value.shape)} {dtype}"
 
 
