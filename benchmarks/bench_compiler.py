@@ -108,6 +108,25 @@ def chain(count: int, name: str = "chain") -> pn.NodeGraph:
     return graph
 
 
+def blocks(count: int, of: int) -> pn.NodeGraph:
+    """Return `chain(count * of)` with each `of` nodes in a nested graph."""
+    graph = chain(count * of, "blocks")
+    with graph.transaction():
+        for block in range(count):
+            graph.group([f"node{index}" for index in range(block * of, (block + 1) * of)], f"block{block}")
+    return graph
+
+
+def after_edits(graph: pn.NodeGraph, node: str) -> float:
+    """Return the CPU milliseconds of a new class after one property of a node was set, the median."""
+    load(graph)
+    times = []
+    for number in range(1, 16):
+        graph.set(node, dilation=number, padding=number)
+        times.append(cpu_ms(lambda: load(graph)))
+    return statistics.median(times)
+
+
 def constructors() -> None:
     """Make the layers of `chain(100)`, and nothing else."""
     for index in range(100):
@@ -264,6 +283,12 @@ def main() -> None:
     gc.freeze()
     per_node = [cpu_ms(lambda graph=graph: load(graph)) / len(graph.nodes) for graph in (chain_1, chain_10)]
     report("class of 10,000 nodes, per node / of 1,000 nodes", per_node[1] / per_node[0], 1.5, "x")
+
+    unchanged = cpu_ms(lambda: [load(chain_1) for _ in range(1_000)])
+    report("class of an unchanged document (CPU)", unchanged, 20, "us")
+    flat, nested = after_edits(chain_1, "node30"), after_edits(blocks(20, 50), "block3.node153")
+    report("class after one edit, 1,000 nodes in 20 blocks (CPU, median)", nested, 15, "ms")
+    report("class after one edit, 1,000 nodes, flat (CPU, median)", flat, 45, "ms")
 
     forget()
     graph = chain(100)

@@ -15,7 +15,7 @@ import msgspec
 
 from pnne_nb.compiler.costs import FREE, share
 from pnne_nb.compiler.program import Ref
-from pnne_nb.compiler.reading import Drawing, read
+from pnne_nb.compiler.reading import Drawing, read, size_of
 from pnne_nb.compiler.scopes import Scope, Symbols
 from pnne_nb.compiler.shapes import TensorSpec, batch_of, symbols_of, tensor_specs
 from pnne_nb.compiler.trying import Outcome, trials
@@ -176,7 +176,7 @@ class Analysis:
                 return
             root = self._root
             assert root is not None, "_redraw has made it"
-            if self._expanded_size() > MAX_NODES:
+            if size_of(self._drawings) > MAX_NODES:
                 self._give_up(self._graph.diagnostics())
                 return
         with trials():
@@ -194,13 +194,6 @@ class Analysis:
             scope.edited.clear()
         self._facts.lint.set("", tuple(lint[""]) or None)
         self._facts.combine("")
-
-    def _expanded_size(self) -> int:
-        """Count the nodes, each use of a definition counted."""
-        sizes: dict[str, int] = {}
-        for id, drawing in self._drawings.items():
-            sizes[id] = sum(1 + sizes.get(node.definition or "", 0) for node in drawing.nodes.values())
-        return sizes[""]
 
     def _give_up(self, reasons: Iterable[Diagnostic]) -> None:
         """Say why the document cannot be looked at; the next edit is looked at afresh."""

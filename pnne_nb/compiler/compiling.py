@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import NoneType
 from typing import SupportsIndex
 
@@ -13,8 +13,9 @@ import msgspec
 from torch import nn
 
 from pnne_nb.compiler import loader, trying
+from pnne_nb.compiler.checking import require_finished
 from pnne_nb.compiler.loader import Loaded
-from pnne_nb.compiler.lowering import Resolved, has_automatic, lower
+from pnne_nb.compiler.lowering import Lowered, has_automatic, lower
 from pnne_nb.compiler.placing import place
 from pnne_nb.compiler.program import Unit
 from pnne_nb.compiler.reading import Drawing, read
@@ -22,20 +23,41 @@ from pnne_nb.compiler.recomputing import recompute
 from pnne_nb.compiler.renaming import former_paths, remember
 from pnne_nb.compiler.reusing import carry_over, former_path
 from pnne_nb.compiler.running import constructed, guard
+from pnne_nb.compiler.sections import Generated
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
 from pnne_nb.compiler.source import generate
 from pnne_nb.compiler.tidying import tidied
 from pnne_nb.errors import Diagnostic, ShapeError, expect
 from pnne_nb.graph import files
 from pnne_nb.graph.document import NodeGraph, expect_graph
+from pnne_nb.graph.records import DocumentState
 from pnne_nb.graph.registry import registry
 
 CHECKED_NODES = 64
 """Shapes of graphs up to this size are checked by every compilation. A larger graph without ``"auto"`` sizes compiles
 in less time than that takes; what does not fit there is said by `infer_shapes`, in the editor, and when it runs."""
 
-_known: dict[int, tuple[weakref.ref[NodeGraph], int, Loaded]] = {}
-"""The class of each document at one version; documents are not hashable, so they are found by identity."""
+
+class _Compiled(msgspec.Struct, frozen=True):
+    """What the last compilation of a document gave; the next one takes over what has not changed since.
+
+    Attributes:
+        graph: The document.
+        version: Which it had.
+        lowered: Its nodes and graphs, lowered.
+        generated: Its source.
+        loaded: Its class, which may have been made of another document's equal source.
+    """
+
+    graph: weakref.ref[NodeGraph]
+    version: int
+    lowered: Lowered
+    generated: Generated
+    loaded: Loaded
+
+
+_known: dict[int, _Compiled] = {}
+"""By the identity of the document, for documents are not hashable. It goes with the document."""
 
 
 def forget(_: object = None) -> None:
@@ -83,8 +105,10 @@ def to_source(graph: NodeGraph) -> str:
     Raises:
         CompileError: As `compile`.
     """
-    shapes = infer(graph)
-    return generate(*tidied(_lowered(graph, shapes.resolved, read(graph)), _comments(graph, shapes))).text
+    drawings = _finished(graph)
+    shapes = infer(graph, drawings)
+    unit = _finish(graph, lower(graph.name, drawings, shapes.resolved))
+    return generate(*tidied(unit, _comments(graph, shapes))).text
 
 
 def load(graph: NodeGraph) -> Loaded:
@@ -93,39 +117,60 @@ def load(graph: NodeGraph) -> Loaded:
     Raises:
         CompileError: As `compile`.
     """
-    known = _known.get(id(graph))
-    if known is not None and known[0]() is graph and known[1] == graph.version:
-        return known[2]
-    version = graph.version
+    identity = id(graph)
+    known = _known.get(identity)
+    if known is not None and known.graph() is not graph:
+        known = None
+    if known is not None and known.version == graph.version:
+        return known.loaded
+    before = known.lowered if known is not None else None
+    with graph.reading():
+        version, document = graph.version, graph.frozen()
+        drawings = _finished(graph, before)
     resolved = {}
-    drawings = read(graph)
     if has_automatic(drawings) or sum(len(drawing.nodes) for drawing in drawings.values()) <= CHECKED_NODES:
-        shapes = infer(graph)
+        shapes = infer(graph, drawings)
         wrong = [diagnostic for diagnostic in shapes.diagnostics if diagnostic.severity == "error"]
-        if wrong and not any(d.severity == "error" for d in graph.diagnostics()):
+        if wrong:
             raise failure(graph.name, wrong, ShapeError)
         resolved = shapes.resolved
-    unit = _lowered(graph, resolved, drawings)
-    loaded = loader.load(generate(unit), unit.objects)
+    lowered = lower(graph.name, drawings, resolved, before)
+    unit = _finish(graph, lowered)
+    generated = generate(unit, before=known.generated if known is not None else None)
+    loaded = loader.load(generated, unit.objects)
     guard(loaded)
-    _make_portable(loaded, graph)
-    identity = id(graph)
-    _known[identity] = (weakref.ref(graph, lambda _: _known.pop(identity, None)), version, loaded)
+    _make_portable(loaded, document)
+    gone = weakref.ref(graph, lambda _: _known.pop(identity, None))
+    _known[identity] = _Compiled(gone, version, lowered, generated, loaded)
     return loaded
 
 
-def lowered(graph: NodeGraph) -> Unit:
+def program_of(graph: NodeGraph) -> Unit:
     """Return the program of a document, as it is written and run.
 
     Raises:
         CompileError: As `compile`.
     """
-    return _lowered(graph, infer(graph).resolved, read(graph))
+    drawings = _finished(graph)
+    return _finish(graph, lower(graph.name, drawings, infer(graph, drawings).resolved))
 
 
-def _lowered(graph: NodeGraph, resolved: Resolved, drawings: Mapping[str, Drawing]) -> Unit:
-    """Lower a document, and do what its nodes ask for: devices, and computing again instead of keeping."""
-    return place(recompute(lower(graph, resolved, drawings), drawings), drawings, graph)
+def _finished(graph: NodeGraph, before: Lowered | None = None) -> dict[str, Drawing]:
+    """Read a document, if nothing in it is unfinished.
+
+    Raises:
+        CompileError: If something is; ``diagnostics`` lists every reason.
+    """
+    with graph.reading():
+        last = before.drawings if before is not None else {}
+        drawings = read(graph, last)
+        require_finished(graph, drawings, last)
+    return drawings
+
+
+def _finish(graph: NodeGraph, lowered: Lowered) -> Unit:
+    """Do what nodes ask for: devices, and computing again instead of keeping."""
+    return place(recompute(lowered.unit, lowered.drawings), lowered.drawings, graph)
 
 
 def _opaque_modules(
@@ -207,11 +252,11 @@ class _Blueprint(msgspec.Struct, frozen=True):
     document: str
 
 
-def _make_portable(loaded: Loaded, graph: NodeGraph) -> None:
+def _make_portable(loaded: Loaded, document: Callable[[], DocumentState]) -> None:
     """Have models of a class pickled and copied as their document and their tensors."""
     if loaded.document is not None:
         return
-    loaded.document = document = graph.frozen()
+    loaded.document = document
 
     def reduce(self: nn.Module, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001  # the protocol's signature
         return _restore, (_Blueprint(loaded.key, files.write(document())),), self.__getstate__()  # type: ignore[no-untyped-call]

@@ -62,6 +62,7 @@ class Expressions:
         used: Which of ``torch`` and ``F`` occur.
         imports: Names of registered objects that occur, with their targets.
         reserved: Names that no variable and no class may take.
+        names: What registered objects are called, by their targets.
         variables: Of the ``forward`` that is being written.
         lists: Paths of the lists of modules in the class that is being written.
     """
@@ -70,12 +71,12 @@ class Expressions:
 
     def __init__(self, objects: Mapping[str, object]) -> None:
         self._objects = objects
-        self._names: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         taken: set[str] = set()
         for target in objects:
             name = unique(check_target(target).rpartition(".")[2], {*taken, *RESERVED})
             taken.add(name)
-            self._names[target] = name
+            self.names[target] = name
         self.reserved = RESERVED | taken
         self.used: set[str] = set()
         self.lists: set[str] = set()
@@ -320,8 +321,8 @@ class Expressions:
     def _target(self, target: str) -> str:
         check_target(target)
         if target in self._objects:
-            self.imports[self._names[target]] = target
-            return self._names[target]
+            self.imports[self.names[target]] = target
+            return self.names[target]
         if target in _BUILTINS:
             return target
         module = target.partition(".")[0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -26,10 +27,9 @@ from pnne_nb.compiler.program import (
     Unit,
     Weight,
 )
-from pnne_nb.compiler.reading import NO_WIRES, Drawing, paths_of, read
+from pnne_nb.compiler.reading import NO_WIRES, Drawing, paths_of
 from pnne_nb.compiler.shapes import failure
 from pnne_nb.errors import Diagnostic
-from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node, is_uncalled
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
@@ -38,28 +38,67 @@ from pnne_nb.graph.values import Value
 Resolved = Mapping[str, Mapping[str, Value]]
 """Values of properties that are ``"auto"``, by node path and property."""
 
+NO_SIZES: Mapping[str, Value] = {}
+
 IGNORED = ("training",)
 """Kinds of nodes that belong to the training, not to the model."""
 
 
-def lower(graph: NodeGraph, resolved: Resolved | None = None, drawings: Mapping[str, Drawing] | None = None) -> Unit:
-    """Lower a document.
+class Context(NamedTuple):
+    """What the lowering of a node depends on beside the node."""
+
+    path: str  # of the attribute that holds its module
+    owner: str  # of the one that is called: another node's, if it shares that
+    ports: tuple[tuple[str, ...], tuple[str, ...]]  # of the graph that it shows
+    sizes: Mapping[str, Value]  # inferred
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """What became of one node, and of what.
+
+    Attributes:
+        node: As it was drawn.
+        wires: Where its inputs come from.
+        context: What else it depends on: attributes that hold modules, ports of a nested graph, inferred sizes.
+        member: What its class holds for it.
+        call: What its class calls for it.
+    """
+
+    node: Node
+    wires: Mapping[str, Ref]
+    context: Context
+    member: Member | None
+    call: Call | None
+
+
+class Lowered(msgspec.Struct, frozen=True):
+    """A document, lowered.
+
+    Attributes:
+        unit: The program.
+        drawings: What it was made of.
+        nodes: What became of each node, by definition and name.
+    """
+
+    unit: Unit
+    drawings: Mapping[str, Drawing]
+    nodes: dict[str, Mapping[str, Bound]]
+
+
+def lower(name: str, drawings: Mapping[str, Drawing], resolved: Resolved, before: Lowered | None = None) -> Lowered:
+    """Lower a finished document.
 
     Args:
-        graph: The document; it is not changed.
+        name: Of the document.
+        drawings: What it draws; nothing in it is unfinished (`checking`).
         resolved: Values of the properties that are left ``"auto"``.
-        drawings: What `read` gave for the document, if it has been read already.
+        before: What an earlier version gave, under the same catalogue; whatever is the same is taken over from it.
 
     Raises:
-        CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
+        CompileError: If a size is not known, or there is no output; ``diagnostics`` lists every reason.
     """
-    found = [diagnostic for diagnostic in graph.diagnostics() if diagnostic.severity == "error"]
-    if found:
-        raise failure(graph.name, found)
-    drawings = read(graph) if drawings is None else drawings
-    lowering = _Lowering(drawings, resolved or {})
+    lowering = _Lowering(drawings, resolved, before)
     programs = {id: lowering.program(drawing) for id, drawing in drawings.items()}
-    programs[""] = msgspec.structs.replace(programs[""], ties=tuple(lowering.ties()))
     if not programs[""].results:
         # Lint asks for none where the graph describes a training.
         lowering.diagnostics.append(
@@ -70,8 +109,8 @@ def lower(graph: NodeGraph, resolved: Resolved | None = None, drawings: Mapping[
             )
         )
     if lowering.diagnostics:
-        raise failure(graph.name, lowering.diagnostics)
-    return Unit(graph.name, programs, lowering.objects)
+        raise failure(name, lowering.diagnostics)
+    return Lowered(Unit(name, programs, lowering.objects), drawings, lowering.nodes)
 
 
 def has_automatic(drawings: Mapping[str, Drawing]) -> bool:
@@ -85,12 +124,13 @@ def has_automatic(drawings: Mapping[str, Drawing]) -> bool:
 
 
 class _Lowering:
-    def __init__(self, drawings: Mapping[str, Drawing], resolved: Resolved) -> None:
+    def __init__(self, drawings: Mapping[str, Drawing], resolved: Resolved, before: Lowered | None) -> None:
         self._drawings = drawings
+        self._before = before
+        self.nodes: dict[str, Mapping[str, Bound]] = {}
         self._paths = paths_of(drawings)
         self._resolved = resolved
         self.diagnostics: list[Diagnostic] = []
-        self.objects: dict[str, object] = {}
         self._constructions: dict[str, Construction] = {}
         self._users: dict[str, list[tuple[Drawing, str]]] = {id: [] for id in drawings}
         for drawing in drawings.values():
@@ -99,33 +139,18 @@ class _Lowering:
                     self._users[node.definition].append((drawing, name))
         types = {node.type for drawing in drawings.values() for node in drawing.nodes.values()}
         self._specs = {type: registry[type] for type in types}
+        self.objects: dict[str, object] = {
+            spec.target: spec.torch
+            for spec in self._specs.values()
+            if spec.kind in ("module", "function") and not is_known(spec.target)
+        }
 
     def program(self, drawing: Drawing) -> Program:
-        members: list[tuple[float, Member]] = []
-        calls: dict[str, Call] = {}
-        values: dict[Ref, Argument] = {}
-        for name, node in drawing.nodes.items():
-            if node.type == "Constant":
-                values[Ref(name, "output")] = Constant(node.properties["value"])
-            elif node.type in ("Parameter", "Buffer"):
-                held = node.properties.get("of")
-                values[Ref(name, "output")] = Attribute(held if isinstance(held, str) else name)
-        paths = member_paths(drawing)
-        for name, node in drawing.nodes.items():
-            spec = self._specs[node.type]
-            if spec.kind in IGNORED or node.type in ("Input", "Output", "Constant"):
-                continue
-            wires = {
-                port: values.get(ref, ref)
-                for port, ref in drawing.wires.get(name, NO_WIRES).items()
-                if self._specs[drawing.nodes[ref.node].type].kind not in IGNORED
-            }
-            member, call = self._node(drawing, node, spec, wires, paths)
-            if member is not None and node.shares is None:
-                members.append((_place(node), member))
-            if call is not None and not (is_uncalled(node) and not wires):
-                calls[name] = call
-        return Program(
+        nodes = self.nodes[drawing.id] = self._unchanged(drawing) or self._nodes(drawing)
+        values = _values(drawing)
+        members = [(_place(b.node), b.member) for b in nodes.values() if b.member is not None and b.node.shares is None]
+        calls = {name: bound.call for name, bound in nodes.items() if bound.call is not None}
+        program = Program(
             definition=drawing.id,
             # Imported members stand where the original has them: nodes are in the order in which they run.
             members=tuple(member for _, member in sorted(members, key=lambda placed: placed[0])),
@@ -136,7 +161,56 @@ class _Lowering:
                 for name in drawing.outputs
                 if (ref := drawing.wires.get(name, NO_WIRES).get("input")) is not None
             ),
+            ties=() if drawing.id else tuple(self.ties()),
         )
+        old = self._before.unit.programs.get(drawing.id) if self._before is not None else None
+        return old if old is not None and _is_same(program, old) else program
+
+    def _unchanged(self, drawing: Drawing) -> Mapping[str, Bound] | None:
+        """Return what became of the nodes of a graph in which nothing can have changed."""
+        if self._before is None or self._before.drawings.get(drawing.id) is not drawing:
+            return None
+        nodes = self._before.nodes[drawing.id]
+        shown = {bound.member.definition for bound in nodes.values() if isinstance(bound.member, Nested)}
+        same = all(_ports(self._drawings[id]) == _ports(self._before.drawings[id]) for id in shown)
+        return nodes if same and not any(bound.context.sizes for bound in nodes.values()) else None
+
+    def _nodes(self, drawing: Drawing) -> dict[str, Bound]:
+        paths, values, kept = member_paths(drawing), _values(drawing), self._kept(drawing)
+        nodes: dict[str, Bound] = {}
+        for name, node in drawing.nodes.items():
+            spec = self._specs[node.type]
+            if spec.kind in IGNORED or node.type in ("Input", "Output", "Constant"):
+                continue
+            drawn = drawing.wires.get(name, NO_WIRES)
+            context = self._context(drawing, node, spec, paths)
+            bound = kept.get(name)
+            if bound is None or bound.node is not node or bound.wires != drawn or bound.context != context:
+                wires = {
+                    port: values.get(ref, ref)
+                    for port, ref in drawn.items()
+                    if self._specs[drawing.nodes[ref.node].type].kind not in IGNORED
+                }
+                member, call = self._node(drawing, node, spec, wires, context)
+                bound = Bound(node, drawn, context, member, None if is_uncalled(node) and not wires else call)
+            nodes[name] = bound
+        return nodes
+
+    def _kept(self, drawing: Drawing) -> Mapping[str, Bound]:
+        """Return what may be taken over, which is nothing if a node that is written where it is used has changed."""
+        old = self._before.drawings.get(drawing.id) if self._before is not None else None
+        if self._before is None or old is None or self._written_in_place(drawing) != self._written_in_place(old):
+            return {}
+        return self._before.nodes[drawing.id]
+
+    @staticmethod
+    def _written_in_place(drawing: Drawing) -> dict[str, int]:
+        """Return the nodes whose values other nodes' calls hold, and those that are left out, by identity."""
+        return {
+            name: id(node)
+            for name, node in drawing.nodes.items()
+            if node.type in ("Constant", "Parameter", "Buffer") or registry[node.type].kind in IGNORED
+        }
 
     def ties(self) -> Iterator[tuple[str, str]]:
         """Yield the tensors of an imported module that have several names: where they go, and where they are."""
@@ -193,18 +267,25 @@ class _Lowering:
         port = self._specs[node.type].output_named(ref.port)
         return port is not None and port.kind == "tensor"
 
+    def _context(self, drawing: Drawing, node: Node, spec: NodeSpec, paths: Mapping[str, str]) -> Context:
+        inner = self._drawings[node.definition] if node.definition is not None else None
+        return Context(
+            paths[node.name],
+            paths.get(node.shares or node.name, node.name),
+            _ports(inner) if inner is not None else ((), ()),
+            self._sizes(drawing, node, spec) if spec.kind == "module" else NO_SIZES,
+        )
+
     def _node(
-        self, drawing: Drawing, node: Node, spec: NodeSpec, wires: Mapping[str, Argument], paths: Mapping[str, str]
+        self, drawing: Drawing, node: Node, spec: NodeSpec, wires: Mapping[str, Argument], context: Context
     ) -> tuple[Member | None, Call | None]:
-        name, path = node.name, paths[node.name]
-        owner = paths.get(node.shares or name, name)
+        name, path, owner = node.name, context.path, context.owner
         match node.type:
             case "Subgraph":
                 assert node.definition is not None, "lint reports a Subgraph node without a definition"
-                inner = self._drawings[node.definition]
-                self._require(drawing, node, inner.inputs, wires)
-                outputs = inner.outputs
-                arguments, keywords = _in_order(inner.inputs, wires)
+                inputs, outputs = context.ports
+                self._require(drawing, node, inputs, wires)
+                arguments, keywords = _in_order(inputs, wires)
                 call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
                 return Nested(path, node.definition), call
             case "Module":
@@ -218,13 +299,10 @@ class _Lowering:
                 return _opaque(path, node), call
             case "Parameter" | "Buffer":
                 return None if isinstance(node.properties.get("of"), str) else _weight(spec, node), None
-        resolved = self._sizes(drawing, node, spec)
-        bound = bind(spec, node.properties, wires, resolved)
-        if spec.kind != "method" and not is_known(spec.target):
-            self.objects[spec.target] = spec.torch
+        bound = bind(spec, node.properties, wires, context.sizes)
         if spec.kind == "module":
             call = Call(name, "member", owner, bound.arguments, bound.keywords, bound.results, bound.single)
-            return Layer(path, self._construction(spec, node, resolved)), call
+            return Layer(path, self._construction(spec, node, context.sizes)), call
         kind: Literal["method", "function"] = "method" if spec.kind == "method" else "function"
         return None, Call(name, kind, spec.target, bound.arguments, bound.keywords, bound.results, bound.single)
 
@@ -240,7 +318,7 @@ class _Lowering:
         """Return the inferred values of a node's ``"auto"`` properties: the same for every use of its definition."""
         names = automatic_properties(spec, node.properties) if node.shares is None else []
         if not names:
-            return {}
+            return NO_SIZES
         uses = [self._resolved.get(f"{prefix}{node.name}", {}) for prefix in self._paths[drawing.id]]
         sizes: dict[str, Value] = {}
         for name in names:
@@ -281,6 +359,33 @@ class _Lowering:
                         hint="Connect something to it.",
                     )
                 )
+
+
+def _ports(drawing: Drawing) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return drawing.inputs, drawing.outputs
+
+
+def _values(drawing: Drawing) -> dict[Ref, Argument]:
+    """Return the values that are written where they are used."""
+    values: dict[Ref, Argument] = {}
+    for name, node in drawing.nodes.items():
+        if node.type == "Constant":
+            values[Ref(name, "output")] = Constant(node.properties["value"])
+        elif node.type in ("Parameter", "Buffer"):
+            held = node.properties.get("of")
+            values[Ref(name, "output")] = Attribute(held if isinstance(held, str) else name)
+    return values
+
+
+def _is_same(one: Program, other: Program) -> bool:
+    """Whether two programs are the same; not only equal, for 1 equals 1.0 and True."""
+    return (
+        len(one.members) == len(other.members)
+        and len(one.calls) == len(other.calls)
+        and all(map(operator.is_, one.members, other.members))
+        and all(map(operator.is_, one.calls, other.calls))
+        and (one.entries, one.results, one.ties) == (other.entries, other.results, other.ties)
+    )
 
 
 def _place(node: Node) -> float:

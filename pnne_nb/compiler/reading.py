@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Mapping
 from typing import final
 
@@ -11,7 +12,7 @@ import msgspec
 from pnne_nb.compiler.program import Ref
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.node import Node, split_port
+from pnne_nb.graph.node import Edge, Node, split_port
 
 MAX_DEPTH = 50
 """Graphs inside each other. Torch and Python need several frames for each, of about a thousand."""
@@ -35,6 +36,7 @@ class Drawing(msgspec.Struct, frozen=True):
         followers: By node, the nodes that it feeds.
         order: Names of the nodes, each after those that feed it, otherwise in the order of `nodes`; in-place
             functions therefore run in the order in which they were drawn.
+        edges: What the wires were made of.
     """
 
     id: str
@@ -42,6 +44,7 @@ class Drawing(msgspec.Struct, frozen=True):
     wires: dict[str, dict[str, Ref]]
     followers: dict[str, list[str]]
     order: tuple[str, ...]
+    edges: tuple[Edge, ...]
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -54,15 +57,22 @@ class Drawing(msgspec.Struct, frozen=True):
         return tuple(name for name, node in self.nodes.items() if node.type == "Output")
 
 
-def read(graph: NodeGraph) -> dict[str, Drawing]:
+NO_DRAWINGS: Mapping[str, Drawing] = {}
+
+
+def read(graph: NodeGraph, before: Mapping[str, Drawing] = NO_DRAWINGS) -> dict[str, Drawing]:
     """Return the outermost graph and every definition it uses, each before those that use it.
+
+    Args:
+        graph: The document.
+        before: What was read of an earlier version; what is still the same is the same object.
 
     Raises:
         CompileError: If definitions are nested deeper than Python can call.
     """
     drawings: dict[str, Drawing] = {}
     with graph.reading():
-        _read(graph, "", drawings, 0)
+        _read(graph, "", drawings, before, 0)
     depths: dict[str, int] = {}
     for id, drawing in drawings.items():
         depths[id] = 1 + max((depths.get(node.definition or "", 0) for node in drawing.nodes.values()), default=0)
@@ -71,15 +81,20 @@ def read(graph: NodeGraph) -> dict[str, Drawing]:
     return drawings
 
 
-def read_one(graph: NodeGraph, id: str) -> Drawing:
-    """Return one definition as it is drawn now."""
+def read_one(graph: NodeGraph, id: str, before: Drawing | None = None) -> Drawing:
+    """Return one definition as it is drawn now: `before` itself, if it still is."""
     view = graph.graphs[id]
-    nodes = view.nodes.copy()
+    nodes, edges = view.nodes.copy(), view.edges
+    if before is not None and before.edges == edges and before.nodes.keys() == nodes.keys():
+        if all(map(operator.is_, before.nodes.values(), nodes.values())):
+            return before
+        if tuple(before.nodes) == tuple(nodes):
+            return Drawing(id, nodes, before.wires, before.followers, before.order, edges)
     wires: dict[str, dict[str, Ref]] = {}
-    for source, target in view.edges:
+    for source, target in edges:
         node, port = split_port(target)
         wires.setdefault(node, {})[port] = Ref(*split_port(source))
-    return Drawing(id, nodes, wires, *_order(nodes, wires))
+    return Drawing(id, nodes, wires, *_order(nodes, wires), edges)
 
 
 def paths_of(drawings: Mapping[str, Drawing]) -> dict[str, list[str]]:
@@ -94,13 +109,21 @@ def paths_of(drawings: Mapping[str, Drawing]) -> dict[str, list[str]]:
     return paths
 
 
-def _read(graph: NodeGraph, id: str, drawings: dict[str, Drawing], depth: int) -> None:
+def size_of(drawings: Mapping[str, Drawing]) -> int:
+    """Count the nodes of a document, each use of a definition counted."""
+    sizes: dict[str, int] = {}
+    for id, drawing in drawings.items():
+        sizes[id] = sum(1 + sizes.get(node.definition or "", 0) for node in drawing.nodes.values())
+    return sizes[""]
+
+
+def _read(graph: NodeGraph, id: str, drawings: dict[str, Drawing], before: Mapping[str, Drawing], depth: int) -> None:
     if depth > MAX_DEPTH:
         raise CompileError(_TOO_DEEP, [Diagnostic(code="too-deep", message=_TOO_DEEP)])
-    drawing = read_one(graph, id)
+    drawing = read_one(graph, id, before.get(id))
     for node in drawing.nodes.values():
         if node.definition is not None and node.definition not in drawings and node.definition in graph.graphs:
-            _read(graph, node.definition, drawings, depth + 1)
+            _read(graph, node.definition, drawings, before, depth + 1)
     drawings[id] = drawing
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler import loader
-from pnne_nb.compiler.source import Line
+from pnne_nb.compiler.sections import Line
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
 NOT_FINITE = "not-finite"

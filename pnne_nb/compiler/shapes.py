@@ -65,14 +65,18 @@ def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
     return shapes.tensors
 
 
-def infer(graph: NodeGraph) -> Shapes:
+def infer(graph: NodeGraph, drawings: dict[str, Drawing] | None = None) -> Shapes:
     """Return shapes as far as they can be known, and what does not fit.
+
+    Args:
+        graph: The document.
+        drawings: What it draws, if it has been read already.
 
     Raises:
         ArgumentError: If `graph` is no graph.
     """
     expect_graph(graph)
-    drawings = read(graph)
+    drawings = read(graph) if drawings is None else drawings
     root = Scope("", drawings, "")
     with trials():
         root.update(drawings, {}, symbols_of(drawings[""]), drawings[""].nodes)

@@ -14,9 +14,7 @@ import builtins
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import assert_never, final
-
-import msgspec
+from typing import assert_never
 
 from pnne_nb.compiler.branches import Branch, branches
 from pnne_nb.compiler.constants import emit
@@ -24,6 +22,7 @@ from pnne_nb.compiler.expressions import Expressions, repeated
 from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.operators import SETITEM
 from pnne_nb.compiler.program import Chain, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
+from pnne_nb.compiler.sections import Generated, Line, Section
 from pnne_nb.compiler.variables import Variables
 
 WIDTH = 100
@@ -51,58 +50,21 @@ def checkpointed(module: nn.Module, *args, **kwargs):
 """Stands in source whose checkpointed nodes have buffers."""
 
 
-class Line(msgspec.Struct, frozen=True):
-    """Where one node stands in the text.
-
-    Attributes:
-        definition: The graph that holds the node.
-        node: Its name there.
-        variables: The local variables that hold the inputs of its call; empty in a constructor.
-        calls: Whether the line is the node's call, rather than its construction.
-    """
-
-    definition: str
-    node: str
-    variables: tuple[str, ...] = ()
-    calls: bool = True
-
-
-@final
-class Generated(msgspec.Struct, frozen=True):
-    """Source and what is known about it.
-
-    Attributes:
-        text: The whole module.
-        name: Name of the root class.
-        lines: By line number, from 1.
-        opaque: Paths of the opaque modules, in the order in which the root class's constructor takes them.
-        classes: Name of the class of each definition.
-        imports: Names in the text that stand for registered objects, with their targets.
-        absent: Buffers whose values are not in the document, by definition.
-        devices: Where submodules are put, by path.
-    """
-
-    text: str
-    name: str
-    lines: dict[int, Line]
-    opaque: tuple[str, ...]
-    classes: dict[str, str]
-    imports: dict[str, str]
-    absent: dict[str, tuple[str, ...]] = {}
-    devices: dict[str, str] = {}
-
-
-def generate(unit: Unit, comments: Mapping[tuple[str, str], str] | None = None) -> Generated:
+def generate(
+    unit: Unit, comments: Mapping[tuple[str, str], str] | None = None, before: Generated | None = None
+) -> Generated:
     """Write a document.
 
     Args:
         unit: The lowered document.
         comments: What to say at the end of a node's line, by (definition, node).
+        before: What was written of an earlier version, also without comments; classes that are the same are taken
+            over from it.
 
     Raises:
         CompileError: If a constant or a name cannot be written.
     """
-    return _Writer(unit, comments or {}).write()
+    return _Writer(unit, comments or {}, before).write()
 
 
 def _plain(text: str) -> str:
@@ -117,13 +79,14 @@ def _joined(pieces: list[str]) -> str:
 
 
 class _Writer:
-    def __init__(self, unit: Unit, comments: Mapping[tuple[str, str], str]) -> None:
+    def __init__(self, unit: Unit, comments: Mapping[tuple[str, str], str], before: Generated | None) -> None:
         self._unit = unit
         self._comments = comments
+        self._before = before.sections if before is not None else {}
         self._expressions = Expressions(unit.objects)
         if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
-        self._lines: list[str] = []
+        self._lines: list[str] = []  # of the section that is being written
         self._margin = "        "
         self._opposite = False
         self._map: dict[int, Line] = {}
@@ -136,16 +99,24 @@ class _Writer:
             self._classes[definition] = name
 
     def write(self) -> Generated:
-        for program in self._unit.programs.values():
-            self._class(program)
+        written = {id: self._section(program) for id, program in self._unit.programs.items()}
+        self._expressions.used = {name for section in written.values() for name in section.used}
+        self._expressions.imports = {k: v for section in written.values() for k, v in section.imports.items()}
         header = self._header()
-        offset = len(header)
-        text = "\n".join([*header, *self._lines]) + "\n"
+        sections: dict[str, tuple[int, Section]] = {}
+        places: dict[int, Line] = {}
+        above = len(header)
+        for id, section in written.items():
+            sections[id] = above, section
+            places.update((number + above, line) for number, line in section.places.items())
+            above += len(section.lines)
+        start = "\n".join(header) + "\n"
         return Generated(
-            text=text,
             name=self._classes[""],
-            lines={number + offset: line for number, line in self._map.items()},
-            opaque=tuple(".".join(path) for path in self._opaque[""]),
+            text=start + "".join(section.text for section in written.values()),
+            header=start,
+            sections=sections,
+            lines=places,
             classes=self._classes,
             imports=self._expressions.imports,
             absent={
@@ -168,6 +139,40 @@ class _Writer:
         lines.append("from torch import nn")
         return [*lines, *self._expressions.import_lines(), *(CHECKPOINTED if checkpointed else [])]
 
+    def _section(self, program: Program) -> Section:
+        opaque = self._opaque[program.definition] = tuple(self._opaque_paths(program))
+        context = self._context(program)
+        _, kept = self._before.get(program.definition, (0, None))
+        if kept is not None and kept.program is program and kept.context == context:
+            return kept
+        self._lines, self._map = [], {}
+        self._expressions.used, self._expressions.imports = set(), {}
+        self._class(program)
+        return Section(
+            program, context, self._lines, self._map, opaque, self._expressions.used, self._expressions.imports
+        )
+
+    def _context(self, program: Program) -> object:
+        """Return what the text of a class depends on beside its program."""
+        nested = [
+            (member.definition, self._classes[member.definition], self._opaque[member.definition])
+            for member in program.members
+            if isinstance(member, Nested)
+        ]
+        held = self._opaque[program.definition]
+        # Only the names of what is passed in keep clear of all classes, and only they are described.
+        told = (list(self._classes.values()), list(self._opaque_members(program))) if held else ()
+        expressions = self._expressions
+        return (self._classes[program.definition], nested, told, expressions.names, set(expressions.reserved))
+
+    def _opaque_paths(self, program: Program) -> Iterator[tuple[str, ...]]:
+        """Yield where a class has opaque modules; no chain has one."""
+        for member in program.members:
+            if isinstance(member, Opaque):
+                yield (member.name,)
+            elif isinstance(member, Nested):
+                yield from ((member.name, *path) for path in self._opaque[member.definition])
+
     def _class(self, program: Program) -> None:
         self._expressions.lists.clear()
         base = {"": "nn.Module", "chain": "nn.Sequential"}.get(program.form, "nn.ModuleList")
@@ -179,21 +184,9 @@ class _Writer:
             self._forward(program)
 
     def _constructor(self, program: Program) -> None:
-        paths: list[tuple[str, ...]] = []
-        for member in program.members:
-            match member:
-                case Opaque(name):
-                    paths.append((name,))
-                case Nested(name, definition):
-                    paths += [(name, *path) for path in self._opaque[definition]]
-                case Layer() | Weight() | Chain():
-                    pass  # no chain holds what is passed in
-                case _:
-                    assert_never(member)
-        self._opaque[program.definition] = tuple(paths)
         taken = {*self._expressions.reserved, *self._classes.values()}
         names: dict[tuple[str, ...], str] = {}
-        for path in paths:
+        for path in self._opaque[program.definition]:
             names[path] = unique(parameter_name("_".join(path)), taken)
             taken.add(names[path])
         parameters = "".join(f", {name}: nn.Module" for name in names.values())
@@ -293,7 +286,6 @@ class _Writer:
         return [f"self.{register}(", emit(name), inner, ")"]
 
     def _forward(self, program: Program) -> None:
-        self._opaque.setdefault(program.definition, ())
         variables = Variables(program, self._expressions.reserved)
         self._expressions.variables = variables
         parameters = "".join(

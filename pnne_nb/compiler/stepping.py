@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler import loader
-from pnne_nb.compiler.source import Generated, Line
+from pnne_nb.compiler.sections import Generated, Line
 
 _PREFIX = f"<{parent.__name__}."
 

@@ -9,7 +9,7 @@ from typing import final
 from torch import nn
 
 from pnne_nb.compiler.compiling import compile as compile_graph
-from pnne_nb.compiler.compiling import lowered
+from pnne_nb.compiler.compiling import program_of
 from pnne_nb.compiler.memory import MemoryPlan, measure_memory, size
 from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.reports import Change, Gain
@@ -112,7 +112,7 @@ def _refusal(subject: Subject, path: str) -> str:
     graph = NodeGraph.from_json(subject.graph.to_json())
     graph.set(path, checkpoint=True)
     try:
-        lowered(graph)
+        program_of(graph)
     except CompileError as error:
         return error.diagnostics[0].message if error.diagnostics else str(error)
     return ""

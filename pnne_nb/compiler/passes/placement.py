@@ -7,7 +7,7 @@ from typing import final
 
 import torch
 
-from pnne_nb.compiler.compiling import lowered
+from pnne_nb.compiler.compiling import program_of
 from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.proving import Promise
 from pnne_nb.compiler.passes.reports import Change
@@ -41,7 +41,7 @@ class PlaceNodes(Pass):
             subject.graph.set(node, device=device)
             _check(node, device)
             done.changes.append(Change("placed", (node,), device))
-        for transfer in transfers(lowered(subject.graph)):
+        for transfer in transfers(program_of(subject.graph)):
             paths = subject.paths(transfer.definition, transfer.node)
             where = transfer.device or "where the inputs of the model are"
             done.changes.append(Change("moved", tuple(f"{path}.{transfer.port}" for path in paths), f"to {where}"))

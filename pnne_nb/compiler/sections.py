@@ -1,0 +1,96 @@
+"""What writing a document gives: the text, by class, and which of its lines belong to which node."""
+
+from __future__ import annotations
+
+import functools
+from typing import final
+
+import msgspec
+
+from pnne_nb.compiler.program import Program
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Where one node stands in the text.
+
+    Attributes:
+        definition: The graph that holds the node.
+        node: Its name there.
+        variables: The local variables that hold the inputs of its call; empty in a constructor.
+        calls: Whether the line is the node's call, rather than its construction.
+    """
+
+    definition: str
+    node: str
+    variables: tuple[str, ...] = ()
+    calls: bool = True
+
+
+@final
+class Section:
+    """The class of one definition as it is written. The next text takes it over while nothing in it has changed.
+
+    Attributes:
+        program: What it was written from.
+        context: What it says beside that: names of other classes and of registered objects.
+        lines: Its text, with what sets it off from the class before.
+        places: By line number, from 1 within the section.
+        opaque: Paths of the opaque modules, as its constructor takes them.
+        used: Which of the modules that source may import occur.
+        imports: Names that stand for registered objects, with their targets.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        context: object,
+        lines: list[str],
+        places: dict[int, Line],
+        opaque: tuple[tuple[str, ...], ...],
+        used: set[str],
+        imports: dict[str, str],
+    ) -> None:
+        self.program = program
+        self.context = context
+        self.lines = lines
+        self.places = places
+        self.opaque = opaque
+        self.used = used
+        self.imports = imports
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines) + "\n"
+
+
+@final
+class Generated(msgspec.Struct, frozen=True):
+    """Source and what is known about it.
+
+    Attributes:
+        name: Name of the root class.
+        text: The whole module.
+        header: What of it stands before the classes.
+        sections: The classes in their order, by definition, each with the number of lines before it.
+        lines: By line number, from 1.
+        classes: Name of the class of each definition.
+        imports: Names in the text that stand for registered objects, with their targets.
+        absent: Buffers whose values are not in the document, by definition.
+        devices: Where submodules are put, by path.
+    """
+
+    name: str
+    text: str
+    header: str
+    sections: dict[str, tuple[int, Section]]
+    lines: dict[int, Line]
+    classes: dict[str, str]
+    imports: dict[str, str]
+    absent: dict[str, tuple[str, ...]]
+    devices: dict[str, str]
+
+    @property
+    def opaque(self) -> tuple[str, ...]:
+        """Paths of the opaque modules, in the order in which the root class's constructor takes them."""
+        return tuple(".".join(path) for path in self.sections[""][1].opaque)
