@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import statistics
 import time
 from pathlib import Path
 from queue import Empty
@@ -22,6 +21,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 from benchmarks.paired import Comparison, Interval
+from benchmarks.seen_training import seen_training
 from pnne_nb.widgets.pacing import IN_FLIGHT
 
 BUDGET = 1.03
@@ -111,7 +111,7 @@ class Page:
 def cost(page: Page, name: str) -> tuple[str, list[str]]:
     """Compare, and print; returns the model's name and what is over budget."""
     page.run(START.format(name=name, seconds=SECONDS[name]))
-    clocks, beside = json.loads(page.listen_for("REPORT"))
+    clocks, drawn = json.loads(page.listen_for("REPORT"))
     found = {
         clock: Comparison(Interval(**entry["ratio"]), Interval(**entry["null"]), entry["bare"], entry["rounds"])
         for clock, entry in clocks.items()
@@ -126,18 +126,17 @@ def cost(page: Page, name: str) -> tuple[str, list[str]]:
         if judged and verdict == "broken":
             over.append(f"{name} by {clock} ({comparison.ratio})")
 
-    def middle(key: str) -> float:
-        return statistics.median(block[key] for block in beside)
-
-    names = sorted({name for block in beside for name in block["threads"]})
-    threads = {name: statistics.median(block["threads"].get(name, 0.0) for block in beside) for name in names}
-    whole, training = threads.pop("process"), threads.pop("pnne-training")
-    told = ", ".join(f"{name} {spent:.1f}" for name, spent in threads.items() if spent > 0.5)
+    wall = sum(block["wall"] for block in drawn)
+    drawings, observed, reckoned = (sum(block[key] for block in drawn) for key in ("drawings", "observed", "reckoned"))
     print(
-        f"  {middle('drawings'):.1f} drawings/s, {middle('frames'):.1f} observed steps/s, whose cost is shown as"
-        f" {middle('shown'):.1%}; other threads: {whole - training:.0f} ms CPU a second ({told})",
-        flush=True,
+        f"  drawn {wall:.0f} s in all: {drawings / wall:.1f} drawings/s; {observed / wall:.1f} observed steps/s, reckoned"
+        f" to cost {1e3 * reckoned / max(1, observed):.2f} ms each, {reckoned / wall:.1%} of the time"
     )
+    names = {name for block in drawn for name in block["threads"]}
+    spent = {name: 1e3 * sum(block["threads"].get(name, 0.0) for block in drawn) / wall for name in sorted(names)}
+    whole, training = spent.pop("process"), spent.pop("pnne-training")
+    told = ", ".join(f"{name} {ms:.1f}" for name, ms in spent.items() if ms > 0.5)
+    print(f"  beside the training thread: {whole - training:.0f} ms CPU a second ({told})", flush=True)
     return name, over
 
 
@@ -176,6 +175,8 @@ def main() -> None:
     )
     if verdict == "broken":
         over.append(f"a trivial cell while training is drawn ({p95:.0f} ms p95 > {MAX_CELL_MS:.0f} ms)")
+    for name in ("cnn", "mlp"):
+        print(f"seen in JupyterLab, {name}: {seen_training(name)}", flush=True)
     if over:
         raise SystemExit(f"Over budget: {'; '.join(over)}.")
 

@@ -23,36 +23,39 @@ SETTLE = 0.3
 
 @dataclass(frozen=True)
 class Reading:
-    """The training thread's clocks between two steps.
+    """What the training thread finds between two steps; of two, one minus the other is what happened between.
 
     Attributes:
         steps: Done so far.
         cpu: Seconds of the thread's own CPU time.
         wall: Seconds.
         queued: Seconds that the thread could have run, but other threads and programs had the cores.
+        drawings: Sent to the page.
+        observed: Steps whose layers were observed.
+        reckoned: Seconds that observing cost, as the training reckons it.
+        threads: CPU seconds of every Python thread, and of the process.
     """
 
     steps: int
     cpu: float
     wall: float
     queued: float
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What happened beside the training while it was drawn, a second.
-
-    Attributes:
-        drawings: Sent to the page.
-        frames: Steps whose layers were observed.
-        shown: The cost of observing that the dashboard shows, 0 to 1.
-        threads: CPU milliseconds by thread.
-    """
-
-    drawings: float
-    frames: float
-    shown: float
+    drawings: int
+    observed: int
+    reckoned: float
     threads: dict[str, float]
+
+    def __sub__(self, before: Reading) -> Reading:
+        return Reading(
+            self.steps - before.steps,
+            self.cpu - before.cpu,
+            self.wall - before.wall,
+            self.queued - before.queued,
+            self.drawings - before.drawings,
+            self.observed - before.observed,
+            self.reckoned - before.reckoned,
+            {name: spent - before.threads.get(name, 0.0) for name, spent in self.threads.items()},
+        )
 
 
 class DrawnTraining:
@@ -65,12 +68,12 @@ class DrawnTraining:
     def __init__(self, name: str) -> None:
         net, x, y = MODELS[name]()
         self.engine = pn.TrainingEngine(net, (x, y), epochs=1_000_000, batch_size=64, device="cpu")
-        self.beside: list[Beside] = []
+        self.drawn_blocks: list[Reading] = []
         self._dashboard: pn.TrainingDashboard | None = None
         self._pause = threading.Event()
         self._read = threading.Event()
         self._wanted = False
-        self._frames = 0
+        self._observed = 0
         self._reading: Reading | None = None
         self.engine.on("step", self._stepped)
         self.engine.start()
@@ -86,15 +89,15 @@ class DrawnTraining:
         """A block with one."""
         if self._dashboard is None:
             self._dashboard = pn.TrainingDashboard(self.engine)
-            self._count_frames(self._dashboard)
+            self._count_observed(self._dashboard)
         return self._block()
 
-    def _count_frames(self, dashboard: pn.TrainingDashboard) -> None:
+    def _count_observed(self, dashboard: pn.TrainingDashboard) -> None:
         probe = dashboard._probe
         close = probe.close
 
         def counted() -> Sequence[Frame]:
-            self._frames += 1
+            self._observed += 1
             return close()
 
         probe.close = counted
@@ -102,18 +105,16 @@ class DrawnTraining:
     def _block(self) -> Cost:
         gc.collect()
         self._pause.wait(SETTLE)
-        bar = None if self._dashboard is None else self._dashboard.children[0]
-        before, ticks, frames, start = _thread_seconds(), bar.tick if bar else 0, self._frames, self._mark()
+        start = self._mark()
         self._pause.wait(BLOCK)
-        end = self._mark()
-        wall, cpu = end.wall - start.wall, end.cpu - start.cpu
-        if bar is not None:
-            after = _thread_seconds()
-            taken = {name: 1e3 * (after[name] - before.get(name, 0.0)) / wall for name in after}
-            rates = (bar.tick - ticks) / wall, (self._frames - frames) / wall
-            self.beside.append(Beside(*rates, bar.status["cost"] or 0.0, taken))
-        steps = end.steps - start.steps
-        return {"cpu": cpu / steps, "unqueued": (wall - (end.queued - start.queued)) / steps, "wall": wall / steps}
+        done = self._mark() - start
+        if self._dashboard is not None:
+            self.drawn_blocks.append(done)
+        return {
+            "cpu": done.cpu / done.steps,
+            "unqueued": (done.wall - done.queued) / done.steps,
+            "wall": done.wall / done.steps,
+        }
 
     def _mark(self) -> Reading:
         self._read.clear()
@@ -123,15 +124,19 @@ class DrawnTraining:
         return self._reading
 
     def _stepped(self, frame: StepFrame) -> None:
-        if self._wanted:
-            self._wanted = False
-            queued = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-            self._reading = Reading(frame.step, time.thread_time(), time.perf_counter(), queued)
-            self._read.set()
+        if not self._wanted:
+            return
+        self._wanted = False
+        queued = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+        drawings, reckoned = 0, 0.0
+        if self._dashboard is not None:
+            drawings, reckoned = self._dashboard.children[0].tick, self._dashboard._cadence._cost
+        clocks = time.thread_time(), time.perf_counter(), queued
+        self._reading = Reading(frame.step, *clocks, drawings, self._observed, reckoned, _thread_seconds())
+        self._read.set()
 
 
 def _thread_seconds() -> dict[str, float]:
-    """CPU seconds of every Python thread, and of the process."""
     found = {"process": time.process_time()}
     for thread in threading.enumerate():
         if thread.ident is not None:
@@ -141,7 +146,7 @@ def _thread_seconds() -> dict[str, float]:
 
 
 def report(name: str, seconds: float) -> str:
-    """Compare the training with and without its dashboard; JSON of comparisons by clock, and of what was beside."""
+    """Compare the training with and without its dashboard; JSON of comparisons by clock, and of each drawn block."""
     training = DrawnTraining(name)
 
     def make() -> Blocks:
@@ -150,5 +155,5 @@ def report(name: str, seconds: float) -> str:
     found: dict[str, Comparison] = compare(make, seconds=seconds)
     training.bare()
     training.engine.stop()
-    beside = [asdict(block) for block in training.beside]
-    return json.dumps([{clock: asdict(comparison) for clock, comparison in found.items()}, beside])
+    drawn = [asdict(block) for block in training.drawn_blocks]
+    return json.dumps([{clock: asdict(comparison) for clock, comparison in found.items()}, drawn])

@@ -11,6 +11,32 @@ STEPS = 8
 """Moves of the pointer in one drag: a browser that sees only the two ends takes it for a click."""
 
 
+COUNT_PICTURES = """() => {
+    const figures = document.querySelectorAll('.pnne-dashboard .bqplot');
+    const drawn = (figure) => [...figure.querySelectorAll('path.line, rect.bar')]
+        .map((mark) => mark.getAttribute('d') ?? mark.getAttribute('height')).join(' ');
+    const looks = {
+        loss: () => drawn(figures[0]),
+        'gradient norms': () => drawn(figures[2]),
+        histogram: () => drawn(figures[3]),
+        progress: () => document.querySelector('.pnne-dashboard .pnne-facts').textContent,
+    };
+    const last = Object.fromEntries(Object.entries(looks).map(([name, look]) => [name, look()]));
+    const counts = Object.fromEntries(Object.keys(looks).map((name) => [name, 0]));
+    window.pictures = {counts};
+    const frame = () => {
+        for (const [name, look] of Object.entries(looks)) {
+            const now = look();
+            if (now !== last[name]) counts[name] += 1;
+            last[name] = now;
+        }
+        requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+}"""
+"""Counts, at each of the page's own frames, the different pictures of a dashboard: `window.pictures.counts`."""
+
+
 @final
 class EditorPage:
     """One view of a graph editor.

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import Locator, expect
 
+from pnne_nb.widgets.pacing import IN_FLIGHT
 from tests.browser.jupyter import Notebook, Theme
+from tests.browser.pages import COUNT_PICTURES
 
 if TYPE_CHECKING:
     from tests.browser.conftest import OpenNotebook
@@ -88,12 +90,29 @@ def test_start_step_pause_stop_and_moving_plots(
             timeout=30_000,
         )
         assert paths(dashboard)[figure] != before[figure], name
+    expect_to_see_what_is_sent(notebook)
     press(dashboard, "Pause")
     notebook.wait_for("engine.state == 'paused'")
     press(dashboard, "Stop")
     notebook.wait_for("engine.state == 'stopped'")
     expect(state(dashboard)).to_have_text("Stopped")
     assert set(notebook.console_errors) <= baseline_errors
+
+
+def expect_to_see_what_is_sent(notebook: Notebook) -> None:
+    """Each frame is a picture of its own, and there are many steps to a frame."""
+    now = "(dashboard._bar.tick, engine.progress.step)"
+    notebook.page.evaluate(COUNT_PICTURES)
+    first, first_step = notebook.evaluate(now)
+    notebook.wait_for(f"dashboard._bar.tick >= {first + 30}")
+    last, last_step = notebook.evaluate(now)
+    notebook.wait_for(f"dashboard._bar.tick > {last + IN_FLIGHT}")  # so that these have been painted
+    seen: dict[str, int] = notebook.page.evaluate("window.pictures.counts")
+    # A page that is slow paints the frames that are under way together: those at most.
+    for name in ("loss", "progress"):
+        assert seen[name] >= (last - first) / IN_FLIGHT, f"{seen} after {last - first} frames"
+    assert min(seen.values()) > 1, seen
+    assert last_step - first_step > last - first
 
 
 def test_buttons_and_chooser_react_while_a_cell_is_busy(shown: tuple[Notebook, Locator]) -> None:

@@ -19,6 +19,7 @@ from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.controls import ControlBar
 from pnne_nb.widgets.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard
+from pnne_nb.widgets.pacing import IN_FLIGHT
 
 PATIENCE = 20.0
 
@@ -286,9 +287,17 @@ def test_an_unknown_layer_is_refused(dashboard: TrainingDashboard, monkeypatch: 
 
 
 def test_detail_is_measured_only_while_somebody_watches(dashboard: TrainingDashboard) -> None:
-    dashboard.draw(1, watched=True)
+    dashboard.draw(5, watched=True)
     assert dashboard._cadence.hz == WATCHED_HZ
-    dashboard.draw(2, watched=False)
+    dashboard.draw(6, watched=False)
+    assert dashboard._cadence.hz == UNWATCHED_HZ
+
+
+def test_until_a_browser_could_have_answered_it_is_watched(dashboard: TrainingDashboard) -> None:
+    for tick in range(1, IN_FLIGHT + 1):
+        dashboard.draw(tick, watched=False)
+        assert dashboard._cadence.hz == WATCHED_HZ
+    dashboard.draw(IN_FLIGHT + 1, watched=False)
     assert dashboard._cadence.hz == UNWATCHED_HZ
 
 
