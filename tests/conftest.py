@@ -12,6 +12,8 @@ import pytest
 import torch
 from playwright.sync_api import Browser, sync_playwright
 
+from pnne_nb.graph.registry import registry
+from pnne_nb.runtime import datasets
 from tests.browser.jupyter import CHROMIUM_FLAGS, chromium_path
 
 hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, derandomize=True)
@@ -59,6 +61,19 @@ def _no_thread_leaks() -> Iterator[None]:
         thread.join(max(0.0, deadline - time.monotonic()))
     leaked = [thread.name for thread in _leaked(before)]
     assert not leaked, f"The test left threads running: {leaked}. Close what it opened."
+
+
+@pytest.fixture(autouse=True)
+def _registrations_undone() -> Iterator[None]:
+    """Take back what a test registers for the whole process, so that no test depends on those before it."""
+    types, kept = dict(registry), dict(datasets._registered)
+    yield
+    datasets._registered.clear()
+    datasets._registered.update(kept)
+    if registry._specs != types:
+        registry._specs.clear()
+        registry._specs.update(types)
+        registry._revision += 1  # what was derived from the types is out of date
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,6 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.graph.registry import registry
-from pnne_nb.runtime import datasets
 
 JUNK: dict[str, Any] = {
     "None": None,
@@ -144,13 +142,9 @@ PACKAGE: dict[str, Callable[[Any], object]] = {
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(datasets, "_registered", {})
-    types = dict(registry)
     with tempfile.TemporaryDirectory() as empty:
         monkeypatch.chdir(empty)
         yield
-    registry._specs.clear()
-    registry._specs.update(types)
 
 
 def _net() -> pn.NodeGraph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import pytest
@@ -18,14 +18,6 @@ from pnne_nb.graph.types import BoolType, EnumType, FloatType, IntType, Optional
 
 if TYPE_CHECKING:
     Missing = Tensor
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    before = dict(registry)
-    yield
-    registry._specs.clear()
-    registry._specs.update(before)
 
 
 class Swish(nn.Module):
