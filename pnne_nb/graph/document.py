@@ -166,6 +166,7 @@ class NodeGraph:
         within: str = "",
         shapes: Shapes = NO_SHAPES,
         resolved: Resolved = NONE_RESOLVED,
+        fold: bool = False,
     ) -> str:
         """Draw one graph as the editor shows it, without a browser: accessible SVG, the same for equal documents.
 
@@ -177,12 +178,13 @@ class NodeGraph:
             within: Path of the Subgraph node whose inside to draw; the root unless told otherwise.
             shapes: What to write on edges, by path of the output port: ``pn.infer_shapes(graph)``.
             resolved: Inferred values of properties that are ``"auto"``, by path of the node.
+            fold: Whether equal nodes in a row are drawn as one, marked ``×8``.
 
         Raises:
             UnknownNodeError: If nothing is at `within`.
             ArgumentError: If `theme` is none of the three.
         """
-        return svg(self._scene(within, shapes, resolved), theme)
+        return svg(self._scene(within, shapes, resolved, fold), theme)
 
     def to_html(
         self,
@@ -191,21 +193,22 @@ class NodeGraph:
         within: str = "",
         shapes: Shapes = NO_SHAPES,
         resolved: Resolved = NONE_RESOLVED,
+        fold: bool = False,
     ) -> str:
         """Draw as `to_svg` does, as an HTML image with the graph as a list beneath it; for the arguments see there.
 
         It survives what viewers of stored notebooks take out: scripts, styles and inline SVG.
         """
-        scene = self._scene(within, shapes, resolved)
+        scene = self._scene(within, shapes, resolved, fold)
         return figure(scene, svg(scene, theme))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Show the picture in a notebook cell, and keep it there when the kernel is gone."""
         return {"text/plain": repr(self), "text/html": self.to_html(), "image/svg+xml": self.to_svg()}
 
-    def _scene(self, within: str, shapes: Shapes, resolved: Resolved) -> Scene:
+    def _scene(self, within: str, shapes: Shapes, resolved: Resolved, fold: bool) -> Scene:
         with self._ledger.lock:
-            return scene_of(self._content, within, self._types, shapes, resolved)
+            return scene_of(self._content, within, self._types, shapes, resolved, fold=fold)
 
     # Editing
 

@@ -263,3 +263,18 @@ def test_less_motion_is_none(graph: NodeGraph, open_editor: OpenEditor) -> None:
         assert editor.root.evaluate(arrived) == editor.root.evaluate(arrived)
     finally:
         editor.page.emulate_media(reduced_motion="no-preference")
+
+
+def test_what_the_mouse_selects_is_said(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    said = editor.root.locator(".pnne-said")
+    editor.node("fc1").click()
+    expect(said).to_have_text("fc1, Linear, auto→8 selected")
+    editor.node("x").click(modifiers=["Shift"])
+    expect(said).to_have_text("2 nodes selected")
+    box = editor.edge("fc1.output", "fc2.input").locator("path").first.bounding_box()
+    assert box is not None
+    editor.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(said).to_have_text("fc1.output->fc2.input selected")
+    editor.root.locator(".react-flow__pane").click(position={"x": 30, "y": 300})
+    expect(said).to_have_text("Nothing selected")

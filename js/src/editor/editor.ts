@@ -1,7 +1,8 @@
 import type { EdgeState, Fix, Op } from "../protocol";
 import { type Fresh, freshBlock, shownType } from "./blocks";
+import { placedAt, settled } from "./canvas/folded";
 import { freePlace, type Point, STEP_Y } from "./canvas/placement";
-import { centreOf, SceneMaker, type ShownScene } from "./canvas/scene";
+import { cardFor, centreOf, ownerOf, placeOf, SceneMaker, type ShownScene } from "./canvas/scene";
 import { matchPorts, refusalsFrom, type Scene, whyNotConnect } from "./document/connection";
 import { discardOps } from "./document/definitions";
 import { edgeId, graphAt, nodeOf, toState } from "./document/document";
@@ -9,6 +10,7 @@ import { type FrameBox, held, shifted } from "./document/frame";
 import { freeName } from "./document/names";
 import { portsOf } from "./document/ports";
 import { bridges, edgeFrom, insertOps } from "./document/splice";
+import { bringOut } from "./folding";
 import type { Session } from "./session/session";
 import { Store } from "./session/store";
 import { type Connecting, FIRST_VIEW, NOTHING, SETTLED, STILL, type ViewState } from "./view";
@@ -50,8 +52,8 @@ export class Editor {
   constructor(readonly session: Session) {}
 
   scene(): ShownScene | null {
-    const { path, exposed } = this.view.get();
-    return this.scenes.make(this.session.store.get(), path, exposed);
+    const { path, exposed, folded } = this.view.get();
+    return this.scenes.make(this.session.store.get(), path, exposed, folded);
   }
 
   /** The scene in which a connection is judged: an edge that is being taken elsewhere is not in its own way. */
@@ -76,12 +78,13 @@ export class Editor {
 
   /** Selects a node, shows it, and has the keyboard stand on it. */
   goTo(name: string): void {
+    bringOut(this, name);
     const scene = this.scene();
     const card = scene?.cards.get(name);
     if (!scene || !card) return;
     const place = [...scene.cards.keys()].indexOf(name) + 1;
     const said = `${card.label}, ${place} of ${scene.cards.size}`;
-    this.patch({ nodes: new Set([name]), edges: NOTHING, frames: NOTHING, current: name, said });
+    this.patch({ nodes: this.whole([name]), edges: NOTHING, frames: NOTHING, current: name, said });
     this.viewport?.reveal(name);
   }
 
@@ -90,12 +93,45 @@ export class Editor {
   }
 
   select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING, frames: Iterable<string> = NOTHING): void {
-    this.patch({ nodes: new Set(nodes), edges: new Set(edges), frames: new Set(frames), current: null });
+    this.patch({ nodes: this.whole(nodes), edges: new Set(edges), frames: new Set(frames), current: null });
+  }
+
+  /** Nodes, with all that their cards stand for: whoever selects a folded card means the whole run. */
+  whole(nodes: Iterable<string>): ReadonlySet<string> {
+    const runs = this.scene()?.folds.runs;
+    return new Set([...nodes].flatMap((name) => runs?.get(name) ?? [name]));
+  }
+
+  /** The node whose card alone is selected. */
+  only(): string | null {
+    const scene = this.scene();
+    const [name, more] = new Set([...this.view.get().nodes].map((node) => (scene ? cardFor(scene, node) : node)));
+    return more === undefined ? (name ?? null) : null;
   }
 
   selectAll(): void {
     const graph = this.scene()?.graph;
     this.select(graph?.nodes.keys() ?? [], NOTHING, graph?.frames.keys());
+    this.announceSelection();
+  }
+
+  /** Tells a screen reader what the pointer has selected; the keyboard's commands say more as they go. */
+  announceSelection(): void {
+    const scene = this.scene();
+    const { nodes, edges, frames } = this.view.get();
+    const only = this.only();
+    const card = only !== null && frames.size === 0 ? scene?.cards.get(only) : undefined;
+    const counted = [
+      [nodes.size, "node"],
+      [edges.size, "edge"],
+      [frames.size, "frame"],
+    ] as const;
+    const counts = counted
+      .filter(([count]) => count > 0)
+      .map(([count, what]) => `${count} ${what}${count === 1 ? "" : "s"}`);
+    const what =
+      card?.label ?? (nodes.size + frames.size === 0 && edges.size === 1 ? [...edges][0] : counts.join(", "));
+    this.patch({ said: what ? `${what} selected` : "Nothing selected" });
   }
 
   /**
@@ -116,17 +152,16 @@ export class Editor {
     const scene = this.scene();
     if (!scene) return null;
     const name = freeName(shownType(type), scene.graph.nodes);
-    const { nodes } = this.view.get();
-    const [only] = nodes.size === 1 && !at ? nodes : [];
-    const feeder = only === undefined ? undefined : scene.graph.nodes.get(only);
-    const source = feeder && scene.cards.get(feeder.name)?.ports;
+    const only = at ? null : this.only();
+    const source = only === null ? undefined : scene.cards.get(only)?.ports;
+    const feeder = only === null ? undefined : scene.graph.nodes.get(ownerOf(scene, only, "output"));
     const fresh = this.fresh(scene, type, name);
     const { ports } = fresh;
     const edge = from
       ? edgeFrom(scene, from.port, from.side, name, ports)
       : feeder && source && matchPorts(feeder.name, source, name, ports);
-    const wanted = at ?? this.placeFor(scene, edge && feeder ? feeder.name : null);
-    const position = at ?? freePlace(this.centres(scene), wanted);
+    const wanted = at ?? this.placeFor(scene, edge && only !== null ? only : null);
+    const position = placedAt(scene.folds, at ?? freePlace(this.centres(scene), wanted));
     const ops: Op[] = [
       ...fresh.before,
       {
@@ -163,13 +198,12 @@ export class Editor {
   /** Connects a port to whatever port of a node takes it: what dropping a connection on a node means. */
   connectToNode(port: string, side: "input" | "output", other: string): void {
     const scene = this.scene();
-    const here = scene?.graph.nodes.get(nodeOf(port));
-    const there = scene?.graph.nodes.get(other);
-    if (!scene || !here || !there || here === there) return;
-    const theirs = scene.cards.get(there.name)?.ports;
-    const edge = theirs && edgeFrom(scene, port, side, there.name, theirs);
+    if (!scene || cardFor(scene, nodeOf(port)) === other) return;
+    const theirs = scene.cards.get(other)?.ports;
+    const there = ownerOf(scene, other, side === "input" ? "output" : "input");
+    const edge = theirs && edgeFrom(scene, port, side, there, theirs);
     if (edge) this.connect(edge.source, edge.target);
-    else this.session.notify(`No free port of ${there.name} fits ${port}.`);
+    else this.session.notify(`No free port of ${there} fits ${port}.`);
   }
 
   /** Deletes the selection and offers to close the gap; with `bridge`, closes it in the same edit. */
@@ -216,7 +250,7 @@ export class Editor {
     const scene = this.scene();
     if (!scene) return;
     const ops: Op[] = [];
-    for (const [name, [x, y]] of places) {
+    for (const [name, [x, y]] of settled(scene.folds, places, (name) => placeOf(scene, name))) {
       const before = scene.graph.nodes.get(name)?.position;
       const position: [number, number] = [Math.round(x), Math.round(y)];
       if (scene.graph.nodes.has(name) && (before?.[0] !== position[0] || before?.[1] !== position[1])) {
@@ -245,6 +279,7 @@ export class Editor {
     const carried = this.carriedBy(scene, frames);
     const places = new Map<string, Point>();
     for (const name of new Set([...nodes, ...carried.nodes])) {
+      if (!scene.cards.has(name)) continue;
       const [x, y] = centreOf(scene, name, moving);
       places.set(name, [x + dx, y + dy]);
     }
@@ -331,6 +366,7 @@ export class Editor {
     const name = names.pop();
     if (name === undefined) return;
     this.enter(names);
+    bringOut(this, name);
     this.select([name]);
     this.viewport?.reveal(name);
   }
@@ -403,7 +439,7 @@ export class Editor {
   }
 
   private centres(scene: ShownScene): Point[] {
-    return [...scene.graph.nodes.keys()].map((name) => centreOf(scene, name, STILL));
+    return [...scene.cards.keys()].map((name) => centreOf(scene, name, STILL));
   }
 }
 

@@ -2,12 +2,15 @@ import type { Op } from "../protocol";
 import { boxesOf } from "./canvas/boxes";
 import { around, type FrameBox, freeFrameName, held, resized } from "./document/frame";
 import type { Editor } from "./editor";
+import { unfoldAll } from "./folding";
 import { NOTHING, STILL } from "./view";
 
 const NOTE_SIZE = [240, 130] as const;
 
 /** Puts a frame around the selected nodes; without any, an empty one, for a note, in the middle of the view. */
 export function addFrame(editor: Editor): void {
+  // A frame is a place in the document, and must be seen as it is there.
+  unfoldAll(editor);
   const scene = editor.scene();
   if (!scene || !editor.viewport) return;
   const { nodes } = editor.view.get();

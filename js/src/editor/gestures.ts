@@ -1,6 +1,7 @@
 import type { EdgeState, Op } from "../protocol";
-import { boxesOf, type NodeBox } from "./canvas/boxes";
+import { boxesOf, endsOf, type NodeBox } from "./canvas/boxes";
 import type { Point } from "./canvas/placement";
+import { cardFor, ownerOf } from "./canvas/scene";
 import { curveOf, edgeAt } from "./canvas/wires";
 import { type Alignment, aligned, distributed, type Placed } from "./document/align";
 import { whyNotConnect } from "./document/connection";
@@ -31,10 +32,10 @@ export function openFind(editor: Editor): void {
 
 /** Opens the search for what the selected node can be connected with. */
 export function openConnect(editor: Editor): void {
-  const [node, more] = editor.view.get().nodes;
+  const node = editor.only();
   const scene = editor.scene();
-  if (!editor.viewport || !scene || node === undefined || editor.session.isLocked()) return;
-  if (more !== undefined) editor.session.notify("Select one node to connect from.");
+  if (!editor.viewport || !scene || editor.view.get().nodes.size === 0 || editor.session.isLocked()) return;
+  if (node === null) editor.session.notify("Select one node to connect from.");
   else {
     editor.patch({ quick: { kind: "connect", node, ...editor.viewport.over(belowNode(editor, node)) } });
   }
@@ -42,12 +43,13 @@ export function openConnect(editor: Editor): void {
 
 /** Opens the list of the edges at the selected node: how the keyboard gets to an edge. */
 export function openEdges(editor: Editor): void {
-  const [node, more] = editor.view.get().nodes;
+  const node = editor.only();
   const scene = editor.scene();
-  if (!scene || !editor.viewport || node === undefined) return;
+  if (!scene || !editor.viewport || editor.view.get().nodes.size === 0) return;
   const { into, outOf } = wiringOf(scene.graph);
-  if (more !== undefined) editor.session.notify("Select one node to see its edges.");
-  else if (!into.get(node)?.size && !outOf.get(node)?.length) editor.session.notify(`${node} has no edges.`);
+  if (node === null) editor.session.notify("Select one node to see its edges.");
+  else if (!into.get(node)?.size && !outOf.get(ownerOf(scene, node, "output"))?.length)
+    editor.session.notify(`${node} has no edges.`);
   else editor.patch({ quick: { kind: "edges", node, ...editor.viewport.over(belowNode(editor, node)) } });
 }
 
@@ -66,8 +68,7 @@ export function addIntoEdge(editor: Editor): void {
   const edge = selectedEdge(editor);
   const scene = editor.scene();
   if (!edge || !scene || !editor.viewport || editor.session.isLocked()) return;
-  const boxes = new Map(boxesOf(scene, STILL).map((box) => [box.name, box]));
-  const curve = curveOf(edge, boxes);
+  const curve = curveOf(edge, endsOf(scene, boxesOf(scene, STILL)));
   if (!curve) return;
   const at: Point = [(curve[0][0] + curve[3][0]) / 2, (curve[0][1] + curve[3][1]) / 2];
   editor.patch({ quick: { kind: "add", at, from: null, edge, ...editor.viewport.over(at) } });
@@ -100,7 +101,7 @@ function selectedEdge(editor: Editor): EdgeState | null {
 
 function belowNode(editor: Editor, name: string): Point {
   const scene = editor.scene();
-  const box = scene && boxesOf(scene, STILL).find((candidate) => candidate.name === name);
+  const box = scene && boxesOf(scene, STILL).find((candidate) => candidate.name === cardFor(scene, name));
   return box ? [box.left, box.top + box.height] : (editor.viewport?.centre() ?? [0, 0]);
 }
 
@@ -203,5 +204,8 @@ export function walk(editor: Editor, dx: number, dy: number, adding = false): vo
   if (!best) return;
   editor.goTo(best.name);
   if (adding)
-    editor.patch({ nodes: new Set([...nodes, best.name]), said: `${best.name} added, ${nodes.size + 1} selected` });
+    editor.patch({
+      nodes: editor.whole([...nodes, best.name]),
+      said: `${best.name} added, ${nodes.size + 1} selected`,
+    });
 }

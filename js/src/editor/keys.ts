@@ -1,5 +1,6 @@
 import { copy, cut, duplicate, paste } from "./clipboard";
 import type { Editor } from "./editor";
+import { toggleFolded } from "./folding";
 import { addFrame, editFrame, resizeFrames, toggleCollapsed } from "./framing";
 import {
   addIntoEdge,
@@ -33,6 +34,7 @@ const COMMANDS: readonly {
   { keys: ["e"], run: openEdges },
   { keys: ["r"], run: openReconnect },
   { keys: ["h"], run: (editor) => toggleCollapsed(editor) },
+  { keys: ["x"], run: (editor) => toggleFolded(editor) },
   { keys: ["p"], run: (editor) => togglePeek(editor) },
   { keys: ["Shift+g"], run: addFrame },
   { keys: [" "], run: addHere },
@@ -130,9 +132,9 @@ function addHere(editor: Editor): void {
 
 /** Enters the selected block, or goes to the selected node's properties. */
 function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void {
-  const [name, more] = editor.view.get().nodes;
-  if (name === undefined && editor.view.get().frames.size === 1) editFrame(editor);
-  if (name === undefined || more !== undefined) return;
+  const name = editor.only();
+  if (editor.view.get().nodes.size === 0 && editor.view.get().frames.size === 1) editFrame(editor);
+  if (name === null) return;
   if (editor.scene()?.graph.nodes.get(name)?.type === "Subgraph") editor.enter([...editor.view.get().path, name]);
   else {
     editor.patch({ properties: true });

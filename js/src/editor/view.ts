@@ -29,6 +29,8 @@ export interface ViewState {
   readonly snap: boolean;
   /** Addresses of properties that are shown as ports although nothing feeds them, as full paths. */
   readonly exposed: ReadonlySet<string>;
+  /** Full paths of the first nodes of the runs that are folded into one card each. */
+  readonly folded: ReadonlySet<string>;
   /** The node that the keyboard is at. */
   readonly current: string | null;
   /** The block whose inside is shown beside it. */
@@ -85,6 +87,7 @@ export const FIRST_VIEW: ViewState = {
   quick: null,
   snap: false,
   exposed: NOTHING,
+  folded: NOTHING,
   current: null,
   peek: null,
   said: "",

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from pnne_nb.graph.arranging import arrangement, shown_geometry
+from pnne_nb.graph.drawing.folding import closed
 from pnne_nb.graph.drawing.routes import Box, Point, routed
 from pnne_nb.graph.drawing.texts import shape_label, summary
 from pnne_nb.graph.frame import Frame
@@ -15,6 +16,7 @@ from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.ops import MoveNode
 from pnne_nb.graph.paths import enter
 from pnne_nb.graph.ports import input_ports
+from pnne_nb.graph.repeats import Run, runs
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.state import Content, GraphIndex, topological_order
 
@@ -45,7 +47,10 @@ NONE_RESOLVED: Resolved = MappingProxyType({})
 
 
 class Card(NamedTuple):
-    """One node; `x` and `y` are its upper left corner, `uses` counts the nodes that show its definition."""
+    """One node; `x` and `y` are its upper left corner, `uses` counts the nodes that show its definition.
+
+    If equal nodes in a row are folded into it, `run` are their names, its own first.
+    """
 
     name: str
     type: str
@@ -58,6 +63,18 @@ class Card(NamedTuple):
     y: float
     uses: int
     collapsed: bool = False
+    run: Run = ()
+
+    @property
+    def title(self) -> str:
+        """What is written on it: its name, or those of the first and the last of a run."""
+        return f"{self.run[0]} … {self.run[-1]}" if self.run else self.name
+
+    @property
+    def times(self) -> str:
+        """How many nodes it stands for, or else show what it shows: ``"×8"``."""
+        count = len(self.run) or self.uses
+        return f"×{count}" if count > 1 else ""
 
     @property
     def box(self) -> Box:
@@ -98,6 +115,8 @@ def scene(
     types: Mapping[str, NodeSpec],
     shapes: Shapes,
     resolved: Resolved,
+    *,
+    fold: bool = False,
 ) -> Scene:
     """Read one graph.
 
@@ -107,6 +126,7 @@ def scene(
         types: The catalogue.
         shapes: What output ports give, by full path, as far as it is known.
         resolved: Values of properties that are ``"auto"``, by full path.
+        fold: Whether equal nodes in a row are one card.
 
     Raises:
         UnknownNodeError: If nothing is at `within`.
@@ -122,27 +142,41 @@ def scene(
         for name, node in index.nodes.items()
     }
     centres = _centres(content, index, types, sizes)
+    folded = runs(content, index, lambda name: resolved.get(f"{prefix}{name}", {})) if fold else []
+    # A frame is a place in the document: the room in it stays.
+    shown = closed(centres, folded) if not index.frames else centres
+    heads = {name: run[0] for run in folded for name in run}
+    whole = {run[0]: run for run in folded}
     cards = {
-        name: _card(content, index.nodes[name], types, lines[name], sizes[name], centres[name]) for name in index.order
+        name: _card(content, index.nodes[name], types, lines[name], sizes[name], shown[name], whole.get(name, ()))
+        for name in index.order
+        if heads.get(name, name) == name
     }
-    wires = _wires(index, cards, lambda port: shapes.get(f"{prefix}{port}"))
+    wires = _wires(index, cards, heads, lambda port: shapes.get(f"{prefix}{port}"))
     where = f"{content.name}, {within}" if within else content.name
     # The largest first: smaller ones stand on it.
     frames = sorted(index.frames.values(), key=lambda frame: (-frame.box[2] * frame.box[3], frame.name))
     return Scene(where, tuple(cards.values()), wires, tuple(frames))
 
 
-def _wires(index: GraphIndex, cards: Mapping[str, Card], shape_of: Callable[[str], Shape | None]) -> tuple[Wire, ...]:
+def _wires(
+    index: GraphIndex,
+    cards: Mapping[str, Card],
+    heads: Mapping[str, str],
+    shape_of: Callable[[str], Shape | None],
+) -> tuple[Wire, ...]:
     wires: list[Wire] = []
     around = cards if len(cards) <= FULL_DETAIL else {}
     shortest: dict[str, int] = {}
     # Sorted, as in a file: the order in which edges were made does not show.
     for edge in sorted(index.edges.values()):
         (source, out), (target, into) = split_port(edge.source), split_port(edge.target)
-        above, below = cards[source], cards[target]
+        if target not in cards:
+            continue  # inside a folded run
+        above, below = cards[heads.get(source, source)], cards[target]
         start = above.x + above.geometry.outputs[out], above.y + above.geometry.height
         end = below.x + below.geometry.inputs[into], below.y
-        points = routed(start, end, [card.box for name, card in around.items() if name not in {source, target}])
+        points = routed(start, end, [card.box for name, card in around.items() if name not in {above.name, target}])
         given = shape_of(edge.source)
         label = shape_label(given.shape, given.dtype) if given is not None else ""
         best = shortest.setdefault(edge.source, len(wires))
@@ -165,6 +199,7 @@ def _card(
     line: str,
     shape: Geometry,
     centre: tuple[float, float],
+    run: Run,
 ) -> Card:
     spec = types.get(node.type)
     category = "Block" if node.type == "Subgraph" else spec.category if spec is not None else "Unknown"
@@ -176,7 +211,9 @@ def _card(
     )
     uses = 0 if node.definition is None else sum(1 for _ in content.users.get(node.definition, ()))
     x, y = centre[0] - shape.width / 2, centre[1] - shape.height / 2
-    return Card(node.name, node.type, category, spec is not None, line, shape, optional, x, y, uses, node.collapsed)
+    return Card(
+        node.name, node.type, category, spec is not None, line, shape, optional, x, y, uses, node.collapsed, run
+    )
 
 
 def _centres(

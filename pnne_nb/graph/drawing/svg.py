@@ -89,8 +89,9 @@ def describe(scene: Scene) -> str:
 
 def card_text(card: Card) -> str:
     """Say what a card shows: ``"conv1, Conv2d, 1→6 · 5×5"``."""
+    name = f"{card.run[0]} to {card.run[-1]}, {len(card.run)} equal nodes in a row" if card.run else card.name
     uses = f"shown {card.uses} times" if card.uses > 1 else ""
-    return ", ".join(filter(None, (card.name, card.type, card.summary, uses)))
+    return ", ".join(filter(None, (name, card.type, card.summary, uses)))
 
 
 def _named(scene: Scene, type: str) -> str:
@@ -158,7 +159,7 @@ def _card(root: Element, card: Card, look: str) -> None:
         },
     )
     SubElement(group, "title").text = _legal(card_text(card))
-    if card.type == "Subgraph":
+    if card.type == "Subgraph" or card.run:
         SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
     SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})
     SubElement(group, "rect", {"class": "card" if card.known else "card odd", **_box(0, 0, width, height), "rx": "9"})
@@ -169,9 +170,9 @@ def _card(root: Element, card: Card, look: str) -> None:
     SubElement(group, "rect", {"class": "tint", **_box(10, head + 9, 28, 28), "rx": "7"})
     icon = {"class": "ink", "transform": f"translate(16,{number(head + 15)})", "d": look_of(card.category).icon}
     SubElement(group, "path", icon)
-    times = f"×{card.uses}" if card.uses > 1 else ""
+    times = card.times
     room = width - 57 - 8 * len(times)
-    _text(group, "name", 47, head + 20.5, fitted(card.name, room, 13))
+    _text(group, "name", 47, head + 20.5, fitted(card.title, room, 13))
     _text(group, "type", 47, head + 34.5, fitted(card.type, room, 11))
     if times:
         _text(group, "times", width - 10, head + 27, times)
@@ -203,8 +204,8 @@ def _collapsed(group: Element, card: Card) -> None:
         "d": look_of(card.category).icon,
     }
     SubElement(group, "path", icon)
-    times = f"×{card.uses}" if card.uses > 1 else ""
-    _text(group, "name", 29, middle + 4.5, fitted(card.name, card.geometry.width - 39 - 8 * len(times), 13))
+    times = card.times
+    _text(group, "name", 29, middle + 4.5, fitted(card.title, card.geometry.width - 39 - 8 * len(times), 13))
     if times:
         _text(group, "times", card.geometry.width - 10, middle + 4.5, times)
     for places, y in ((card.geometry.inputs, 0.0), (card.geometry.outputs, card.geometry.height)):
@@ -219,7 +220,7 @@ def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
         box = _box(card.x, card.y, card.geometry.width, card.geometry.height)
         SubElement(group, "rect", {"class": "block", **box, "rx": "9"})
         middle = card.x + card.geometry.width / 2, card.y + card.geometry.height / 2
-        _text(group, "big", middle[0], middle[1] + 8, fitted(card.name, card.geometry.width - 12, 23))
+        _text(group, "big", middle[0], middle[1] + 8, fitted(card.title, card.geometry.width - 12, 23))
 
 
 def _labelled(places: object, plain: str) -> bool:

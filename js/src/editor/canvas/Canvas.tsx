@@ -9,12 +9,13 @@ import {
   useStore,
 } from "@xyflow/react";
 import { type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from "react";
+import type { EdgeState } from "../../protocol";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { whyNotConnect } from "../document/connection";
-import { nodeOf } from "../document/document";
+import type { Editor } from "../editor";
 import { dragFrame, editFrame } from "../framing";
 import { dropNode, openPalette, overEdge, reconnect } from "../gestures";
-import { NOTHING } from "../view";
+import { type Connecting, NOTHING } from "../view";
 import { FarView } from "./FarView";
 import { FrameBox } from "./FrameBox";
 import { type CardNode, centre, FlowMaker, type FrameNode, frameName, type WireEdge } from "./flow";
@@ -25,6 +26,7 @@ import { Peek } from "./Peek";
 import type { Point } from "./placement";
 import { usePointing } from "./pointing";
 import { type Region, regionOf, useWindow } from "./region";
+import { addressOf } from "./scene";
 import { LARGEST_ZOOM, SMALLEST_ZOOM, useViewport } from "./viewport";
 import { Wire } from "./Wire";
 
@@ -39,6 +41,21 @@ const MANY_NODES = 150;
 
 const GRID = 12;
 const NOWHERE: Region = { names: NOTHING, edges: [] };
+
+/** A port under the pointer, as the document calls it. */
+function portAt(editor: Editor, place: string, handle: string | null): Connecting {
+  const side = handle === "source" ? "output" : "input";
+  const scene = editor.scene();
+  return { port: scene ? addressOf(scene, place, side) : place, side };
+}
+
+/** The edge between two ports, as the document calls them. */
+function endsOf(editor: Editor, { source, sourceHandle, target, targetHandle }: Connection | WireEdge): EdgeState {
+  return {
+    source: portAt(editor, `${source}.${sourceHandle}`, "source").port,
+    target: portAt(editor, `${target}.${targetHandle}`, "target").port,
+  };
+}
 
 function onGrid(value: number): number {
   return Math.round(value / GRID) * GRID;
@@ -67,7 +84,7 @@ export function Canvas() {
   const window = useWindow();
   const region = useMemo(() => {
     if (!scene) return NOWHERE;
-    if (whole) return { names: new Set(scene.cards.keys()), edges: [...scene.graph.edges.values()] };
+    if (whole) return { names: new Set(scene.cards.keys()), edges: scene.wires };
     if (!far) return regionOf(scene, window, selectedNodes);
     return { names: hovered === null ? selectedNodes : new Set([...selectedNodes, hovered]), edges: [] };
   }, [scene, whole, window, selectedNodes, far, hovered]);
@@ -106,8 +123,10 @@ export function Canvas() {
           }
         } else if (change.type === "select") {
           selected ??= new Set(view.nodes);
-          if (change.selected) selected.add(change.id);
-          else selected.delete(change.id);
+          for (const name of editor.whole([change.id])) {
+            if (change.selected) selected.add(name);
+            else selected.delete(name);
+          }
         } else if (change.type === "position" && change.position && change.dragging) {
           const card = cards?.get(change.id);
           places ??= new Map(editor.view.get().moving);
@@ -118,6 +137,7 @@ export function Canvas() {
       }
       if (selected) editor.patch({ nodes: selected });
       if (chosenFrames) editor.patch({ frames: chosenFrames });
+      if (selected || chosenFrames) editor.announceSelection();
       if (places) editor.patch({ moving: places });
     },
     [editor],
@@ -131,6 +151,7 @@ export function Canvas() {
         else selected.delete(change.id);
       }
       editor.patch({ edges: selected });
+      editor.announceSelection();
     },
     [editor],
   );
@@ -142,6 +163,7 @@ export function Canvas() {
       const frame = frameName(node.id);
       if (frame === null) editor.select([node.id]);
       else editor.select([], NOTHING, [frame]);
+      editor.announceSelection();
     },
     [editor],
   );
@@ -151,6 +173,8 @@ export function Canvas() {
       const { nodes, frames } = editor.view.get();
       if (frame !== null && !frames.has(frame)) editor.select([], NOTHING, [frame]);
       else if (frame === null && !nodes.has(node.id)) editor.select([node.id]);
+      else return;
+      editor.announceSelection();
     },
     [editor],
   );
@@ -159,17 +183,14 @@ export function Canvas() {
   const onSelectionDragStop = useCallback(() => editor.move(editor.view.get().moving), [editor]);
   const onReconnectStart = useCallback(
     (_: unknown, edge: WireEdge) => {
-      const { source, sourceHandle, target, targetHandle } = edge;
-      editor.patch({
-        reconnecting: { source: `${source}.${sourceHandle}`, target: `${target}.${targetHandle}` },
-      });
+      editor.patch({ reconnecting: endsOf(editor, edge) });
     },
     [editor],
   );
   const onReconnect = useCallback(
     (_: WireEdge, made: Connection) => {
       const { reconnecting } = editor.view.get();
-      const [source, target] = [`${made.source}.${made.sourceHandle}`, `${made.target}.${made.targetHandle}`];
+      const { source, target } = endsOf(editor, made);
       if (reconnecting) reconnect(editor, reconnecting, source, target);
     },
     [editor],
@@ -178,7 +199,7 @@ export function Canvas() {
   const onConnectStart = useCallback(
     (_: unknown, { nodeId, handleId, handleType }: OnConnectStartParams) =>
       editor.patch({
-        connecting: { port: `${nodeId}.${handleId}`, side: handleType === "source" ? "output" : "input" },
+        connecting: portAt(editor, `${nodeId}.${handleId}`, handleType),
       }),
     [editor],
   );
@@ -190,12 +211,12 @@ export function Canvas() {
       // An end that is let go over nothing goes back to where it was.
       if (reconnecting && !state.toHandle) return;
       if (state.toHandle) {
-        const other = `${state.toHandle.nodeId}.${state.toHandle.id}`;
+        const { port: other } = portAt(editor, `${state.toHandle.nodeId}.${state.toHandle.id}`, state.toHandle.type);
         if (other === connecting.port) return;
         if ((state.toHandle.type === "source") === (connecting.side === "output")) {
           // At a port of the same side, the node is meant.
           const node = state.toHandle.nodeId;
-          if (node !== nodeOf(connecting.port)) editor.connectToNode(connecting.port, connecting.side, node);
+          editor.connectToNode(connecting.port, connecting.side, node);
         } else if (connecting.side === "output") editor.connect(connecting.port, other);
         else editor.connect(other, connecting.port);
         return;
@@ -204,23 +225,24 @@ export function Canvas() {
       const root = (event.target as Element | null)?.getRootNode() as Document | ShadowRoot | undefined;
       const under = point && root?.elementFromPoint(point.clientX, point.clientY);
       const id = under?.closest(".react-flow__node-card")?.getAttribute("data-id");
-      if (id && id !== nodeOf(connecting.port)) editor.connectToNode(connecting.port, connecting.side, id);
+      if (id) editor.connectToNode(connecting.port, connecting.side, id);
       else if (!id && point && under?.closest(".pnne-canvas"))
         openPalette(editor, [point.clientX, point.clientY], connecting);
     },
     [editor],
   );
   const onConnect = useCallback(
-    (made: Connection) => editor.connect(`${made.source}.${made.sourceHandle}`, `${made.target}.${made.targetHandle}`),
+    (made: Connection) => {
+      const { source, target } = endsOf(editor, made);
+      editor.connect(source, target);
+    },
     [editor],
   );
   const isValidConnection = useCallback(
     (made: Connection | WireEdge) => {
       const shown = editor.connectable();
-      return (
-        shown !== null &&
-        whyNotConnect(shown, `${made.source}.${made.sourceHandle}`, `${made.target}.${made.targetHandle}`) === null
-      );
+      const { source, target } = endsOf(editor, made);
+      return shown !== null && whyNotConnect(shown, source, target) === null;
     },
     [editor],
   );

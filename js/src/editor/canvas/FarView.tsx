@@ -4,7 +4,7 @@ import { useSession } from "../context";
 import { nodeOf } from "../document/document";
 import { HEALTHY, type LiveTraining } from "../session/training";
 import type { ViewState } from "../view";
-import { type Box, boxesOf, type NodeBox, overlaps, union } from "./boxes";
+import { type Box, boxesOf, endsOf, type NodeBox, overlaps, union } from "./boxes";
 import { lookOf } from "./categories";
 import type { ShownScene } from "./scene";
 import { curveOf } from "./wires";
@@ -95,7 +95,7 @@ function paint(
   style: CSSStyleDeclaration,
   zoom: number,
 ): void {
-  const byName = new Map(boxes.map((box) => [box.name, box]));
+  const ends = endsOf(scene, boxes);
   const token = (name: string) => style.getPropertyValue(name);
   for (const { box, colour = "grey" } of scene.graph.frames.values()) {
     context.fillStyle = token(`--pn-frame-${colour}`);
@@ -106,11 +106,11 @@ function paint(
   context.lineWidth = 1.2 / zoom;
   context.strokeStyle = token("--pn-wire");
   context.beginPath();
-  for (const edge of scene.graph.edges.values()) {
-    const source = byName.get(nodeOf(edge.source));
-    const target = byName.get(nodeOf(edge.target));
+  for (const edge of scene.wires) {
+    const source = ends.get(nodeOf(edge.source));
+    const target = ends.get(nodeOf(edge.target));
     if (!source || !target || !overlaps(union([source, target]), view)) continue;
-    const curve = curveOf(edge, byName);
+    const curve = curveOf(edge, ends);
     if (!curve) continue;
     const [a, b, c, d] = curve;
     context.moveTo(...a);

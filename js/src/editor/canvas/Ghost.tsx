@@ -7,6 +7,7 @@ import { nodeOf, splitPort } from "../document/document";
 import { edgeFrom } from "../document/splice";
 import type { Connecting } from "../view";
 import { boxesOf, nodeAt } from "./boxes";
+import { addressOf, cardFor, ownerOf } from "./scene";
 import { shapeLabel } from "./shapes";
 
 /** An edge that would come of letting go here, or why none would. */
@@ -27,12 +28,13 @@ export function Ghost() {
   const [left, top, zoom] = flow.getState().transform;
   const shown = editor.scene();
   const node = shown && nodeAt(boxesOf(shown, editor.view.get().moving), [(x - left) / zoom, (y - top) / zoom]);
-  const [port = "", type] = over.split(" ");
+  const [handle = "", type] = over.split(" ");
+  const port = handle && shown ? addressOf(shown, handle, type === "source" ? "output" : "input") : "";
   const fits = over !== "" && (type === "source") !== (connecting.side === "output");
   // At a port of the same side, the node is meant.
   const outlook = fits
     ? overPort(scene, connecting, port)
-    : overNode(scene, connecting, over ? nodeOf(port) : node, editor);
+    : overNode(scene, connecting, over ? nodeOf(handle) : node, editor);
   if (!outlook) return null;
   return (
     <div className="pnne-ghost-preview" role="status" style={{ left: `${x}px`, top: `${y}px` }}>
@@ -59,10 +61,12 @@ function overNode(
   node: string | null,
   editor: ReturnType<typeof useEditor>,
 ): Outlook {
-  const card = node === null || node === nodeOf(port) ? undefined : editor.scene()?.cards.get(node);
-  if (!card) return null;
-  const edge = edgeFrom(scene, port, side, card.name, card.ports);
-  return edge ? { edge } : { reason: `No free port of ${card.name} fits ${port}.` };
+  const shown = editor.scene();
+  const card = shown && node !== null && node !== cardFor(shown, nodeOf(port)) ? shown.cards.get(node) : undefined;
+  if (!shown || !card) return null;
+  const owner = ownerOf(shown, card.name, side === "input" ? "output" : "input");
+  const edge = edgeFrom(scene, port, side, owner, card.ports);
+  return edge ? { edge } : { reason: `No free port of ${owner} fits ${port}.` };
 }
 
 /** What Python says that the edge would do. */

@@ -2,14 +2,18 @@ import { Handle, type NodeProps, Position } from "@xyflow/react";
 import { type CSSProperties, memo, useEffect, useMemo, useRef, useState } from "react";
 import { useEditor, useView } from "../context";
 import { refusalsFrom } from "../document/connection";
+import { runAt, toggleFolded } from "../folding";
 import { toggleCollapsed } from "../framing";
 import { togglePeek } from "../gestures";
-import type { Card } from "./card";
+import { type Card, timesOf } from "./card";
 import { lookOf } from "./categories";
 import type { CardNode } from "./flow";
 import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
 import { LiveMark, LiveText } from "./Live";
 import { OriginBadge } from "./OriginBadge";
+
+const FOLD = "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6";
+const UNFOLD = "M3 2.5h10M3 13.5h10M8 7.5v-3M6.3 6L8 4.4L9.7 6M8 8.5v3M6.3 10L8 11.6L9.7 10";
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
@@ -21,6 +25,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     if (isCurrent && canvas?.contains(document.activeElement)) element.current?.focus({ preventScroll: true });
   }, [isCurrent]);
   const look = lookOf(card.category);
+  const times = timesOf(card);
   const worst = worstSeverity(card);
   const style = {
     width: card.geometry.width,
@@ -31,7 +36,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.type === "Subgraph" ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.type === "Subgraph" || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}
@@ -51,14 +56,21 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
           </svg>
         </span>
         <span className="pnne-card-title">
-          <span className="pnne-card-name" title={card.collapsed ? card.label : card.name}>
-            {card.name}
+          <span className="pnne-card-name" title={card.collapsed || card.run ? card.label : card.name}>
+            {card.title}
           </span>
           {!card.collapsed && <LiveText path={card.path} type={card.type} />}
         </span>
-        {card.uses > 1 && (
-          <span className="pnne-times" title={`Shown by ${card.uses} nodes: a change inside changes all of them`}>
-            ×{card.uses}
+        {times && (
+          <span
+            className={`pnne-times${card.run ? " pnne-run" : ""}`}
+            title={
+              card.run
+                ? `${card.run.length} equal nodes in a row: X unfolds them`
+                : `Shown by ${card.uses} nodes: a change inside changes all of them`
+            }
+          >
+            {times}
           </span>
         )}
         {card.origin && <OriginBadge origin={card.origin} />}
@@ -88,6 +100,8 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
 function CardButtons({ card }: { card: Card }) {
   const editor = useEditor();
   const peeked = useView((view) => view.peek === card.name);
+  const scene = editor.scene();
+  const run = scene && runAt(scene, card.name);
   return (
     <span className="pnne-card-buttons nodrag nopan">
       {card.type === "Subgraph" && (
@@ -99,11 +113,19 @@ function CardButtons({ card }: { card: Card }) {
           onClick={() => togglePeek(editor, card.name)}
         />
       )}
+      {run && (
+        <CardButton
+          name={`${card.run ? "Unfold" : "Fold"} ${run[0]} to ${run.at(-1)}`}
+          hint={card.run ? `Unfold ${run.length} equal nodes (X)` : `Fold ${run.length} equal nodes in a row (X)`}
+          icon={card.run ? UNFOLD : FOLD}
+          onClick={() => toggleFolded(editor, new Set([card.name]))}
+        />
+      )}
       <CardButton
         name={`${card.collapsed ? "Expand" : "Collapse"} ${card.name}`}
         hint={card.collapsed ? "Expand (H)" : "Collapse (H)"}
         icon={card.collapsed ? "M4.5 6l3.5 3.5L11.5 6" : "M4.5 10L8 6.5l3.5 3.5"}
-        onClick={() => toggleCollapsed(editor, [card.name])}
+        onClick={() => toggleCollapsed(editor, card.run ?? [card.name])}
       />
     </span>
   );
@@ -161,7 +183,7 @@ function Ports({ card }: { card: Card }) {
     return scene ? refusalsFrom(scene, connecting.port, connecting.side) : null;
   }, [connecting, editor]);
   return card.geometry.handles.map((handle) => {
-    const address = `${card.name}.${handle.port}`;
+    const address = `${(handle.side === "output" && card.run?.at(-1)) || card.name}.${handle.port}`;
     const isTarget = connecting !== null && connecting.side !== handle.side;
     const reason = isTarget && refusal ? refusal(address) : null;
     const state = isTarget ? (reason ? "pnne-refuses" : "pnne-fits") : "";
@@ -181,7 +203,10 @@ function Port({ card, handle, state, reason }: PortProps) {
   const ports = isInput ? card.ports.inputs : card.ports.outputs;
   const port = ports.find((candidate) => candidate.name === handle.port);
   const spare = isInput && !port?.wired && (port?.optional || /_\d+$/.test(handle.port));
-  const label = `${isInput ? "Input" : "Output"} ${card.name}.${handle.port}${port?.kind === "tensor" ? "" : ` (${port?.kind})`}`;
+  // What a folded card gives, its last node gives.
+  const owner = (!isInput && card.run?.at(-1)) || card.name;
+  const address = `${card.path.slice(0, card.path.length - card.name.length)}${owner}.${handle.port}`;
+  const label = `${isInput ? "Input" : "Output"} ${owner}.${handle.port}${port?.kind === "tensor" ? "" : ` (${port?.kind})`}`;
   const kind = port?.kind === "value" || port?.kind === "tensor" ? "" : " pnne-port-special";
   return (
     <>
@@ -192,7 +217,7 @@ function Port({ card, handle, state, reason }: PortProps) {
         className={`pnne-port ${state}${spare ? " pnne-spare" : ""}${kind}`}
         style={{ left: handle.x }}
         role="img"
-        data-port={`${card.path}.${handle.port}`}
+        data-port={address}
         title={reason ?? `${label}${port?.doc ? `\n${port.doc}` : ""}`}
         aria-label={label}
       />

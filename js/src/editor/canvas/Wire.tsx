@@ -9,8 +9,11 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   const [path, x, y] = getBezierPath(props);
   const isDropTarget = useView((view) => view.dropEdge === props.id);
   const source = useEditor().scene()?.cards.get(props.source);
+  const [address = ""] = props.data?.address.split("->") ?? [];
   // What is measured is the first output of a layer.
-  const flow = useFlow(source?.ports.outputs[0]?.name === props.sourceHandleId ? (source?.path ?? "") : "");
+  const flow = useFlow(
+    source?.ports.outputs[0]?.name === props.sourceHandleId ? address.slice(0, address.lastIndexOf(".")) : "",
+  );
   const state = `${isDropTarget ? " pnne-drop" : ""}${flow ? " pnne-live" : ""}${flow?.bad ? " pnne-bad-flow" : ""}`;
   return (
     <g data-edge={props.data?.address} className={`pnne-wire${state}`} style={flow?.style}>

@@ -32,6 +32,16 @@ export function boxesOf(scene: ShownScene, moving: ViewState["moving"]): NodeBox
   return boxes;
 }
 
+/** The box at which the edges of each node end: those of folded nodes end at the card that stands for them. */
+export function endsOf(scene: ShownScene, boxes: readonly NodeBox[]): ReadonlyMap<string, NodeBox> {
+  const ends = new Map(boxes.map((box) => [box.name, box]));
+  for (const [name, head] of scene.folds.heads) {
+    const box = ends.get(head);
+    if (box) ends.set(name, box);
+  }
+  return ends;
+}
+
 export function overlaps(a: Box, b: Box): boolean {
   return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
 }

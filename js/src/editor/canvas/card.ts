@@ -1,6 +1,7 @@
 import type { Diagnostic, NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
 import { type Origin, originOf } from "../document/origin";
 import type { Ports } from "../document/ports";
+import type { Run } from "../document/repeats";
 import { items } from "../values/check";
 import { textOf } from "../values/text";
 import { type Geometry, geometryOf } from "./geometry";
@@ -21,6 +22,10 @@ export interface Card {
   /** How many nodes of the document show the same definition; 0 for what shows none. */
   readonly uses: number;
   readonly origin: Origin | null;
+  /** Names of the nodes that it stands for, itself first, if equal ones in a row are folded into it. */
+  readonly run: Run | null;
+  /** What is written on it: its name, or those of the first and the last of a run. */
+  readonly title: string;
 }
 
 /** Arguments that say how many numbers go in, and those that say how many come out. */
@@ -37,6 +42,7 @@ export function cardOf(
   resolved: Readonly<Record<string, unknown>> | undefined,
   diagnostics: readonly Diagnostic[],
   uses: number,
+  run: Run | null = null,
 ): Card {
   const summary = summaryOf(node, type, resolved);
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
@@ -45,6 +51,7 @@ export function cardOf(
   const origin = originOf(node);
   const opaque = origin?.proof === "opaque" ? ", opaque" : "";
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
+  const called = run ? `${node.name} to ${run.at(-1)}, ${run.length} equal nodes in a row` : node.name;
   return {
     path,
     name: node.name,
@@ -55,11 +62,19 @@ export function cardOf(
     ports,
     geometry: geometryOf(ports, summary !== "", collapsed),
     diagnostics,
-    label: `${node.name}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${collapsed ? ", collapsed" : ""}${problems}`,
+    label: `${called}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${collapsed ? ", collapsed" : ""}${problems}`,
     collapsed,
     uses,
     origin,
+    run,
+    title: run ? `${node.name} … ${run.at(-1)}` : node.name,
   };
+}
+
+/** How many nodes it stands for, or else show what it shows: `×8`. */
+export function timesOf({ run, uses }: Card): string {
+  const count = run?.length ?? uses;
+  return count > 1 ? `×${count}` : "";
 }
 
 /** The few values that matter, on one line: `1→6 · 5×5 · stride 2`; mirrors `summary` in Python. */

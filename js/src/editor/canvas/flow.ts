@@ -5,7 +5,7 @@ import type { FrameBox } from "../document/frame";
 import type { Card } from "./card";
 import { HANDLE_SIZE } from "./geometry";
 import type { Point } from "./placement";
-import { centreOf, type ShownScene } from "./scene";
+import { cardFor, centreOf, type ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
 
 export type CardNode = Node<{ card: Card }, "card">;
@@ -72,22 +72,24 @@ export class FlowMaker {
       const id = edgeId(edge);
       const label = shapeLabel(shapes.get(scene.prefix + edge.source));
       const earlier = this.edges.get(id);
+      const [source, sourceHandle] = splitPort(edge.source);
+      const shownSource = cardFor(scene, source);
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
       if (
         earlier &&
         earlier.data?.label === label &&
         earlier.data.address === address &&
+        earlier.source === shownSource &&
         earlier.selected === selected.has(id)
       ) {
         made.set(id, earlier);
         continue;
       }
-      const [source, sourceHandle] = splitPort(edge.source);
       const [target, targetHandle] = splitPort(edge.target);
       made.set(id, {
         id,
         type: "wire",
-        source,
+        source: shownSource,
         sourceHandle,
         target,
         targetHandle,

@@ -3,7 +3,8 @@ import { edgeId } from "../document/document";
 import { COLOURS, TITLE_HEIGHT } from "../document/frame";
 import { download } from "../download";
 import { STILL } from "../view";
-import { boxesOf, extentOf, type NodeBox } from "./boxes";
+import { boxesOf, endsOf, extentOf, type NodeBox } from "./boxes";
+import { timesOf } from "./card";
 import { lookOf } from "./categories";
 import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
 import type { ShownScene } from "./scene";
@@ -22,13 +23,13 @@ const LETTER = 0.58;
 /** The graph that a view shows as a picture of its own, in the colours of the theme. */
 export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape>, root: HTMLElement): string {
   const boxes = boxesOf(scene, STILL);
-  const byName = new Map(boxes.map((box) => [box.name, box]));
+  const ends = endsOf(scene, boxes);
   const frames = [...scene.graph.frames.values()].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
   const { left, top, width, height } = extentOf(scene) ?? { left: 0, top: 0, width: 0, height: 0 };
   const color = coloursOf(root);
   const parts: string[] = frames.map((frame) => framePicture(frame, color));
-  for (const edge of scene.graph.edges.values()) {
-    const curve = curveOf(edge, byName);
+  for (const edge of scene.wires) {
+    const curve = curveOf(edge, ends);
     if (!curve) continue;
     const [a, b, c, d] = curve;
     parts.push(
@@ -76,7 +77,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const swatch = `oklch(${color("swatch-lightness")} ${look.chroma} ${look.hue})`;
   const labels = card.geometry.handles.filter((handle) => handle.labelled);
   const shift = labels.some((handle) => handle.side === "input") ? LABELS_HEIGHT : 0;
-  const times = card.uses > 1 ? `×${card.uses}` : "";
+  const times = timesOf(card);
   const room = Math.floor((width - 54 - 8 * times.length) / (NAME_SIZE * LETTER));
   const count = (y: number) =>
     times ? text(left + width - 10 - 7 * times.length, y, times, 12, color("muted"), "inherit", 600) : "";
@@ -88,7 +89,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const outline = (by: number) =>
     `<rect x="${left + by}" y="${top + by}" width="${width}" height="${height}" rx="9" fill="${color("card")}" ` +
     `stroke="${color("line-strong")}"/>`;
-  const paper = `${card.type === "Subgraph" ? outline(4) : ""}${outline(0)}`;
+  const paper = `${card.type === "Subgraph" || card.run ? outline(4) : ""}${outline(0)}`;
   const icon = (x: number, y: number, scale: number) =>
     `<path transform="translate(${x},${y}) scale(${scale})" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
     `stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round"/>`;
@@ -98,7 +99,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
       `<g aria-label="${escaped(card.label)}">${paper}`,
       `<rect x="${left + 7}" y="${middle - 9}" width="18" height="18" rx="5" fill="${swatch}"/>`,
       icon(left + 11, middle - 5, 0.63),
-      text(left + 32, middle + 4.5, cut(card.name, room), NAME_SIZE, color("fg"), "inherit", 600),
+      text(left + 32, middle + 4.5, cut(card.title, room), NAME_SIZE, color("fg"), "inherit", 600),
       count(middle + 4.5),
       ...ports,
       "</g>",
@@ -110,7 +111,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
     `<rect x="${left + 10}" y="${top + shift + 9}" width="28" height="28" rx="7" fill="${swatch}"/>`,
     icon(left + 17, top + shift + 16, 0.9),
     count(top + shift + 27),
-    text(left + 47, top + shift + 20, cut(card.name, room), NAME_SIZE, color("fg"), "inherit", 600),
+    text(left + 47, top + shift + 20, cut(card.title, room), NAME_SIZE, color("fg"), "inherit", 600),
     text(left + 47, top + shift + 35, cut(card.type, room), SMALL_SIZE, color("muted"), "inherit"),
     card.summary
       ? text(

@@ -36,7 +36,9 @@ export function usePointing(far: boolean) {
   }, [flow]);
   const onSelectionEnd = useCallback(
     (event: MouseEvent) => {
-      if (far) editor.select(nodesBetween(boxes(), corner.current, place(event)));
+      if (!far) return;
+      editor.select(nodesBetween(boxes(), corner.current, place(event)));
+      editor.announceSelection();
     },
     [far, editor, boxes, place],
   );

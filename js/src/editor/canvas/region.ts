@@ -3,8 +3,8 @@ import { useMemo } from "react";
 import type { EdgeState } from "../../protocol";
 import { nodeOf } from "../document/document";
 import { STILL } from "../view";
-import { type Box, boxesOf, overlaps, union } from "./boxes";
-import type { ShownScene } from "./scene";
+import { type Box, boxesOf, endsOf, overlaps, union } from "./boxes";
+import { cardFor, type ShownScene } from "./scene";
 
 /** Cells that the view is wide, at least: fewer and larger ones make changes rarer and React Flow's work larger. */
 const CELLS = 3;
@@ -34,20 +34,21 @@ function cellsInView({ transform: [x, y, zoom], width, height }: ReactFlowState)
 
 /** Nodes and edges that touch the window, and the nodes that are selected: those may be dragged from anywhere. */
 export function regionOf(scene: ShownScene, window: Box, selected: ReadonlySet<string>): Region {
-  const boxes = new Map(boxesOf(scene, STILL).map((box) => [box.name, box]));
+  const boxes = boxesOf(scene, STILL);
+  const ends = endsOf(scene, boxes);
   const names = new Set<string>();
-  for (const box of boxes.values()) if (selected.has(box.name) || overlaps(box, window)) names.add(box.name);
+  for (const box of boxes) if (selected.has(box.name) || overlaps(box, window)) names.add(box.name);
   const edges: EdgeState[] = [];
-  for (const edge of scene.graph.edges.values()) {
-    const [from, to] = [nodeOf(edge.source), nodeOf(edge.target)];
-    const [source, target] = [boxes.get(from), boxes.get(to)];
+  for (const edge of scene.wires) {
+    const [from, to] = [cardFor(scene, nodeOf(edge.source)), nodeOf(edge.target)];
+    const [source, target] = [ends.get(from), ends.get(to)];
     if (!source || !target) continue;
     const near = names.has(from) || names.has(to) || overlaps(union([source, target]), window);
     if (!near) continue;
     edges.push(edge);
   }
   for (const edge of edges) {
-    names.add(nodeOf(edge.source));
+    names.add(cardFor(scene, nodeOf(edge.source)));
     names.add(nodeOf(edge.target));
   }
   return { names, edges };

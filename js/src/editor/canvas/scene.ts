@@ -1,12 +1,15 @@
-import type { NodeState, NodeTypeState } from "../../protocol";
+import type { Diagnostic, EdgeState, NodeState, NodeTypeState } from "../../protocol";
 import type { Scene } from "../document/connection";
 import { definitionOf, usesOf } from "../document/definitions";
 import type { Graph } from "../document/document";
-import { graphAt, nodeOf } from "../document/document";
+import { graphAt, nodeOf, splitPort } from "../document/document";
 import { portsOf } from "../document/ports";
+import { type Run, runsOf } from "../document/repeats";
 import { wiringOf } from "../document/wiring";
 import type { SessionState } from "../session/session";
+import { NOTHING } from "../view";
 import { type Card, cardOf } from "./card";
+import { type Folds, foldsOf, shownAt } from "./folded";
 import { type Point, provisionalPositions } from "./placement";
 
 /** One graph as one view shows it. */
@@ -17,6 +20,11 @@ export interface ShownScene extends Scene {
   readonly cards: ReadonlyMap<string, Card>;
   /** Centres of nodes that have no position of their own. */
   readonly provisional: ReadonlyMap<string, Point>;
+  /** Equal nodes in a row, folded or not. */
+  readonly runs: () => readonly Run[];
+  readonly folds: Folds;
+  /** The edges that are drawn: those into nodes that a folded card stands for are not. */
+  readonly wires: readonly EdgeState[];
 }
 
 interface Made {
@@ -31,10 +39,15 @@ export class SceneMaker {
   private made = new Map<string, Made>();
   private last: { inputs: readonly unknown[]; scene: ShownScene } | null = null;
 
-  make(state: SessionState, path: readonly string[], shownPorts: ReadonlySet<string>): ShownScene | null {
+  make(
+    state: SessionState,
+    path: readonly string[],
+    shownPorts: ReadonlySet<string>,
+    folded: ReadonlySet<string> = NOTHING,
+  ): ShownScene | null {
     const document = state.sync?.shown;
     if (!document) return null;
-    const inputs = [document, state.derived, state.catalog, path, shownPorts];
+    const inputs = [document, state.derived, state.catalog, path, shownPorts, folded];
     if (this.last && same(this.last.inputs, inputs)) return this.last.scene;
     const graphId = graphAt(document, path) ?? "";
     const graph = document.graphs.get(graphId) as Graph;
@@ -43,21 +56,33 @@ export class SceneMaker {
     const exposed = new Set(
       [...shownPorts].filter((port) => port.startsWith(prefix)).map((port) => port.slice(prefix.length)),
     );
+    const { diagnostics: found, resolved: inferred } = state.derived;
+    const runs = once(() => runsOf(document, graph, (name) => inferred.get(prefix + name)));
+    const provisional = provisionalPositions(graph);
+    const toFold = [...folded].some((head) => head.startsWith(prefix))
+      ? runs().filter(([head]) => folded.has(prefix + head))
+      : [];
+    const folds = foldsOf(graph, toFold, (name) => graph.nodes.get(name)?.position ?? provisional.get(name) ?? null);
     const wiring = wiringOf(graph);
     const counts = usesOf(document);
     const cards = new Map<string, Card>();
     const made = new Map<string, Made>();
     for (const node of graph.nodes.values()) {
+      if (folds.heads.has(node.name)) continue;
       const into = wiring.into.get(node.name);
       const outOf = wiring.outOf.get(node.name);
       const full = prefix + node.name;
-      const resolved = state.derived.resolved.get(full);
-      const diagnostics = state.derived.diagnostics.get(full) ?? NO_DIAGNOSTICS;
+      const resolved = inferred.get(full);
+      const run = folds.runs.get(node.name);
+      const diagnostics = run
+        ? gathered(run.map((name) => found.get(prefix + name)))
+        : (found.get(full) ?? NO_DIAGNOSTICS);
       const type = types.get(node.type);
       const wired = `${[...(into?.keys() ?? [])].join()}|${outOf?.map((edge) => edge.source).join() ?? ""}`;
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === node.name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
-      const key = [node, type, wired, resolved, diagnostics, full, shownBy(node, document.graphs), asPorts, uses];
+      const shown = shownBy(node, document.graphs);
+      const key = [node, type, wired, resolved, diagnostics, full, shown, asPorts, uses, run?.join()];
       const earlier = this.made.get(node.name);
       const entry =
         earlier && same(earlier.made, key)
@@ -71,6 +96,7 @@ export class SceneMaker {
                 resolved,
                 diagnostics,
                 uses,
+                run,
               ),
               made: key,
             };
@@ -78,20 +104,55 @@ export class SceneMaker {
       cards.set(node.name, entry.card);
     }
     this.made = made;
-    const scene = { document, graph, types, graphId, prefix, cards, exposed, provisional: provisionalPositions(graph) };
+    const wires = [...graph.edges.values()].filter(({ target }) => !folds.heads.has(nodeOf(target)));
+    const scene = { document, graph, types, graphId, prefix, cards, exposed, provisional, runs, folds, wires };
     this.last = { inputs, scene };
     return scene;
   }
 }
 
+/** Where a node stands in the document, or will stand until it is arranged. */
+export function placeOf({ graph, provisional }: ShownScene, name: string): Point {
+  return graph.nodes.get(name)?.position ?? provisional.get(name) ?? [0, 0];
+}
+
 /** Centre of a node as shown. */
 export function centreOf(scene: ShownScene, name: string, moving: ReadonlyMap<string, Point>): Point {
-  return moving.get(name) ?? scene.graph.nodes.get(name)?.position ?? scene.provisional.get(name) ?? [0, 0];
+  return moving.get(name) ?? shownAt(scene.folds, placeOf(scene, name));
+}
+
+/** The node whose card stands for a node: itself, unless it is folded away. */
+export function cardFor(scene: ShownScene, name: string): string {
+  return scene.folds.heads.get(name) ?? name;
+}
+
+/** The node that has the ports of one side of a card: what a folded card gives, its last node gives. */
+export function ownerOf({ folds }: ShownScene, name: string, side: "input" | "output"): string {
+  return side === "output" ? (folds.runs.get(name)?.at(-1) ?? name) : name;
+}
+
+/** The address in the document of a port of a card, given as `"card.port"`. */
+export function addressOf(scene: ShownScene, place: string, side: "input" | "output"): string {
+  const [name, port] = splitPort(place);
+  return `${ownerOf(scene, name, side)}.${port}`;
 }
 
 function shownBy(node: NodeState, graphs: ReadonlyMap<string, Graph>): Graph | undefined {
   const id = definitionOf(node);
   return id === null ? undefined : graphs.get(id);
+}
+
+function gathered(lists: readonly (readonly Diagnostic[] | undefined)[]): readonly Diagnostic[] {
+  const all = lists.flatMap((list) => list ?? []);
+  return all.length > 0 ? all : NO_DIAGNOSTICS;
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | null = null;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
 }
 
 function same(a: readonly unknown[], b: readonly unknown[]): boolean {

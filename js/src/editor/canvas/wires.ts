@@ -1,6 +1,6 @@
 import type { EdgeState } from "../../protocol";
 import { nodeOf, splitPort } from "../document/document";
-import type { NodeBox } from "./boxes";
+import { endsOf, type NodeBox } from "./boxes";
 import type { HandlePlace } from "./geometry";
 import type { Point } from "./placement";
 import type { ShownScene } from "./scene";
@@ -34,12 +34,12 @@ export function edgeAt(
   reach: number,
   except = "",
 ): EdgeState | null {
-  const byName = new Map(boxes.map((box) => [box.name, box]));
+  const ends = endsOf(scene, boxes);
   let best: EdgeState | null = null;
   let nearest = reach;
-  for (const edge of scene.graph.edges.values()) {
+  for (const edge of scene.wires) {
     if (nodeOf(edge.source) === except || nodeOf(edge.target) === except) continue;
-    const curve = curveOf(edge, byName);
+    const curve = curveOf(edge, ends);
     if (!curve || !mayPass(curve, x, y, reach)) continue;
     for (let step = 1; step < SAMPLES; step += 1) {
       const [px, py] = pointOn(curve, step / SAMPLES);

@@ -11,7 +11,7 @@ import {
 import type { EdgeState } from "../../protocol";
 import { blockTypes, shownType } from "../blocks";
 import { lookOf } from "../canvas/categories";
-import type { ShownScene } from "../canvas/scene";
+import { cardFor, ownerOf, type ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useView } from "../context";
 import { edgeId, nodeOf, splitPort } from "../document/document";
 import { portsOf } from "../document/ports";
@@ -225,11 +225,11 @@ function targetsFor(node: string, scene: ShownScene, editor: Editor, query: stri
   const choices: Choice[] = [];
   for (const side of ["output", "input"] as const) {
     for (const port of side === "output" ? mine.outputs : mine.inputs) {
-      const address = `${node}.${port.name}`;
+      const address = `${ownerOf(scene, node, side)}.${port.name}`;
       const refuses = editor.refusals(address, side);
       for (const card of scene.cards.values()) {
         for (const other of side === "output" ? card.ports.inputs : card.ports.outputs) {
-          const end = `${card.name}.${other.name}`;
+          const end = `${ownerOf(scene, card.name, side === "output" ? "input" : "output")}.${other.name}`;
           const [source, target] = side === "output" ? [address, end] : [end, address];
           if (!words.every((word) => end.toLowerCase().includes(word)) || refuses(end)) continue;
           const label = side === "output" ? `→ ${end}` : `← ${end}`;
@@ -251,11 +251,11 @@ function targetsFor(node: string, scene: ShownScene, editor: Editor, query: stri
 /** The edges at a node; what is chosen is selected, so that it can be deleted, reconnected or added into. */
 function edgesOf(node: string, scene: ShownScene, editor: Editor, query: string): Choice[] {
   const { into, outOf } = wiringOf(scene.graph);
-  const edges = [...(into.get(node)?.values() ?? []), ...(outOf.get(node) ?? [])];
+  const edges = [...(into.get(node)?.values() ?? []), ...(outOf.get(ownerOf(scene, node, "output")) ?? [])];
   const choices = edges.map((edge) => {
     const incoming = nodeOf(edge.target) === node;
     const [end, own] = incoming ? [edge.source, edge.target] : [edge.target, edge.source];
-    const category = scene.cards.get(nodeOf(end))?.category ?? "";
+    const category = scene.cards.get(cardFor(scene, nodeOf(end)))?.category ?? "";
     const port = splitPort(own)[1];
     return choice(edgeId(edge), `${incoming ? "←" : "→"} ${end}`, port, category, () => goToEdge(editor, edge));
   });
@@ -270,7 +270,7 @@ function otherEndsFor(edge: EdgeState, scene: ShownScene, editor: Editor, query:
     const refuses = editor.refusals(fixed, side === "target" ? "output" : "input");
     for (const card of scene.cards.values()) {
       for (const port of side === "target" ? card.ports.inputs : card.ports.outputs) {
-        const end = `${card.name}.${port.name}`;
+        const end = `${ownerOf(scene, card.name, side === "target" ? "input" : "output")}.${port.name}`;
         if (end === edge[side] || !end.toLowerCase().includes(query.trim().toLowerCase()) || refuses(end)) continue;
         const [source, target] = side === "target" ? [edge.source, end] : [end, edge.target];
         const label = side === "target" ? `→ ${end}` : `← ${end}`;

@@ -1,8 +1,10 @@
 import type { MouseEvent, ReactNode } from "react";
 import { pictureOf, savePicture } from "../canvas/picture";
 import { useEditor, useScene, useSession, useView } from "../context";
+import { toggleFolded } from "../folding";
 import { addFrame } from "../framing";
 import { openFind } from "../gestures";
+import { NOTHING } from "../view";
 import { SharedNotice } from "./SharedNotice";
 
 const ICONS = {
@@ -17,6 +19,7 @@ const ICONS = {
   code: "M5.5 4L2 8l3.5 4M10.5 4L14 8l-3.5 4",
   panel: "M2.5 3h11v10h-11zM10 3v10",
   snap: "M3 3h.01M8 3h.01M13 3h.01M3 8h.01M8 8h.01M13 8h.01M3 13h.01M8 13h.01M13 13h.01",
+  fold: "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6",
   find: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14",
   picture: "M8 2.5v7M5 7l3 3l3-3M2.5 11v2.5h11V11",
   full: "M9.5 6.5L13.5 2.5M10 2.5h3.5V6M6.5 9.5L2.5 13.5M6 13.5H2.5V10",
@@ -119,6 +122,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         onClick={() => editor.arrange()}
         disabled={readOnly}
       />
+      <FoldAction />
       <Action name="Fit view" hint="Fit view (F)" icon="fit" onClick={() => editor.viewport?.fit()} />
       <Action name="Find node" hint="Find a node (Ctrl+F)" icon="find" onClick={() => openFind(editor)} />
       <Action
@@ -150,6 +154,23 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         onClick={() => editor.patch({ properties: !properties })}
       />
     </div>
+  );
+}
+
+/** Shown where there is something to fold. */
+function FoldAction() {
+  const editor = useEditor();
+  const scene = useScene();
+  const runs = scene?.runs() ?? [];
+  if (!scene || runs.length === 0) return null;
+  return (
+    <Action
+      name="Fold repeats"
+      hint="Fold equal nodes in a row into one picture, or unfold them (X)"
+      icon="fold"
+      pressed={runs.every(([head = ""]) => scene.folds.runs.has(head))}
+      onClick={() => toggleFolded(editor, NOTHING)}
+    />
   );
 }
 
