@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, final
@@ -33,8 +34,12 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
     A node *makes* one if its inputs are free of it; what only passes on is not named. An infinity that a node has
     among its own properties (a mask filled with ``-inf``) is meant, and so is what comes of infinite inputs.
 
-    Costs nothing outside the ``with`` block. Inside, each node's result is looked at, and the thread is traced
-    (`stepping`), so run only the suspicious steps in it.
+    Costs nothing outside the ``with`` block. Inside, each node's result is looked at, and the model is traced
+    (`stepping`) in whichever thread it runs, that of a training included; run only the suspicious steps in it::
+
+        with pn.detect_anomaly(engine.model):
+            engine.start()
+            engine.wait()                      # raises what names the node
 
     Args:
         model: From ``pn.compile``; may be part of a larger module.
@@ -63,15 +68,15 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
 class _Watch:
     def __init__(self) -> None:
         self._active = True
-        self._known: set[Node] = set()  # of this forward pass; kept alive, for the hash is the address
+        self._passes = threading.local()  # each thread has a forward pass of its own
 
     def end(self) -> None:
         self._active = False
-        self._known.clear()
+        self._passes = threading.local()
 
     def step(self, step: Step) -> None:
         if not step.node:
-            self._known = set()
+            self._passes.known = set[Node]()  # kept alive, for the hash is the address
             for name, value in step.outputs.items():
                 found = _found(value)
                 if found:
@@ -96,7 +101,7 @@ class _Watch:
     def _note(self, node: str, step: Step) -> None:
         """Watch the backward functions that a node has added, and leave those it was given."""
         inputs = _listed(step.inputs, _tensors(step.outputs))
-        for function in added_functions(self._known, step):
+        for function in added_functions(self._passes.known, step):
             if node and type(function).__name__ != "AccumulateGrad":
                 function.register_hook(self._backward(node, inputs))
 

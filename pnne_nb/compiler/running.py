@@ -7,7 +7,8 @@ nothing fails, but for one function call per forward pass.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, final
 
 import torch
@@ -21,6 +22,9 @@ NOT_FINITE = "not-finite"
 """Code of what ``compiler.anomalies`` finds."""
 
 _MODULE_CALL = nn.Module.__call__
+
+_around: dict[int, Callable[[], AbstractContextManager[None]]] = {}
+"""In what each model runs that is followed now, by its identity: in whichever thread it is called."""
 
 
 @final
@@ -118,8 +122,25 @@ def guard(loaded: loader.Loaded) -> None:
     loaded.cls.__call__ = _call  # type: ignore[method-assign]  # calls the one it replaces
 
 
+@contextmanager
+def running_inside(model: nn.Module, around: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Have a compiled model run inside a context of its own for each call, in any thread, during the ``with`` block."""
+    before = _around.get(id(model))
+    _around[id(model)] = around
+    try:
+        yield
+    finally:
+        if before is None:
+            del _around[id(model)]
+        else:
+            _around[id(model)] = before
+
+
 def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     try:
+        if _around and (around := _around.get(id(self))) is not None:
+            with around():
+                return nn.Module.__call__(self, *args, **kwargs)
         if self._compiled_call_impl is None and nn.Module.__call__ is _MODULE_CALL:
             # What nn.Module.__call__ does, without a call in between, so that tiny models lose no time. Tracers
             # that put another function in its place get what they want.

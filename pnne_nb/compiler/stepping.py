@@ -1,7 +1,7 @@
 """Follows a compiled model through its generated code, node by node, while it runs.
 
 Nothing is added to the model or to its source: Python's own tracing tells when a line of generated code is done.
-Other code runs untraced. Python traces one thread, and a debugger that traces it too is set aside meanwhile.
+Other code runs untraced. Python traces each thread by itself, and a debugger that does so too is set aside meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler import loader
+from pnne_nb.compiler.running import running_inside
 from pnne_nb.compiler.sections import Generated, Line
 
 _PREFIX = f"<{parent.__name__}."
@@ -44,11 +45,11 @@ class Step(NamedTuple):
 
 @contextmanager
 def stepping(model: nn.Module, observe: Callable[[Step], None]) -> Iterator[None]:
-    """Call `observe` after each node of `model` that runs in this thread during the ``with`` block.
+    """Call `observe` after each node of `model` that runs during the ``with`` block.
 
-    What it raises ends the forward pass. Nodes inside a nested graph come before the node that shows it.
+    What it raises ends the forward pass. Nodes inside a nested graph come before the node that shows it. Other
+    threads are followed while they are inside a call of the model: a training need not run in this one.
     """
-    before = sys.gettrace()
 
     def enter(frame: types.FrameType, event: str, _: object) -> Callable[..., Any] | None:
         generated = _generated(frame) if event == "call" and frame.f_code.co_name == "forward" else None
@@ -56,11 +57,17 @@ def stepping(model: nn.Module, observe: Callable[[Step], None]) -> Iterator[None
             return None
         return _Watched(frame, generated, observe)
 
-    sys.settrace(enter)
-    try:
+    @contextmanager
+    def traced() -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(enter)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    with traced(), running_inside(model, traced):
         yield
-    finally:
-        sys.settrace(before)
 
 
 def added_functions(known: set[Node], step: Step) -> Iterator[Node]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -184,3 +185,42 @@ def test_what_has_no_nodes_is_refused() -> None:
     model = pn.TorchCompiler(backend="eager").compile(graphs.mlp())
     with pytest.raises(pn.CompileError, match=r"torch.compile hides the nodes of this model"), pn.detect_anomaly(model):
         pass
+
+
+def test_other_threads_are_watched_while_they_run_the_model() -> None:
+    model, other = pn.compile(chain("relu", "sqrt", "neg")), pn.compile(chain("neg", "sqrt"))
+    with pn.detect_anomaly(model), ThreadPoolExecutor(1) as pool:
+        error = pool.submit(lambda: model(X.clone().requires_grad_()).sum().backward()).exception()
+        traced = pool.submit(lambda: (other(X), sys.gettrace())[1]).result()
+    assert isinstance(error, pn.ExecutionError)
+    assert "Node 'sqrt_node' made 2 infinite of 4 values in the backward pass" in str(error)
+    assert traced is None, "between the calls of the model its thread runs as ever"
+
+
+def test_a_training_that_was_started_inside_stops_at_the_node() -> None:
+    graph = chain("Linear", "sqrt", Linear={"in_features": 4, "out_features": 3})
+    x = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+    engine = pn.TrainingEngine(graph, (x, torch.zeros(32, dtype=torch.int64)), epochs=1, batch_size=8)
+    with pytest.raises(pn.ExecutionError, match="Node 'sqrt_node' made") as caught, \
+            pn.detect_anomaly(engine.model):  # fmt: skip
+        engine.start()
+        engine.wait(timeout=60)
+    assert blame(caught.value) == "sqrt_node"
+    assert engine.state == "failed"
+    assert "stepping" not in repr(sys.gettrace())
+
+
+def test_two_threads_may_run_the_model_at_once() -> None:
+    model = pn.compile(chain("relu", "exp"))
+    with pn.detect_anomaly(model), ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(lambda: model(X.clone().requires_grad_()).sum().backward()) for _ in range(16)]:
+            done.result()
+
+
+def test_a_block_inside_a_block_ends_for_itself() -> None:
+    model = pn.compile(chain("neg", "sqrt"))
+    with pytest.raises(pn.ExecutionError, match="sqrt_node"), pn.detect_anomaly(model):
+        with pn.detect_anomaly(model):
+            pass
+        model(X)
+    assert model(X).isnan().any()
