@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from statistics import median
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
-from pnne_nb.frames import Frame
+import msgspec
+
+from pnne_nb.frames import Frame, Quantity
 
 
 class Probe(Protocol):
@@ -27,6 +29,36 @@ class Probe(Protocol):
 
     def close(self) -> Sequence[Frame]:
         """Detach everything and return what was measured; called in every case, also after an error."""
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """What a probe measures, in plain values: another process that trains the same layers can do it in its place.
+
+    Attributes:
+        layers: Quantities by layer.
+        gradient_norms: Whether to measure the norms of all gradients.
+        histograms_of: Layers whose histograms are wanted; None for all.
+        statistics_of: The same for statistics.
+        bins: Of each histogram.
+    """
+
+    layers: dict[str, tuple[Quantity, ...]]
+    gradient_norms: bool
+    histograms_of: frozenset[str] | None
+    statistics_of: frozenset[str] | None
+    bins: int
+
+
+@runtime_checkable
+class Portable(Protocol):
+    """A probe that can also observe a training in other processes."""
+
+    @property
+    def watch(self) -> Watch:
+        """What to measure, as of now; asked for from any thread."""
+
+    def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """Take what was measured elsewhere in one step, and return what to publish, as `close` does."""
 
 
 @final

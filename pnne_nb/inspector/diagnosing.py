@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
-from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, StepFrame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, NormsFrame, StatisticsFrame, StepFrame
 from pnne_nb.inspector.diagnosis import RULES, Rule
 from pnne_nb.inspector.evidence import Evidence
 from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.probe import Watch
 
 EVERY: Final = 10
 """Observations between two looks at what has gathered: a look takes about as long as an observation."""
+
+_OF_A_STEP = (NormsFrame, HistogramFrame, StatisticsFrame)
 
 
 @final
@@ -31,7 +34,6 @@ class DiagnosingProbe:
         self._rules = tuple(rules)
         self._evidence = Evidence.of(probe.model)
         self._observed = 0
-        self._step = 0
         self._said: set[tuple[str, str | None]] = set()
 
     def hear(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
@@ -43,7 +45,6 @@ class DiagnosingProbe:
 
     def open(self, step: int) -> None:
         """Attach what the probe needs."""
-        self._step = step
         self._probe.open(step)
 
     def gradients_ready(self) -> None:
@@ -56,7 +57,15 @@ class DiagnosingProbe:
 
     def close(self) -> Sequence[Frame]:
         """Detach everything; the frames of the step, and now and then what they mean."""
-        frames = self._probe.close()
+        return self.take(self._probe.close())
+
+    @property
+    def watch(self) -> Watch:
+        """What the probe measures."""
+        return self._probe.watch
+
+    def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """The same for what was measured in another process."""
         if not frames:
             return frames
         for frame in frames:
@@ -65,7 +74,8 @@ class DiagnosingProbe:
         if self._observed % EVERY:
             return frames
         self._evidence.keep_recent()
+        step = next((frame.step for frame in frames if isinstance(frame, _OF_A_STEP)), 0)
         found = [finding for rule in self._rules for finding in rule.find(self._evidence)]
         new = [finding for finding in found if (finding.kind, finding.layer) not in self._said]
         self._said |= {(finding.kind, finding.layer) for finding in new}
-        return [*frames, *(finding.frame(self._step) for finding in new)]
+        return [*frames, *(finding.frame(step) for finding in new)]

@@ -20,6 +20,7 @@ from pnne_nb.inspector.patterns import leaf_layers, match_layers, own_parameters
 from pnne_nb.inspector.sampling import LIVE_SAMPLE, measurable, sample, to_host
 from pnne_nb.inspector.segments import measure_segments
 from pnne_nb.inspector.units import Bounds, bounds_of, saturation
+from pnne_nb.probe import Watch
 
 SAMPLE_BUDGET = 32_768
 """Elements that one observation looks at, at most, over all layers: many layers share it, 256 each at least."""
@@ -32,7 +33,7 @@ _HOOKED: frozenset[Quantity] = frozenset(("activations", "inputs", "gradients"))
 _Key = tuple[str, Quantity]
 
 
-@dataclass
+@final
 class _Pool:
     """The samples of one quantity at one layer in one step.
 
@@ -41,10 +42,13 @@ class _Pool:
         calls: Number of tensors that were offered.
     """
 
-    limit: int
-    samples: list[Tensor] = field(default_factory=list)
-    total: int = 0
-    calls: int = 0
+    __slots__ = ("calls", "limit", "samples", "total")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.samples: list[Tensor] = []
+        self.total = 0
+        self.calls = 0
 
     def add(self, tensor: Tensor) -> None:
         if not measurable(tensor):
@@ -132,7 +136,7 @@ class _Observation:
 class LiveProbe:
     """Observes single training steps: gradient norms, histograms and statistics of the watched layers.
 
-    It is a `pnne_nb.probe.Probe`: between `open` and `close` it holds hooks, otherwise nothing. Norms are exact;
+    It is a `pnne_nb.probe.Probe`, and portable: between `open` and `close` it holds hooks, otherwise nothing. Norms are exact;
     histograms and statistics (norms among them) come from samples of at most 2,048 elements (fewer where more than 16 quantities
     are watched: 32,768 in all), evenly spread over the tensor; the frames say how many. Of a
     layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first
@@ -209,6 +213,28 @@ class LiveProbe:
     def statistics_of(self, chosen: Collection[str] | None) -> None:
         self._statistics_of = self._checked(chosen)
 
+    @classmethod
+    def of(cls, model: nn.Module, watch: Watch, gradient_scale: Callable[[], float]) -> LiveProbe:
+        """A probe of `model` that measures what another one was made for; see there for what it raises."""
+        return cls(
+            model,
+            watch.layers,
+            gradient_norms=watch.gradient_norms,
+            histograms_of=watch.histograms_of,
+            statistics_of=watch.statistics_of,
+            bins=watch.bins,
+            gradient_scale=gradient_scale,
+        )
+
+    @property
+    def watch(self) -> Watch:
+        """What it measures, in plain values; see `of`."""
+        return Watch(self._watched, self.gradient_norms, self._histograms_of, self._statistics_of, self.bins)
+
+    def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """What was measured elsewhere is what would have been measured here."""
+        return frames
+
     def open(self, step: int) -> None:
         """Attach the hooks that the wanted frames need."""
         self._hooks.close()
@@ -228,9 +254,11 @@ class LiveProbe:
         for name, quantities in wanted.items():
             module = self._modules[name]
             if "inputs" in quantities:
-                self._hooks.on_inputs(module, partial(self._on_inputs, name))
-            if "activations" in quantities or "gradients" in quantities:
-                self._hooks.on_output(module, partial(self._on_output, name, quantities))
+                self._hooks.on_inputs(module, partial(_take_input, self._seen.pool(name, "inputs")))
+            activations = self._seen.pool(name, "activations") if "activations" in quantities else None
+            gradients = self._seen.pool(name, "gradients") if "gradients" in quantities else None
+            if activations or gradients:
+                self._hooks.on_output(module, partial(self._take_output, activations, gradients))
 
     def gradients_ready(self) -> None:
         """Start the gradient norms, and sample gradients and parameters before they change."""
@@ -270,24 +298,22 @@ class LiveProbe:
             match_layers(self.model, name)
         return frozenset(chosen)
 
-    def _on_inputs(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        tensor = primary_tensor((args, kwargs))
-        if tensor is not None and not in_backward():
-            self._seen.pool(name, "inputs").add(tensor)
-
-    def _on_output(self, name: str, quantities: tuple[Quantity, ...], output: object) -> None:
+    def _take_output(self, activations: _Pool | None, gradients: _Pool | None, output: object) -> None:
         tensor = primary_tensor(output)
         if tensor is None:
             return
-        if "activations" in quantities and not in_backward():
-            self._seen.pool(name, "activations").add(tensor)
-        if "gradients" in quantities:
+        if activations is not None and not in_backward():
+            activations.add(tensor)
+        if gradients is not None:
             # Also in a recomputation: a reentrant checkpoint has gradients only there; the other kind never
             # asks for the gradients of what it computed again.
-            self._hooks.on_gradient(tensor, partial(self._on_gradient, name))
+            self._hooks.on_gradient(tensor, gradients.add)
 
-    def _on_gradient(self, name: str, gradient: Tensor) -> None:
-        self._seen.pool(name, "gradients").add(gradient)
+
+def _take_input(pool: _Pool, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    tensor = primary_tensor((args, kwargs))
+    if tensor is not None and not in_backward():
+        pool.add(tensor)
 
 
 def _ratio(changes: list[tuple[Tensor, Tensor]]) -> Tensor:

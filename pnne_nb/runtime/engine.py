@@ -183,7 +183,7 @@ class TrainingEngine:
             raise TrainingError(f"A training is {self.state}: stop() it, and launch() goes on from there.")
         packed = self._training.pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=True)
         self._shared.release()
-        group = TrainingGroup(packed, self._loop, self.history, self._work.tell)
+        group = TrainingGroup(packed, self._loop, self.history, self._training.observers, self._work.tell)
         self._launch(None, group)
         return group
 

@@ -23,15 +23,23 @@ class Observers:
 
     Args:
         publish: Takes the frames that the probes made.
+
+    Attributes:
+        publish: The same; for frames that were made elsewhere.
     """
 
     def __init__(self, publish: Callable[[Sequence[Frame]], None]) -> None:
-        self._publish = publish
+        self.publish = publish
         self._lock = threading.Lock()
         self._probes: tuple[tuple[Probe, Cadence], ...] = ()
         self._toll = Toll()
         self._observed = 0
         self._reported = float("-inf")
+
+    @property
+    def entries(self) -> tuple[tuple[Probe, Cadence], ...]:
+        """The probes that are there now, with their cadences."""
+        return self._probes
 
     def add(self, probe: Probe, cadence: Cadence) -> Callable[[], None]:
         """Add a probe; returns the function that removes it."""
@@ -70,7 +78,7 @@ class Observers:
         for _, cadence in due:
             cadence.spent(cost / len(due), ended)
         self._observed += 1
-        self._publish([*frames, *self._cost_frames(step, ended, probes)])
+        self.publish([*frames, *self._cost_frames(step, ended, probes)])
         for probe, error in watched.failed:
             self._give_up(probe, error, step)
 
@@ -78,7 +86,7 @@ class Observers:
         with self._lock:
             self._probes = tuple(entry for entry in self._probes if entry[0] is not probe)
         what = f"{type(probe).__name__} failed and watches no longer: {type(error).__name__}: {error}"
-        self._publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
+        self.publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
 
     def _cost_frames(self, step: int, now: float, probes: tuple[tuple[Probe, Cadence], ...]) -> list[Frame]:
         elapsed = now - self._reported

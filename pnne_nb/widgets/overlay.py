@@ -17,7 +17,7 @@ from pnne_nb.inspector.evidence import Evidence
 from pnne_nb.inspector.health import ailments
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.patterns import layers, leaf_layers
-from pnne_nb.probe import Cadence, Probe
+from pnne_nb.probe import Cadence, Probe, Watch
 from pnne_nb.protocol.messages import LayerState, Training
 from pnne_nb.widgets.pacing import Pacer
 from pnne_nb.widgets.pump import Pump
@@ -211,7 +211,16 @@ class _Tap:
 
     def close(self) -> Sequence[Frame]:
         """Detach the hooks; the engine gets no frames."""
-        self._channel.put(*self._probe.close())
+        return self.take(self._probe.close())
+
+    @property
+    def watch(self) -> Watch:
+        """What is measured, where the training is in other processes."""
+        return self._next.watch
+
+    def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """The same for what was measured there."""
+        self._channel.put(*frames)
         return ()
 
     def _probe_of_now(self) -> LiveProbe:

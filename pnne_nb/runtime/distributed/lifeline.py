@@ -15,7 +15,7 @@ from typing import final
 
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
-from pnne_nb.runtime.distributed.messages import Dismissed, FromWorker, Verdict
+from pnne_nb.runtime.distributed.messages import Dismissed, FromEngine, FromWorker
 from pnne_nb.runtime.distributed.wire import Wire
 
 ADDRESS = "PNNE_LIFELINE"
@@ -53,13 +53,13 @@ class Lifeline:
 
     def __init__(self, address: str, launcher: psutil.Process) -> None:
         self._launcher = launcher
-        self._verdicts: SimpleQueue[Verdict] = SimpleQueue()
+        self._heard: SimpleQueue[FromEngine] = SimpleQueue()
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.connect(address)
         except OSError:
             self._end()
-        self._wire: Wire[Verdict] = Wire(connection, Verdict)
+        self._wire: Wire[FromEngine] = Wire(connection, FromEngine)
         self._speaking = threading.Lock()
         # The main thread may be in a call that never returns, where no handler of Python's would run.
         self._alarm, rings = socket.socketpair()
@@ -76,9 +76,9 @@ class Lifeline:
         except OSError:
             self._end()
 
-    def verdict(self) -> Verdict:
+    def hear(self) -> FromEngine:
         """Wait for what the engine wants."""
-        return self._verdicts.get()
+        return self._heard.get()
 
     def _listen(self) -> None:
         while True:
@@ -87,11 +87,11 @@ class Lifeline:
                 self.tell(Dismissed())
                 os._exit(1)
             if self._wire.connection in ready:
-                verdicts = self._wire.receive()
-                if verdicts is None:
+                heard = self._wire.receive()
+                if heard is None:
                     self._end()
-                for verdict in verdicts or ():
-                    self._verdicts.put(verdict)
+                for message in heard or ():
+                    self._heard.put(message)
 
     def _end(self) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -8,6 +8,8 @@ from typing import TypeAlias
 import msgspec
 
 from pnne_nb.errors import Diagnostic
+from pnne_nb.frames import Frame
+from pnne_nb.probe import Watch
 from pnne_nb.runtime.loop import Event
 
 
@@ -56,6 +58,18 @@ class Happened(_Message, frozen=True):
     saved: bool
 
 
+class Observed(_Message, frozen=True):
+    """One process, for all of them, in the middle of a step: what was measured.
+
+    Attributes:
+        order: Number of the order that was carried out, or None for what observing costs.
+        frames: Of its own share of the batch; gradients are those of all.
+    """
+
+    order: int | None
+    frames: list[Frame]
+
+
 class Obeyed(_Message, frozen=True):
     """One process, for all of them: the checkpoint that was asked for is written or read; the group waits again."""
 
@@ -90,7 +104,7 @@ class Dismissed(_Message, frozen=True):
     """A process is ended by torchrun, because another one has ended. Whoever ends without a word has died."""
 
 
-FromWorker: TypeAlias = Hello | Ready | Happened | Obeyed | Ended | Broke | Dismissed
+FromWorker: TypeAlias = Hello | Ready | Happened | Observed | Obeyed | Ended | Broke | Dismissed
 
 
 class Verdict(IntEnum):
@@ -104,3 +118,28 @@ class Verdict(IntEnum):
     """Read the newest checkpoint, and wait again."""
     STOP = 3
     """Write a checkpoint, and end."""
+
+
+class Order(_Message, frozen=True):
+    """What one of the engine's probes wants to know.
+
+    Attributes:
+        number: Names it in `Observed`.
+        watch: What to measure.
+        hz: How often a second, at most.
+        budget: Share of the running time that it may take.
+    """
+
+    number: int
+    watch: Watch
+    hz: float
+    budget: float
+
+
+class Orders(_Message, frozen=True):
+    """All that is to be measured from now on, in the place of what was ordered before."""
+
+    orders: list[Order]
+
+
+FromEngine: TypeAlias = Verdict | Orders

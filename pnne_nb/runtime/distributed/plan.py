@@ -18,7 +18,7 @@ from pnne_nb.errors import TrainingError, near
 from pnne_nb.runtime.data import require_count
 from pnne_nb.runtime.distributed.strategies import STRATEGIES
 
-WORKER = "pnne_nb.runtime.distributed.worker"
+WORKER = "pnne_nb.worker"
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
 

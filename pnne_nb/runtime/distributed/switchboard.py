@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import final
 
-from pnne_nb.runtime.distributed.messages import FromWorker, Hello, Verdict
+from pnne_nb.runtime.distributed.messages import FromEngine, FromWorker, Hello
 from pnne_nb.runtime.distributed.wire import Wire
 
 
@@ -26,10 +26,10 @@ class Line:
         self.wire: Wire[FromWorker] = Wire(connection, FromWorker)
         self.hello: Hello | None = None
 
-    def send(self, verdict: Verdict) -> None:
+    def send(self, message: FromEngine) -> None:
         """Say what to do; a worker that is gone is noticed when its line ends."""
         with contextlib.suppress(OSError):
-            self.wire.send(verdict)
+            self.wire.send(message)
 
 
 @final

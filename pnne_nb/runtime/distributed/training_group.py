@@ -23,12 +23,15 @@ from pnne_nb.runtime.distributed.messages import (
     Happened,
     Hello,
     Obeyed,
+    Observed,
     Ready,
     Verdict,
 )
+from pnne_nb.runtime.distributed.spectators import Spectators
 from pnne_nb.runtime.distributed.switchboard import Line, Switchboard
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
+from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.stepping import NotFiniteError
 from pnne_nb.runtime.validating import Validated
 
@@ -57,6 +60,7 @@ class TrainingGroup:
         packed: What it trains.
         loop: Of the engine.
         history: Of the engine; it goes back if a failure does.
+        observers: Of the engine; what its probes want to know is measured in one of the processes.
         tell: Takes events that come while nobody iterates.
 
     Attributes:
@@ -73,6 +77,7 @@ class TrainingGroup:
         packed: Packed,
         loop: TrainingLoop,
         history: History,
+        observers: Observers,
         tell: Callable[[Event], None],
     ) -> None:
         self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
@@ -83,6 +88,7 @@ class TrainingGroup:
         self._here = packed.here
         self._loop = loop
         self._history = history
+        self._spectators = Spectators(observers)
         self._tell = tell
         self._open: tuple[Switchboard, Agent] | None = None
         self._inbox: deque[tuple[Line, FromWorker | None]] = deque()
@@ -201,6 +207,9 @@ class TrainingGroup:
         assert self._speaker is not None
         self._waits = False
         self._silence = 0.0
+        news = self._spectators.news() if verdict is Verdict.GO and self._plan.strategy == "ddp" else None
+        if news is not None:
+            self._speaker.send(news)
         self._speaker.send(verdict)
 
     def _next(self) -> Event | None:
@@ -231,6 +240,8 @@ class TrainingGroup:
                 self._inquire(line, message)
             case None if self._is_of_now(line) and not self._ended:
                 self._has_died(line)
+            case Observed() if self._is_of_now(line):
+                self._spectators.take(message)
             case Ready() | Happened() | Obeyed() | Ended() if self._is_of_now(line):
                 self._speaker, self._waits = line, True
                 return self._event(message)
@@ -242,6 +253,7 @@ class TrainingGroup:
         match message:
             case Ready():
                 self._started = True
+                self._spectators.forget()
                 return self._restarted(message.step)
             case Happened():
                 return self._happened(message)

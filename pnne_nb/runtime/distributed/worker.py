@@ -1,4 +1,4 @@
-"""One process of a group: ``torchrun … -m pnne_nb.runtime.distributed.worker DIRECTORY``.
+"""One process of a group; ``pnne_nb.worker`` is what torchrun starts.
 
 It opens what the engine has packed into the directory, and trains in step with the others. If an engine is at the
 other end of the line, each step waits for its verdict; a group that was started by hand trains to the end.
@@ -27,14 +27,24 @@ from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.group import Group
 from pnne_nb.runtime.distributed.joining import Joined
 from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, die_with, find_launcher
-from pnne_nb.runtime.distributed.messages import Broke, Ended, FromWorker, Happened, Hello, Obeyed, Ready, Verdict
+from pnne_nb.runtime.distributed.messages import (
+    Broke,
+    Ended,
+    FromWorker,
+    Happened,
+    Hello,
+    Obeyed,
+    Orders,
+    Ready,
+    Verdict,
+)
+from pnne_nb.runtime.distributed.ordered import Measure, Ordered
 from pnne_nb.runtime.distributed.packing import unpack
 from pnne_nb.runtime.distributed.sharding import sharded
 from pnne_nb.runtime.distributed.strategies import STRATEGIES, strategy
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Stepped, TrainingLoop
 from pnne_nb.runtime.models import as_module
-from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness, key_of
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import Share
@@ -53,13 +63,14 @@ class Worker:
         options: From the command line.
         group: All processes.
         lifeline: To the engine, or None.
+        measure: Makes the probes that the engine orders.
 
     Attributes:
         loop: Makes the steps.
         saved: Whether a failure has left a checkpoint of the state just before it.
     """
 
-    def __init__(self, options: argparse.Namespace, group: Group, lifeline: Lifeline | None) -> None:
+    def __init__(self, options: argparse.Namespace, group: Group, lifeline: Lifeline | None, measure: Measure) -> None:
         self.saved = False
         self._group = group
         self._lifeline = lifeline
@@ -79,7 +90,8 @@ class Worker:
         self._history = History()
         self._history.load_state_dict(self._kept["history"])
         recipe, self._randomness = self._recipe(options)
-        self.loop = TrainingLoop(recipe, self._randomness, Observers(lambda _: None))
+        self._ordered = Ordered(measure, self._tell)
+        self.loop = TrainingLoop(recipe, self._randomness, self._ordered.observers)
         self._determinism = Determinism(recipe.device, wanted=given["deterministic"])
         self._saved_at, self._cost = 0.0, 0.0
         self._load(self._kept)
@@ -188,7 +200,14 @@ class Worker:
         """What to do, and whether the engine asks for it."""
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY, 100 * self._cost):
             return Verdict.SAVE, False
-        return (Verdict.GO, False) if self._lifeline is None else (self._lifeline.verdict(), True)
+        if self._lifeline is None:
+            return Verdict.GO, False
+        while isinstance(heard := self._lifeline.hear(), Orders):
+            self._ordered.follow(heard, self.loop.recipe.model, self._gradient_scale)
+        return heard, True
+
+    def _gradient_scale(self) -> float:
+        return self.loop.recipe.precision.scale
 
     # Checkpoints
 
@@ -221,8 +240,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    """Take part in a training; the exit status tells torchrun whether that went well."""
+def main(measure: Measure) -> None:
+    """Take part in a training; the exit status tells torchrun whether that went well.
+
+    Args:
+        measure: Makes the probes that an engine orders.
+    """
     options = _options()
     launcher = find_launcher(str(options.directory))
     die_with(launcher)
@@ -237,7 +260,7 @@ def main() -> None:
         if options.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         group = Group(options.backend, None if lifeline is not None else options.timeout)
-        worker = Worker(options, group, lifeline)
+        worker = Worker(options, group, lifeline, measure)
         worker.run()
         group.close()
     except BaseException as error:
@@ -256,7 +279,3 @@ def _broken(rank: int, error: BaseException, worker: Worker | None) -> Broke:
         trace="".join(traceback.format_exception(error)),
         saved=worker is not None and worker.saved,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,74 @@
+"""In a process of a group: the probes that the engine has ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, final
+
+from torch import nn
+
+from pnne_nb.errors import PnneError
+from pnne_nb.frames import AnomalyFrame, Frame
+from pnne_nb.probe import Cadence, Probe, Watch
+from pnne_nb.runtime.distributed.messages import Observed, Orders
+from pnne_nb.runtime.observers import Observers
+
+Measure: TypeAlias = Callable[[nn.Module, Watch, Callable[[], float]], Probe]
+"""Makes a probe of a model that measures what is asked; the last argument tells the factor of scaled gradients."""
+
+
+@final
+class Ordered:
+    """Observes steps as the engine's latest orders say, and tells it what was measured.
+
+    Args:
+        measure: Makes the probes.
+        tell: Takes what is to be told.
+
+    Attributes:
+        observers: Of the loop.
+    """
+
+    def __init__(self, measure: Measure, tell: Callable[[Observed], None]) -> None:
+        self.observers = Observers(lambda frames: tell(Observed(None, list(frames))))
+        self._measure = measure
+        self._tell = tell
+        self._removals: list[Callable[[], None]] = []
+
+    def follow(self, orders: Orders, model: nn.Module, gradient_scale: Callable[[], float]) -> None:
+        """Observe `model` by these orders, and by no other."""
+        for remove in self._removals:
+            remove()
+        self._removals = []
+        for order in orders.orders:
+            try:
+                probe = self._measure(model, order.watch, gradient_scale)
+            except PnneError as error:
+                message = f"What is watched in the notebook cannot be watched in the group: {error}"
+                self.observers.publish([AnomalyFrame(0, "probe-failed", message)])
+                continue
+            tagged = _Tagged(probe, order.number, self._tell)
+            self._removals.append(self.observers.add(tagged, Cadence(order.hz, order.budget)))
+
+
+@final
+class _Tagged:
+    """A probe whose frames go to the one in the notebook that has ordered it."""
+
+    def __init__(self, probe: Probe, number: int, tell: Callable[[Observed], None]) -> None:
+        self._probe = probe
+        self._number = number
+        self._tell = tell
+
+    def open(self, step: int) -> None:
+        self._probe.open(step)
+
+    def gradients_ready(self) -> None:
+        self._probe.gradients_ready()
+
+    def updated(self) -> None:
+        self._probe.updated()
+
+    def close(self) -> Sequence[Frame]:
+        self._tell(Observed(self._number, list(self._probe.close())))
+        return ()

@@ -1,0 +1,12 @@
+"""One process of a group, as torchrun starts it: ``torchrun … -m pnne_nb.worker DIRECTORY``.
+
+The place beside ``widgets`` where training and measuring meet.
+"""
+
+from __future__ import annotations
+
+from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.runtime.distributed.worker import main
+
+if __name__ == "__main__":
+    main(LiveProbe.of)

@@ -1,0 +1,96 @@
+"""What the notebook watches is measured in a group as it is in one process."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from pnne_nb.frames import CostFrame, HistogramFrame, NormsFrame, StatisticsFrame
+from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.probe import Cadence, Watch
+from pnne_nb.runtime.distributed.messages import Observed, Order, Orders
+from pnne_nb.runtime.distributed.ordered import Ordered
+from pnne_nb.runtime.distributed.spectators import Spectators
+from pnne_nb.runtime.observers import Observers
+from tests.distributed import groups
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_a_group_is_watched_as_one_process_is() -> None:
+    alone, together = groups.engine(epochs=1), groups.engine(epochs=1)
+    for engine in (alone, together):
+        engine.add_probe(LiveProbe(engine.module, {"fc": ("activations", "parameters")}), Cadence(1e9, 1.0))
+    inspector = Inspector(together.module)
+    inspector.watch("relu1", what=("activations",))
+    inspector.attach(together, budget=1.0, hz=1e9)
+    alone.start()
+    alone.wait()
+    together.launch(nproc=2)
+    assert together.wait(groups.SECONDS)
+    groups.assert_close(alone, together)
+    expected, found = alone.channel.drain(), together.channel.drain()
+    norms = [{f.step: f for f in frames if isinstance(f, NormsFrame)} for frames in (expected, found)]
+    observed = norms[0].keys() & norms[1].keys()
+    assert 1 in observed
+    for step in observed:
+        assert norms[1][step].total == pytest.approx(norms[0][step].total, abs=1e-5)
+        assert norms[1][step].norms == pytest.approx(norms[0][step].norms, abs=1e-5)
+    layers = {(f.layer, f.quantity) for f in found if isinstance(f, HistogramFrame)}
+    assert layers == {("fc", "activations"), ("fc", "parameters"), ("relu1", "activations")}
+    assert any(isinstance(f, StatisticsFrame) and f.layer == "relu1" for f in found)
+    assert any(isinstance(f, CostFrame) for f in found)
+
+
+def watch(layer: str) -> Watch:
+    return Watch({layer: ("activations",)}, True, None, None, 8)
+
+
+def number_of_probes(ordered: Ordered) -> int:
+    return len(ordered.observers.entries)
+
+
+def test_orders_are_followed_until_there_are_others() -> None:
+    told: list[Observed] = []
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    ordered = Ordered(LiveProbe.of, told.append)
+    ordered.follow(Orders([Order(3, watch("0"), 1e9, 1.0)]), model, lambda: 1.0)
+    assert number_of_probes(ordered) == 1
+    with ordered.observers.watching(1):
+        model(torch.ones(1, 2))
+    assert told[0].order == 3
+    assert {frame.layer for frame in told[0].frames if isinstance(frame, HistogramFrame)} == {"0"}
+    ordered.follow(Orders([]), model, lambda: 1.0)
+    assert number_of_probes(ordered) == 0
+    ordered.follow(Orders([Order(4, watch("nowhere"), 1e9, 1.0)]), model, lambda: 1.0)
+    assert number_of_probes(ordered) == 0
+    assert "What is watched in the notebook cannot be watched in the group" in str(told[-1].frames)
+
+
+def test_the_group_is_told_when_something_else_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pnne_nb.runtime.distributed.spectators._LOOK_EVERY", 0.0)
+    model, published = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), list[object]()
+    observers = Observers(published.extend)
+    spectators = Spectators(observers)
+    assert spectators.news() is None
+    probe, cadence = LiveProbe(model), Cadence()
+    remove = observers.add(probe, cadence)
+    news = spectators.news()
+    assert news is not None
+    assert [order.number for order in news.orders] == [1]
+    assert spectators.news() is None
+    cadence.hz = 1.0
+    news = spectators.news()
+    assert news is not None
+    assert news.orders[0].hz == 1.0
+    frame = NormsFrame(1, {}, 0.0)
+    spectators.take(Observed(1, [frame]))
+    assert published == [frame]
+    spectators.forget()
+    assert spectators.news() == news
+    remove()
+    assert spectators.news() == Orders([])
+    spectators.take(Observed(1, [frame]))
+    assert published == [frame]
