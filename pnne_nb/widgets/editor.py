@@ -66,6 +66,7 @@ from pnne_nb.protocol.messages import (
 )
 from pnne_nb.protocol.numbers import with_floats
 from pnne_nb.widgets.bundle import bundled, key_of
+from pnne_nb.widgets.bursts import Bursts
 from pnne_nb.widgets.comms import answer_while_busy
 from pnne_nb.widgets.derivation import Derivation
 from pnne_nb.widgets.displays import Closable, Displays
@@ -135,6 +136,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._picture: Training | None = None
         self._derivation = Derivation.of(graph)
         self._kept = KeptPicture(graph, self._derivation)
+        self._bursts = Bursts(_weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
         self.on_msg(_weakly(self._receive))
         self._follow()
@@ -147,6 +149,7 @@ class GraphEditor(anywidget.AnyWidget):
             registry.observe(_weakly(self._type_added)),
             blocks.graph.observe(_weakly(self._blocks_changed)),
             self._kept.close,
+            self._bursts.close,
         )
         self._release = weakref.finalize(self, _end, endings)
         # At exit the kernel goes as it is: nothing must run then.
@@ -341,8 +344,10 @@ class GraphEditor(anywidget.AnyWidget):
     # To every view
 
     def _committed(self, done: Transaction) -> None:
-        history = HistoryState(done.undo, done.redo)
-        self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
+        # Who asked for it is waiting for the answer.
+        if done.client is not None or not self._bursts.hold():
+            history = HistoryState(done.undo, done.redo)
+            self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
         if not all(isinstance(op, LookOp) for op in done.ops):
             self._edits += 1
         if done.client is not None:
@@ -351,6 +356,9 @@ class GraphEditor(anywidget.AnyWidget):
         if kept != self.selection:
             self.selection = kept
         self._derivation.request()
+
+    def _catch_up(self) -> None:
+        self._tell(self._snapshot)
 
     def _derived(self, version: int, delta: Derived) -> None:
         self._tell(lambda: DerivedChanged(version, delta))

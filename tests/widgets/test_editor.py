@@ -547,3 +547,16 @@ def test_later_editors_find_the_front_end_that_the_page_has(graph: pn.NodeGraph,
     assert later.bundle_key == view.editor.bundle_key == bundle.key_of(whole)
     assert View(later).ask("getBundle")["text"] == whole, "a page that was loaded anew has to ask"
     later.close()
+
+
+def test_what_a_program_changes_by_the_thousand_arrives_as_a_few_messages(view: View, graph: pn.NodeGraph) -> None:
+    for number in range(1_000):
+        graph.add("ReLU", name=f"n{number}")
+    view.wait_for("snapshot")
+    with view.arrived:
+        assert view.arrived.wait_for(lambda: view.events[-1].get("version") == graph.version, 60)
+    told = [event for event in view.events if event["message"] in ("committed", "snapshot")]
+    assert len(told) < 300, "a Jupyter server drops what comes faster"
+    assert told[0]["message"] == "committed", "the first is told at once"
+    answer = view.edit({"op": "removeNode", "name": "n999"}, base=graph.version)
+    assert answer["message"] == "committed", "who asks is answered, whatever else goes on"
