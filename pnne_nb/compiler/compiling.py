@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -14,6 +13,7 @@ from torch import nn
 
 from pnne_nb.compiler import loader, trying
 from pnne_nb.compiler.checking import require_finished
+from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.loader import Loaded
 from pnne_nb.compiler.lowering import Lowered, has_automatic, lower
 from pnne_nb.compiler.placing import place
@@ -194,7 +194,7 @@ def _opaque_modules(
                 )
             )
         else:
-            modules.append(copy.deepcopy(found))
+            modules.append(duplicate(found))
     if missing:
         raise failure(loaded.generated.name, missing)
     return modules

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import assert_never
 
-from pnne_nb.compiler.branches import Branch, branches
+from pnne_nb.compiler.branches import CHOOSE, Branch, branches
 from pnne_nb.compiler.constants import emit
 from pnne_nb.compiler.expressions import Expressions, repeated
 from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
@@ -304,7 +304,8 @@ class _Writer:
             inputs = variables.inputs(index)
             targets, dead = variables.step(index)
             line = Line(program.definition, call.node, inputs)
-            self._statement(f"{targets} = " if targets and not changed else "", text, line)
+            if targets or call.target != CHOOSE:  # one that nothing reads only says when its inputs are made
+                self._statement(f"{targets} = " if targets and not changed else "", text, line)
             if changed and targets and targets != changed:
                 self._lines.append(f"{self._margin}{targets} = {changed}")
             if branch:

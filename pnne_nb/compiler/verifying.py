@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.compiling import compile as compile_graph
+from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.running import describe
 from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph
@@ -30,7 +30,7 @@ class Check(msgspec.Struct, frozen=True):
     """One comparison.
 
     Attributes:
-        what: ``"keys"``, ``"outputs"``, ``"gradients"`` or ``"buffers"``.
+        what: ``"keys"``, ``"outputs"``, ``"gradients"`` or ``"buffers"`` (what running changes: parameters too).
         mode: ``"train"`` or ``"eval"``; empty where it does not matter.
         equal: Whether both sides are equal, bit for bit.
         detail: What differs, and by how much.
@@ -140,7 +140,7 @@ def compare(
     detail = "" if mine == theirs else _keys(mine, theirs)
     yield Check("keys", "", not detail, detail)
     for mode in ("train", "eval"):
-        one, other = copy.deepcopy(net), copy.deepcopy(model)
+        one, other = duplicate(net), duplicate(model)
         for module in (one, other):
             module.train(mode == "train")
         yield from _run_both(one, other, args, kwargs, mode, prefix)
@@ -203,7 +203,8 @@ def _run_both(
     one: nn.Module, other: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, prefix: str
 ) -> Iterator[Check]:
     results, inputs = [], []
-    refused = ""
+    refused: list[str] = []
+    backward: list[str] = []
     for module in (one, other):
         given = copied((args, kwargs))
         with private_random_state():
@@ -213,31 +214,53 @@ def _run_both(
                 # BatchNorm refuses a single sample in training mode: so must both.
                 if module is other and not refused:
                     raise
-                refused = f"both refuse these inputs: {error}"
+                refused.append(str(error))
                 continue
-            _backward(result)
+            try:
+                _backward(result)
+            except RuntimeError as error:
+                # As for a result that was changed in place after something was computed from it.
+                if module is other and not backward:
+                    raise
+                backward.append(str(error))
         results.append(result)
         inputs.append(given)
     if refused:
-        yield Check("outputs", mode, not results, refused if not results else "only one of them refuses these inputs")
+        said = f"both refuse these inputs: {refused[0]}" if not results else "only one of them refuses these inputs"
+        yield Check("outputs", mode, not results, said)
         return
     detail = difference(*results)
     yield Check("outputs", mode, not detail, detail)
-    mine = {f"{prefix}{name}": p.grad for name, p in one.named_parameters()}
-    theirs = {name: p.grad for name, p in other.named_parameters()}
-    for index, given in enumerate(inputs):
-        leaves = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
-        (mine, theirs)[index].update({f"input {i}": leaf.grad for i, leaf in enumerate(leaves)})
-    detail = difference(mine, theirs)
-    yield Check("gradients", mode, not detail, detail)
-    kept = {f"{prefix}{name}": buffer for name, buffer in one.named_buffers()}
-    others = dict(other.named_buffers())
+    if len(backward) == 1:
+        yield Check("gradients", mode, equal=False, detail="only one of them has gradients")
+    else:
+        detail = difference(_gradients(one, inputs[0], prefix), _gradients(other, inputs[1]))
+        yield Check("gradients", mode, not detail, detail)
+    # Parameters too: some are changed by the forward itself, as a moving average of others.
+    kept = {f"{prefix}{name}": tensor for name, tensor in (*one.named_buffers(), *one.named_parameters())}
+    others = dict((*other.named_buffers(), *other.named_parameters()))
     detail = difference(kept, {name: others.get(name) for name in kept})
     yield Check("buffers", mode, not detail, detail)
 
 
+def _gradients(module: nn.Module, given: Any, prefix: str = "") -> dict[str, torch.Tensor | None]:
+    found = {f"{prefix}{name}": parameter.grad for name, parameter in module.named_parameters()}
+    return {**found, **{f"input {index}": leaf.grad for index, leaf in enumerate(tensors_in(given))}}
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors that a value consists of, those in objects of data classes included."""
+    found: list[torch.Tensor] = []
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            found += tensors_in([getattr(leaf, field.name) for field in fields(leaf)])
+    return found
+
+
 def _backward(result: Any) -> None:
-    leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    leaves = [leaf for leaf in tensors_in(result) if leaf.requires_grad]
     if leaves:
         # A sum would give every element the same gradient, and hide what is swapped.
         losses = [

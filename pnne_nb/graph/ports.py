@@ -8,6 +8,9 @@ from pnne_nb.graph.node import Node
 from pnne_nb.graph.spec import NodeSpec, Port
 from pnne_nb.graph.state import Content
 
+KEYWORDS = "*"
+"""Among the inputs that a Module lists: those after it are passed by keyword, as in a signature. No port."""
+
 
 def input_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
     """The inputs of a node in the order of the call; None if its type is not registered."""
@@ -59,4 +62,5 @@ def _listed(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
     """The port names that a property lists; a damaged file may have anything there."""
     declared = spec.property_named(prop)
     names = node.properties.get(prop, declared.default if declared is not None else ())
-    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, tuple) else ()
+    listed = names if isinstance(names, tuple) else ()
+    return tuple(name for name in listed if isinstance(name, str) and name != KEYWORDS)

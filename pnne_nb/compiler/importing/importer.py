@@ -10,14 +10,15 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.compiling import compile as compile_graph
+from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_title, complete
 from pnne_nb.compiler.importing.drafting import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.locating import Fault, find_fault
 from pnne_nb.compiler.importing.nesting import nest
-from pnne_nb.compiler.importing.observing import Frames, observe, replica
+from pnne_nb.compiler.importing.observing import Frames, observe
 from pnne_nb.compiler.importing.tracing import Arguments, Slot
-from pnne_nb.compiler.importing.translating import parameter_names, translate
+from pnne_nb.compiler.importing.translating import parameter_names, port_names, translate
 from pnne_nb.compiler.renaming import follow
 from pnne_nb.compiler.verifying import call_arguments
 from pnne_nb.errors import CompileError
@@ -47,7 +48,7 @@ def from_module(
     args, given = call_arguments(args, kwargs)
     _refuse_cycles(net)
     try:
-        work = replica(net)
+        work = duplicate(net, torch.Tensor.detach)  # shares the memory, which tracing leaves alone
     except Exception as error:
         raise CompileError(f"{type(net).__name__} cannot be copied, so it cannot be imported: {error}") from error
     frames = observe(work, args, given)
@@ -118,7 +119,7 @@ class _Import:
         names = parameter_names(self._net)
         called = [(names(index), value) for index, value in enumerate(args)] + list(kwargs.items())
         reason = self._opaque.get("") or obstacle(self._net)
-        level = self._whole(called, reason) if reason else self._outermost(called, len(args))
+        level = self._whole(called, len(args), reason) if reason else self._outermost(called, len(args))
         for name, value in called:
             item = next(item for item in level.of_type("Input") if item.argument == name)
             if isinstance(value, torch.Tensor):
@@ -155,13 +156,14 @@ class _Import:
                 reason = reason or str(error)
             else:
                 return level
-        return self._whole(called, reason)
+        return self._whole(called, positional, reason)
 
-    def _whole(self, called: list[tuple[str, Any]], reason: str) -> Level:
+    def _whole(self, called: list[tuple[str, Any]], positional: int, reason: str) -> Level:
         """Return a graph that only calls the module, for one that cannot be drawn at all."""
         level = Level(class_title(self._net), nn.Module())
         entries = {name: level.add(Item("Input", name, argument=name)) for name, _ in called}
-        properties: dict[str, object] = {"target": class_name(self._net), "inputs": tuple(entries)}
+        ports = port_names(self._net, positional, [name for name, _ in called[positional:]])
+        properties: dict[str, object] = {"target": class_name(self._net), "inputs": ports}
         item = level.add(Item("Module", "module", properties, reason=reason, whole=True))
         item.inputs = {name: (entry, "output") for name, entry in entries.items()}
         level.add(Item("Output", "output", inputs={"input": (item, "output")}))

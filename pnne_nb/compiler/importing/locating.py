@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import copy
+from collections import Counter
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.importing.layers import difference as layer_difference
 from pnne_nb.compiler.importing.layers import layer_spec
 from pnne_nb.compiler.running import blame
@@ -69,9 +70,11 @@ def _first_difference(
 ) -> Fault | None:
     """Return the first module, in the order in which they finish, whose results differ."""
     mine, theirs = (_results(module, args, kwargs, mode) for module in (net, model))
+    places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
+    shared = {name for name, module in net.named_modules() if places[id(module)] > 1}
     for name, results in mine.items():
         others = theirs.get(name)
-        if others is None:
+        if others is None or name in shared:
             continue
         detail = difference([result for _, result in results], [result for _, result in others])
         if detail:
@@ -82,7 +85,7 @@ def _first_difference(
 def _results(
     net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str
 ) -> dict[str, list[tuple[int, Any]]]:
-    module = copy.deepcopy(net).train(mode == "train")
+    module = duplicate(net).train(mode == "train")
     found: dict[str, list[tuple[int, Any]]] = {}
     for name, each in module.named_modules():
         if isinstance(each, torch.jit.ScriptModule):

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from pnne_nb.catalog.operators import choose
 from pnne_nb.compiler.importing.observing import Frames
-from pnne_nb.compiler.importing.tracing import Arguments, Recording, trace
+from pnne_nb.compiler.importing.tracing import Arguments, Recording, changes, trace
 
 
 def trace_modes(module: nn.Module, arguments: Arguments, frames: Frames) -> Recording:
@@ -49,8 +49,24 @@ class _Join:
             for node in others[j1:j2]:
                 self._eval[node] = self._graph.node_copy(node, self._eval.__getitem__)
         results = [next(iter(reversed(list(graph.nodes)))).args[0] for graph in (train, evaluation)]
-        self._graph.output(self._merged(*results))
+        result = self._merged(*results)
+        self._bind_changes()
+        self._graph.output(result)
         return self._graph
+
+    def _bind_changes(self) -> None:
+        """Have what only one mode changes in place, and nothing reads, change in that mode only."""
+        shared = {*self._train.values()} & {*self._eval.values()}
+        for side in (self._train, self._eval):
+            for node in list(side.values()):
+                if node in shared or node.users or not changes(node.op, node.target, node.kwargs):
+                    continue
+                changed = node.args[0]
+                while isinstance(changed, fx.Node) and changed not in shared and changed.op != "get_attr":
+                    changed = changed.args[0] if changed.args else None
+                if isinstance(changed, fx.Node):
+                    pair = (node, changed) if side is self._train else (changed, node)
+                    self._graph.create_node("call_function", choose, pair, {})
 
     def _both(self, one: fx.Node, other: fx.Node) -> None:
         args = self._merged(tuple(one.args), tuple(other.args))
@@ -68,6 +84,9 @@ class _Join:
             return tuple(parts) if isinstance(one, tuple) else parts
         if isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other):
             return {key: self._merged(one[key], other[key]) for key in one}
+        if isinstance(one, slice) and isinstance(other, slice):
+            bounds = zip((one.start, one.stop, one.step), (other.start, other.stop, other.step), strict=True)
+            return slice(*(self._merged(a, b) for a, b in bounds))
         if not _holds_nodes((one, other)) and type(one) is type(other) and one == other:
             return one
         first, second = fx.node.map_arg(one, self._train.__getitem__), fx.node.map_arg(other, self._eval.__getitem__)

@@ -22,6 +22,7 @@ def nest(level: Level) -> None:
     Raises:
         UntranslatableError: If a container is called as a whole and its members are called as well.
     """
+    _refer_to_called(level)
     called = {item.member[0] for item in level.items if len(item.member) == 1}
     for name in dict.fromkeys(item.member[0] for item in level.items if len(item.member) > 1):
         if name in called:
@@ -44,6 +45,14 @@ def _stands_together(level: Level, name: str) -> bool:
     members = set(inside)
     used = any(source in members for item in level.items[places[-1] + 1 :] for source, _ in item.inputs.values())
     return used and all(not item.member or item.member[0] == name for item in inside)
+
+
+def _refer_to_called(level: Level) -> None:
+    """Let parameters of called members of a container stand for them: ``self.cells[0].conv.weight.device``."""
+    members = {item.member for item in level.items if item.inner is not None or item.type == "Module"}
+    for item in level.items:
+        if item.type == "Parameter" and any(item.member[:n] in members for n in range(2, len(item.member))):
+            _refer(item)
 
 
 def _refer(item: Item) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.importing.values import UNKNOWN
 from pnne_nb.compiler.running import describe
 from pnne_nb.compiler.verifying import copied, private_random_state
@@ -52,14 +53,14 @@ def observe(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fr
     frames: Frames = {}
     failure: Exception | None = None
     try:
-        frames[False] = _call(replica(net), args, kwargs, training=False)
+        frames[False] = _call(duplicate(net), args, kwargs, training=False)
     except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may do
         failure = error
     try:
-        frames[True] = _call(replica(net, outlined), outlined(args), outlined(kwargs), training=True)
+        frames[True] = _call(duplicate(net, outlined), outlined(args), outlined(kwargs), training=True)
     except Exception:  # noqa: BLE001  # something goes by the data
         try:
-            frames[True] = _call(replica(net), args, kwargs, training=True)
+            frames[True] = _call(duplicate(net), args, kwargs, training=True)
         except Exception as error:  # noqa: BLE001  # as above
             failure = failure or error
     if False in frames or (frames and failure is None):
@@ -67,22 +68,11 @@ def observe(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fr
     if True in frames:
         with contextlib.suppress(Exception):
             # Without data, it may take what it would refuse.
-            return {True: _call(replica(net), args, kwargs, training=True)}
+            return {True: _call(duplicate(net), args, kwargs, training=True)}
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
     message = f"{type(net).__name__} cannot be called with ({shown}): {failure}"
     hint = "Pass args and kwargs that the module takes."
     raise CompileError(message, [Diagnostic(code="bad-inputs", message=message, hint=hint)]) from failure
-
-
-def replica(net: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = None) -> nn.Module:
-    """Return a copy of a module that shares its parameters, or has what `tensor` makes of its tensors."""
-    if tensor is None:
-        return copy.deepcopy(net, {id(parameter): parameter for parameter in net.parameters()})
-    held = [*net.parameters(), *net.buffers()]
-    made = {id(each): tensor(each) for each in held}
-    for each in net.parameters():
-        made[id(each)] = nn.Parameter(made[id(each)], requires_grad=each.requires_grad)
-    return copy.deepcopy(net, made)
 
 
 def _call(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, training: bool) -> Frame:

@@ -9,7 +9,6 @@ Nothing outside the traced module, which is a private copy, is replaced meanwhil
 
 from __future__ import annotations
 
-import dis
 import operator
 import sys
 from collections import OrderedDict
@@ -18,20 +17,24 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
+from pnne_nb.compiler.importing import rewriting
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
 from pnne_nb.compiler.importing.quoting import shown
 from pnne_nb.compiler.importing.rebinding import rebound
+from pnne_nb.compiler.importing.refusing import accepted
 from pnne_nb.compiler.importing.values import (
     UNKNOWN,
     Traced,
     TracedFloat,
     TracedInt,
     TracedTensor,
+    TracedTuple,
     is_traced,
     known,
     wrap,
@@ -200,7 +203,7 @@ class Recorder(fx.Tracer):
             originals = {id(store): old for (store, _), old in zip(kept, before, strict=True)}
             for _, store, name in buffers:
                 self._assigned(originals[id(store)][name], store, name)
-            self._refuse_changes([(store, old) for (store, _), old in zip(kept, before, strict=True)])
+            self._refusechanges([(store, old) for (store, _), old in zip(kept, before, strict=True)])
         finally:
             for store, old in kept:
                 added = {name: value for name, value in store.items() if name.startswith("_tensor_constant")}
@@ -227,7 +230,7 @@ class Recorder(fx.Tracer):
             self.call_method(original, "copy_", (new.detach(),), {})
 
     @staticmethod
-    def _refuse_changes(stores: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    def _refusechanges(stores: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
         changed = {
             name
             for store, old in stores
@@ -241,16 +244,16 @@ class Recorder(fx.Tracer):
         def forward(*args: Any, **kwargs: Any) -> Any:
             frames = self._frames_of(path)
             seen = frames.get(self._training) or frames.get(not self._training)
-            args, kwargs = self._settled((args, kwargs))
+            args, kwargs = self._settled(_opened((args, kwargs)))
             node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
             node.meta[FRAMES] = frames
             result = seen.result if seen is not None else UNKNOWN
             if not is_dataclass(result):
-                return wrap(node, self, result)
+                return self._settled(wrap(node, self, result))
             # It comes apart at the border of the nested graph, which has an output for each field.
             parts = fields_of(result)
             whole = wrap(node, self, tuple(parts.values()))
-            return with_fields(result, {name: whole[index] for index, name in enumerate(parts)})
+            return with_fields(result, {name: self._settled(whole[index]) for index, name in enumerate(parts)})
 
         return forward
 
@@ -271,11 +274,19 @@ class Recorder(fx.Tracer):
 
     def create_arg(self, a: Any) -> Any:
         """Return an argument as the recording holds it."""
-        return a.node if issubclass(type(a), Traced) else super().create_arg(a)
+        if issubclass(type(a), Traced):
+            return a.node
+        if isinstance(a, np.generic):
+            return a.item()  # NumPy's numbers are Python's
+        if is_dataclass(a) and not isinstance(a, type):
+            # Some are dictionaries as well, which would lose their class.
+            given = {name: self.create_arg(value) for name, value in fields_of(a).items() if value is not None}
+            return self.create_node("call_function", type(a), (), given)
+        return super().create_arg(a)
 
     def create_proxy(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
-    ) -> Traced:
+    ) -> Any:
         """Record a call and return what stands for its result."""
         args, kwargs = self._settled((args, kwargs))
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
@@ -284,16 +295,20 @@ class Recorder(fx.Tracer):
         module = getattr(target, "__module__", "")
         if module == "_operator" and any(source in self._by_mode for source in node.all_input_nodes):
             self._by_mode.add(node)
-        found = wrap(node, self, self._evaluated(kind, target, args, kwargs))
-        if _changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
+        evaluated = self._evaluated(kind, target, args, kwargs)
+        if evaluated is None and target is operator.getitem:
+            return None  # one of several results, for `is None` to see
+        found = wrap(node, self, evaluated)
+        if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
             # The same tensor: what uses it from here on stands after the change.
             args[0].node = node
         return found
 
     def call_method(self, owner: Traced, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a method."""
-        if name == "dim" and owner.value is not UNKNOWN:
-            return owner.value.dim()
+        found = rewriting.method(self, name, owner, args, kwargs)
+        if found is not rewriting.ABSENT:
+            return found
         if type(owner) not in (TracedTensor, TracedInt, TracedFloat) and owner.value is not UNKNOWN:
             return getattr(owner.opened(), name)(*args, **kwargs)
         return self.create_proxy("call_method", name, (owner, *args), kwargs)
@@ -313,15 +328,19 @@ class Recorder(fx.Tracer):
                 self._born_detached.add(made)
                 self._detached[node] = wrap(made, self, value.value)
             return self._detached[node]
+        if type(value) is TracedTuple and _holds_tensors(value.value):
+            return tuple(map(self._without_grad, value))
         if type(value) in (tuple, list):
             return type(value)(map(self._without_grad, value))
         return {k: self._without_grad(v) for k, v in value.items()} if type(value) is dict else value
 
     def watched(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a function or method of torch's, or make it if nothing in it is traced."""
+        name = getattr(function, "__name__", "")
+        if name == "_set_grad_enabled":
+            return function(*map(bool, args))
         if function not in _CREATORS and not is_traced((args, kwargs)):
             return function(*args, **kwargs)
-        name = getattr(function, "__name__", "")
         if function is torch._assert:
             return None
         if kwargs.get("out") is not None:
@@ -338,7 +357,8 @@ class Recorder(fx.Tracer):
             if is_traced(args[:1]):
                 return self.call_method(args[0], name, args[1:], kwargs)
             return self.create_proxy("call_method", name, args, kwargs)
-        return self.create_proxy("call_function", function, args, kwargs)
+        found = rewriting.function(self, function, args, kwargs)
+        return self.create_proxy("call_function", function, args, kwargs) if found is rewriting.ABSENT else found
 
     @staticmethod
     def _evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -364,9 +384,10 @@ class Recorder(fx.Tracer):
             self._branches = True
             return bool(value.value)
         if value.value is UNKNOWN or type(value) is TracedTensor:
-            if _is_asserting(sys._getframe(1)):
-                return True
-            raise self.unknown(value)
+            answer = accepted(_asking(sys._getframe(1)))
+            if answer is None:
+                raise self.unknown(value)
+            return answer
         answer = bool(value.value)
         self._assumed.setdefault(f"{shown(value.node)} is {answer}")
         return answer
@@ -393,6 +414,19 @@ class Recorder(fx.Tracer):
         for node in reversed(list(self.graph.nodes)):
             if not node.users and (node.op == "get_attr" or _only_looks(node)):
                 self.graph.erase_node(node)
+
+
+def _opened(value: Any) -> Any:
+    """Return arguments with several results that are passed on as one taken apart, as each call may have them anew."""
+    if type(value) is TracedTuple and _holds_tensors(value.value):
+        return tuple(map(_opened, value))
+    if type(value) in (tuple, list):
+        return type(value)(map(_opened, value))
+    return {k: _opened(v) for k, v in value.items()} if type(value) is dict else value
+
+
+def _holds_tensors(value: Any) -> bool:
+    return type(value) is tuple and any(isinstance(part, torch.Tensor) or _holds_tensors(part) for part in value)
 
 
 def _plain_tensors(module: nn.Module) -> Any:
@@ -425,7 +459,7 @@ def _only_looks(node: fx.Node) -> bool:
     return target is getattr or getattr(target, "__module__", "") in ("_operator", "math")
 
 
-def _changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
+def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
     """Whether a call changes its first argument."""
     if kind == "call_method":
         name = str(target)
@@ -436,14 +470,11 @@ def _changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
     return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
 
 
-def _is_asserting(frame: Any) -> bool:
-    """Whether the code that asks is an ``assert``, which checks the input and decides nothing else."""
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("pnne_nb.compiler.importing"):
+def _asking(frame: Any) -> Any:
+    """Return the frame of the code outside this package that asks."""
+    while frame.f_globals.get("__name__", "").startswith("pnne_nb.compiler.importing"):
         frame = frame.f_back
-    if frame is None:
-        return False
-    steps = [step for step in dis.get_instructions(frame.f_code) if step.offset >= frame.f_lasti][:4]
-    return any(step.opname == "LOAD_ASSERTION_ERROR" or step.argval == "AssertionError" for step in steps)
+    return frame
 
 
 class _Watch(TorchFunctionMode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, cast, final
 
 import torch
@@ -16,6 +16,7 @@ from pnne_nb.compiler.importing.functions import function_call, method_call
 from pnne_nb.compiler.importing.modes import trace_modes
 from pnne_nb.compiler.importing.observing import Frames
 from pnne_nb.compiler.importing.tracing import FRAMES, MODE, Arguments, Slot
+from pnne_nb.graph.ports import KEYWORDS
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Port, Required, Returns
 from pnne_nb.graph.types import EnumType, PropertyType, UnionType, check
@@ -144,8 +145,9 @@ class _Translation:
         """Wire a submodule's item and tell its outputs."""
         spec = registry[item.type]
         if item.type == "Module":
-            given = by_position(called, node.args, node.kwargs)
-            item.properties["inputs"] = tuple(given)
+            named = parameter_names(called)
+            given = {**{named(index): value for index, value in enumerate(node.args)}, **node.kwargs}
+            item.properties["inputs"] = port_names(called, len(node.args), list(node.kwargs))
             sources = {name: self._source(value) for name, value in given.items()}
             self._level.add(item)
             item.inputs.update(sources)
@@ -358,25 +360,25 @@ def _admits_mode(kind: PropertyType) -> bool:
     )
 
 
-def by_position(called: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name, in an order in which they can all be passed by position.
+def port_names(called: nn.Module, positional: int, keywords: Sequence[str]) -> tuple[str, ...]:
+    """Return the ports of a module that is kept as it is: its arguments by name, after `KEYWORDS` by keyword only.
 
-    Raises:
-        UntranslatableError: If some can only be passed by keyword.
+    Args:
+        called: The module.
+        positional: How many arguments it is given by position.
+        keywords: Names of those that it is given by keyword.
     """
     parameters = _parameters(called)
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    defaults = {p.name: p.default for p in parameters}
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     name = parameter_names(called)
-    given = {name(index): value for index, value in enumerate(args)}
-    waiting = dict(kwargs)
-    for each in names[len(args) :]:
-        if not waiting:
+    found = [name(index) for index in range(positional)]
+    waiting = list(keywords)
+    for each in names[positional:]:
+        if each not in waiting:
             break
-        given[each] = waiting.pop(each) if each in waiting else defaults[each]
-    if waiting:
-        raise UntranslatableError(f"a submodule takes {', '.join(waiting)} by keyword only")
-    return given
+        waiting.remove(each)
+        found.append(each)
+    return (*found, KEYWORDS, *waiting) if waiting else tuple(found)
 
 
 def parameter_names(called: nn.Module) -> Callable[[int], str]:

@@ -110,6 +110,14 @@ class Traced(fx.Proxy):
             raise UntranslatableError(f"it reads {name} of a {kind.__name__}")
         return found
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "data" and type(self) is TracedTensor:
+            self.data.copy_(value)
+        elif name in _OWN:
+            object.__setattr__(self, name, value)
+        else:
+            raise UntranslatableError(f"it sets the attribute {name} of a tensor")
+
     def opened(self) -> Any:
         """Return what it is made of, as Python has it: a tuple, list or dictionary of traced values."""
         if isinstance(self.value, dict):

@@ -85,6 +85,9 @@ function slots(name: string, into: ReadonlyMap<string, EdgeState>): number {
   return next;
 }
 
+/** Among the inputs that a Module lists: those after it are passed by keyword. No port; mirrors `KEYWORDS` in Python. */
+const KEYWORDS = "*";
+
 interface Declared {
   readonly inputs?: readonly Port[];
   readonly outputs?: readonly Port[];
@@ -104,7 +107,8 @@ function declaredPorts(
     const listed = (property: string) => {
       const declared = type?.properties?.find(({ name }) => name === property);
       const names = node.properties?.[property] ?? declared?.default;
-      return (Array.isArray(names) ? names : []).filter((name) => typeof name === "string").map(valuePort);
+      const listed = Array.isArray(names) ? names : [];
+      return listed.filter((name) => typeof name === "string" && name !== KEYWORDS).map(valuePort);
     };
     return { inputs: listed("inputs"), outputs: listed("outputs") };
   }

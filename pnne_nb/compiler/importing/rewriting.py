@@ -1,0 +1,153 @@
+"""Methods and functions without a node type of their own, in terms of those that have one.
+
+``x.lerp_(y, 0.1)`` is ``x.copy_(x.lerp(y, 0.1))``, ``x.type(dtype)`` is ``x.to(dtype)``, and ``x.is_floating_point()``
+is known from the element type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.values import UNKNOWN, TracedTensor, is_traced, known
+from pnne_nb.graph.registry import registry
+
+if TYPE_CHECKING:
+    from pnne_nb.compiler.importing.tracing import Recorder
+
+ABSENT = object()
+"""Returned where there is nothing to rewrite."""
+
+_KNOWN = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_signed", "element_size"))
+"""Methods that the element type and the number of dimensions answer."""
+
+_SYNONYMS = {
+    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
+    "arctan2": "atan2", "arctanh": "atanh", "divide": "div", "fix": "trunc", "ger": "outer", "greater": "gt",
+    "greater_equal": "ge", "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg", "nelement": "numel",
+    "not_equal": "ne", "row_stack": "vstack", "split_with_sizes": "split", "subtract": "sub", "true_divide": "div",
+}  # fmt: skip
+_CASTS = {"byte": torch.uint8, "char": torch.int8, "cdouble": torch.complex128, "cfloat": torch.complex64}
+_PLACES = ("cpu", "cuda")
+_TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
+          "Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}  # fmt: skip
+_RESHAPES = frozenset(("detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"))
+"""Methods in place that change how a tensor is seen, and none of its elements."""
+
+
+def method(recorder: Recorder, name: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a method of a traced tensor by others, or return `ABSENT`."""
+    if name in _KNOWN and type(owner) is TracedTensor and owner.value is not UNKNOWN:
+        return getattr(owner.value, name)()
+    if name in registry:
+        return ABSENT
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(recorder, owner, *args, **kwargs)
+    if name in _SYNONYMS:
+        return recorder.call_method(owner, _SYNONYMS[name], args, kwargs)
+    if name in _CASTS:
+        return recorder.call_method(owner, "to", (_CASTS[name],), {})
+    if name in _PLACES:
+        return recorder.call_method(owner, "to", (name,), {})
+    base = name.removesuffix("_")
+    base = _SYNONYMS.get(base, base)
+    if base != name and base in registry and hasattr(Tensor, base):
+        changed = recorder.call_method(owner, base, args, kwargs)
+        if name in _RESHAPES:
+            owner.node = changed.node
+            owner.value = changed.value
+            return owner
+        return recorder.call_method(owner, "copy_", (changed,), {})
+    return ABSENT
+
+
+def function(recorder: Recorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a function of torch's by others, or return `ABSENT`."""
+    name = str(getattr(target, "__name__", ""))
+    if target in (torch.tensor, torch.as_tensor, torch.asarray):
+        return _tensor(recorder, *args, **kwargs)
+    if name in registry and name not in _KNOWN:
+        return ABSENT
+    if getattr(torch, name, None) is not target or not is_traced(args[:1]) or not hasattr(Tensor, name):
+        return ABSENT
+    return method(recorder, name, args[0], args[1:], kwargs)
+
+
+def _type(recorder: Recorder, owner: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
+    if dtype is None:
+        raise UntranslatableError("it asks for the type of a tensor as text")
+    if isinstance(dtype, str):
+        short = dtype.rpartition(".")[2].removesuffix("Tensor")
+        if short not in _TYPES:
+            raise UntranslatableError(f"it asks for a tensor of type {dtype!r}")
+        dtype = getattr(torch, _TYPES[short])
+    elif isinstance(dtype, type):
+        dtype = getattr(torch, _TYPES.get(dtype.__name__.removesuffix("Tensor"), "float32"))
+    return recorder.call_method(owner, "to", (dtype,), {})
+
+
+def _reshape_as(recorder: Recorder, owner: Any, other: Any) -> Any:
+    return recorder.call_method(owner, "reshape", (other.shape,), {})
+
+
+def _index_put_(recorder: Recorder, owner: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    if accumulate:
+        changed = recorder.call_method(owner, "index_put", (indices, values, True), {})
+        return recorder.call_method(owner, "copy_", (changed,), {})
+    owner[tuple(indices)] = values
+    return owner
+
+
+def _uniform_(recorder: Recorder, owner: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
+    drawn = recorder.create_proxy("call_function", torch.rand_like, (owner,), {})
+    if (low, high) != (0.0, 1.0):
+        drawn = drawn * (high - low) + low
+    return recorder.call_method(owner, "copy_", (drawn,), {})
+
+
+def _tolist(_recorder: Recorder, owner: Any) -> Any:
+    def items(part: Any, shape: tuple[int, ...]) -> Any:
+        if not shape:
+            return part.item()
+        return [items(part[index], shape[1:]) for index in range(shape[0])]
+
+    if owner.value is UNKNOWN:
+        raise UntranslatableError("it makes a list of a tensor whose size is only known when it runs")
+    return items(owner, tuple(owner.value.shape))
+
+
+def _new_tensor(recorder: Recorder, owner: Any, data: Any, dtype: Any = None, **_: Any) -> Any:
+    return _tensor(recorder, data, dtype=owner.dtype if dtype is None else dtype)
+
+
+def _tensor(recorder: Recorder, data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    """Return a tensor of constants, or of numbers that are computed from sizes."""
+    element = known(dtype)
+    if not is_traced(data):
+        return torch.tensor(data, dtype=element)
+    if type(data) is TracedTensor:
+        return data if dtype is None and device is None else data.to(dtype=dtype) if device is None else data.to(device)
+    if isinstance(data, (tuple, list)):
+        parts = [_tensor(recorder, part, dtype) for part in data]
+        return recorder.create_proxy("call_function", torch.stack, (parts,), {})
+    number = known(data)
+    if number is UNKNOWN:
+        raise UntranslatableError("it makes a tensor of a number that is only known when it runs")
+    if element is None:
+        element = torch.tensor(number).dtype
+    return recorder.create_proxy("call_function", torch.full, ((), data), {"dtype": element})
+
+
+_SPECIAL: Mapping[str, Callable[..., Any]] = {
+    "index_put_": _index_put_,
+    "new_tensor": _new_tensor,
+    "reshape_as": _reshape_as,
+    "tolist": _tolist,
+    "type": _type,
+    "uniform_": _uniform_,
+}
