@@ -156,7 +156,7 @@ class VanishingGradients:
         ]
 
 
-_RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold"})
+_RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold", "relu", "relu6", "threshold"})
 
 
 @final

@@ -224,7 +224,7 @@ class GraphEditor(anywidget.AnyWidget):
             before.close()
             self._show_training(Training(0))
 
-    def to_svg(self, theme: Theme = "auto", *, within: str = "") -> str:
+    def to_svg(self, theme: Theme = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
 
         Raises:
@@ -235,7 +235,7 @@ class GraphEditor(anywidget.AnyWidget):
         derived = self._derivation.whole
         shapes = {port: shape for port, shape in derived.shapes.items() if shape is not None}
         resolved = {node: values for node, values in derived.resolved.items() if values is not None}
-        return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved)
+        return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
 
     def close(self) -> None:
         """End the editor in the browser, and let go of its model; the document lives on.

@@ -14,6 +14,7 @@ from pnne_nb.errors import InspectionError
 from pnne_nb.frames import Frame, NormsFrame, Quantity, StateFrame, StatisticsFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.evidence import Evidence
+from pnne_nb.inspector.functions import FunctionProbe
 from pnne_nb.inspector.health import ailments
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.patterns import layers, leaf_layers
@@ -83,10 +84,11 @@ class Overlay:
         self._graph = graph
         self._show = show
         self._evidence = Evidence.of(engine.module)
+        self._modules = self._evidence.kinds
         self._step = 0
         self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
-        # Some observations fit; older ones are of no use.
-        channel = Channel(8 * (len(_WATCHED) * len(self._evidence.kinds) + 1))
+        # Some observations fit, of layers and of the functions among them; older ones are of no use.
+        channel = Channel(64 * (len(self._modules) + 1))
         probe = _Tap(engine.module, channel, lambda: engine.gradient_scale)
         self._pump = Pump(channel, self, Pacer(HZ))
         removals = (
@@ -118,15 +120,25 @@ class Overlay:
                     ended = state in ENDED
                     now = Evidence.of(self.engine.module)
                     # One that goes on may have other layers: its graph was edited meanwhile.
-                    if ended or now.kinds != self._evidence.kinds:
-                        self._evidence = now
-                case NormsFrame(step=step) | StatisticsFrame(step=step):
+                    if ended or now.kinds != self._modules:
+                        self._evidence, self._modules = now, now.kinds
+                case NormsFrame(step=step):
+                    self._evidence.add(frame)
+                    self._step = step
+                case StatisticsFrame(step=step, layer=layer) if self._know(layer):
                     self._evidence.add(frame)
                     self._step = step
                 case _:
                     pass
         self._evidence.keep_recent()
         return ended
+
+    def _know(self, layer: str) -> bool:
+        """Whether there is such a layer, or a function drawn as a node, which has a kind from now on."""
+        path = f"{self._place}{layer}"
+        if layer not in self._evidence.kinds and path in self._graph:
+            self._evidence.kinds = {**self._evidence.kinds, layer: self._graph[path].type}
+        return layer in self._evidence.kinds
 
     def stale(self) -> bool:
         """Whether something that no frame tells has changed: never."""
@@ -185,47 +197,52 @@ def place_of(model: nn.Module, graph: NodeGraph) -> str:
 
 @final
 class _Tap:
-    """A probe of every layer, whose frames go to a channel of their own and not to the engine's."""
+    """A probe of every layer and of the functions among them, whose frames go to a channel of their own."""
 
     def __init__(self, model: nn.Module, channel: Channel, gradient_scale: Callable[[], float]) -> None:
         self._model = model
         self._channel = channel
         self._gradient_scale = gradient_scale
-        self._probe = self._next = self._probe_of_now()
+        self._probes = self._next = self._probes_of_now()
 
     def renew(self) -> None:
         """Look for the model's layers again, from the next observed step on."""
-        self._next = self._probe_of_now()
+        self._next = self._probes_of_now()
 
     def open(self, step: int) -> None:
         """Attach the hooks."""
-        self._probe = self._next
-        self._probe.open(step)
+        self._probes = self._next
+        for probe in self._probes:
+            probe.open(step)
 
     def gradients_ready(self) -> None:
         """Measure gradients."""
-        self._probe.gradients_ready()
+        for probe in self._probes:
+            probe.gradients_ready()
 
     def updated(self) -> None:
         """Measure nothing: updates are not shown."""
 
     def close(self) -> Sequence[Frame]:
         """Detach the hooks; the engine gets no frames."""
-        return self.take(self._probe.close())
+        return self.take([frame for probe in self._probes for frame in probe.close()])
 
     @property
     def watch(self) -> Watch:
-        """What is measured, where the training is in other processes."""
-        return self._next.watch
+        """What is measured, where the training is in other processes: layers."""
+        return self._next[0].watch
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         """The same for what was measured there."""
         self._channel.put(*frames)
         return ()
 
-    def _probe_of_now(self) -> LiveProbe:
+    def _probes_of_now(self) -> tuple[LiveProbe, FunctionProbe]:
         watch = {name: _WATCHED for name in layers(self._model) if name}
-        return LiveProbe(self._model, watch, histograms_of=(), gradient_scale=self._gradient_scale)
+        return (
+            LiveProbe(self._model, watch, histograms_of=(), gradient_scale=self._gradient_scale),
+            FunctionProbe(self._model, watch, self._gradient_scale),
+        )
 
 
 def _starter(probe: _Tap, channel: Channel, pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:

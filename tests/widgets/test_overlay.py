@@ -116,6 +116,25 @@ def test_layers_show_what_they_give_and_what_comes_back(engine: pn.TrainingEngin
     assert hooks_on(engine.module) == 0
 
 
+def test_functions_show_numbers_too(graph: pn.NodeGraph) -> None:
+    graph.remove("relu1")
+    graph.add("relu", name="fire")
+    graph.add("add", name="skip")
+    for source, target in (("fc1", "fire"), ("fire.output", "skip.input"), ("fc1.output", "skip.other")):
+        graph.connect(source, target)
+    graph.connect("skip", "fc2")
+    engine, editor = train(graph), pn.GraphEditor(graph)
+    browser = Browser(editor)
+    editor.training = engine
+    engine.start()
+    picture = browser.wait_for_layers()
+    assert set(picture["layers"]) == {"fc1", "fire", "skip", "fc2"}
+    assert 0 < picture["layers"]["fire"]["zeros"] < 1
+    assert picture["layers"]["skip"]["flow"] > 0
+    engine.stop()
+    editor.close()
+
+
 def test_pictures_keep_coming_once_they_are_painted(engine: pn.TrainingEngine, editor: pn.GraphEditor) -> None:
     browser = Browser(editor)
     editor.training = engine
