@@ -194,7 +194,7 @@ class TrainingLoop:
             self._loss_sum += step.loss * step.examples
             self.stages.ended("other")
             while self._stepper.eased:
-                yield Eased(self._stepper.eased.pop())
+                yield Eased(self._stepper.eased.pop(0))
             yield Stepped(self._frame(step))
         if self.position == 0:
             raise TrainingError("The training data gave no batch at all.")

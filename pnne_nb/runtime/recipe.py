@@ -64,6 +64,11 @@ class Recipe(msgspec.Struct, frozen=True):
         """Whether there is an output to compare with a target, for the loss and for metrics."""
         return self.loss is not None and self.step is None
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether each process has a part of every tensor only, so that none can run the model without the others."""
+        return self.peers.count > 1 and self.trained is None
+
 
 def require_validation(recipe: Recipe) -> Source:
     """The validation data.

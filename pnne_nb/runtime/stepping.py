@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import blame
-from pnne_nb.runtime.batches import Batch, as_batch
+from pnne_nb.runtime.batches import Batch, StandIn, as_batch
 from pnne_nb.runtime.easing import is_out_of_memory, pieces
 from pnne_nb.runtime.failures import device_lost
 from pnne_nb.runtime.forward import ForwardPass
@@ -68,6 +68,7 @@ class Stepper:
         self._randomness = randomness
         self._observers = observers
         self._updating = False
+        self._all_know = False
         self._place = (0, 0)
 
     def make(self, group: Sequence[Any], number: int, epoch: int) -> Step:
@@ -91,18 +92,31 @@ class Stepper:
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                wants_target = self._forward.recipe.compares
-                largest = max(as_batch(raw, wants_target=wants_target).examples for raw in cut)
-                # What one process of several makes of its memory, the others do not know.
-                if self._updating or largest < 2 or self._forward.recipe.peers.count > 1:
+                largest = max(self._size(raw) for raw in cut)
+                if self._updating or not self._can_ease(largest):
                     raise
             # Outside of the block: the exception holds on to the tensors that were too many.
             self._ease(largest, number)
 
+    def _size(self, raw: Any) -> int:
+        return as_batch(raw, wants_target=self._forward.recipe.compares).examples
+
+    def _can_ease(self, largest: int) -> bool:
+        peers = self._forward.recipe.peers
+        if peers.count == 1:
+            return largest > 1
+        # Of a backward pass that fails in one process, the others do not know: they wait for its gradients.
+        return self._all_know and peers.sum([float(largest > 1)])[0] > 0
+
     def _cut(self, group: Sequence[Any]) -> list[Any]:
-        wants_target = self._forward.recipe.compares
-        sizes = [as_batch(raw, wants_target=wants_target).examples for raw in group]
-        return [piece for raw, size in zip(group, sizes, strict=True) for piece in pieces(raw, self.pieces, size)]
+        several, cut = self._forward.recipe.peers.count > 1, []
+        for raw in group:
+            found = pieces(raw, self.pieces, self._size(raw))
+            cut += found
+            if several:
+                # All processes make equally many passes, whatever their parts of the batch are.
+                cut += [StandIn(found[0])] * (self.pieces - len(found))
+        return cut
 
     def _ease(self, largest: int, number: int) -> None:
         self.pieces *= 2
@@ -139,7 +153,7 @@ class Stepper:
         number, _ = self._place
         recipe, stages = self._forward.recipe, self.stages
         optimizer, precision = recipe.optimizer, recipe.precision
-        self._updating = False
+        self._updating = self._all_know = False
         batches = [self._forward.prepare(raw) for raw in group]
         examples = int(recipe.peers.sum([sum(batch.examples for batch in batches)])[0])
         rate = float(optimizer.param_groups[0]["lr"])
@@ -177,7 +191,7 @@ class Stepper:
         recipe.optimizer.zero_grad(set_to_none=True)
         for raw, batch in zip(group, batches, strict=True):
             share = batch.examples / examples if examples else 1 / (len(batches) * peers.count)
-            output, loss = self._forward.run(raw, batch)
+            output, loss = self._run(raw, batch)
             value += peers.sum([loss.item() * share])[0]
             stages.ended("forward")
             if not math.isfinite(value):
@@ -188,6 +202,23 @@ class Stepper:
             outputs.append(output.detach() if isinstance(output, Tensor) else output)
             stages.ended("backward")
         return value, outputs
+
+    def _run(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
+        """The forward pass; where it is too much for one process of several, it is for all."""
+        peers = self._forward.recipe.peers
+        if peers.count == 1 or self._forward.recipe.in_parts:
+            return self._forward.run(raw, batch)
+        made, short = None, ""
+        try:
+            made = self._forward.run(raw, batch)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            short = str(error)
+        self._all_know = peers.sum([float(made is None)])[0] > 0
+        if made is None or self._all_know:
+            raise torch.OutOfMemoryError(short or "Another process of the group is out of memory.")
+        return made
 
     def _closure(
         self, group: Sequence[Any], batches: Sequence[Batch], examples: int, value: float

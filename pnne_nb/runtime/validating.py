@@ -9,6 +9,8 @@ from typing import Any, final
 import msgspec
 import torch
 
+from pnne_nb.runtime.batches import Batch, as_batch
+from pnne_nb.runtime.easing import is_out_of_memory, pieces
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.metrics import results
 from pnne_nb.runtime.modes import Modes
@@ -39,6 +41,7 @@ class Validation:
         self._forward = forward
         self._modes = modes
         self._randomness = randomness
+        self._pieces = 1
 
     def run(self, source: Source) -> Generator[Validated, None, dict[str, float]]:
         """One pass, an event a batch; closed in the middle, it has never been.
@@ -61,11 +64,10 @@ class Validation:
                     if raw is None:
                         break
                     self._modes.restore()
-                    batch = forward.prepare(raw)
-                    output, loss = forward.run(raw, batch)
-                    total += loss.item() * batch.examples
-                    forward.count(counting, output, batch)
-                seen += batch.examples
+                    for batch, output, loss in self._judged(raw):
+                        total += loss * batch.examples
+                        seen += batch.examples
+                        forward.count(counting, output, batch)
                 index += 1
                 yield Validated(index)
         finally:
@@ -77,3 +79,23 @@ class Validation:
         if forward.recipe.compares:
             metrics |= results(counting, "val")
         return metrics
+
+    def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:
+        """The batch, or where memory is too small for it the pieces of it, with outputs and losses.
+
+        In eval mode, the pieces of a batch say what it would have said.
+        """
+        recipe = self._forward.recipe
+        size = as_batch(raw, wants_target=recipe.compares).examples
+        while True:
+            try:
+                return [self._judge(piece) for piece in pieces(raw, self._pieces, size)]
+            except RuntimeError as error:
+                if not is_out_of_memory(error) or self._pieces >= size or recipe.in_parts:
+                    raise
+            self._pieces *= 2
+
+    def _judge(self, raw: Any) -> tuple[Batch, Any, float]:
+        batch = self._forward.prepare(raw)
+        output, loss = self._forward.run(raw, batch)
+        return batch, output, loss.item()

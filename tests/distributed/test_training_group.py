@@ -133,6 +133,17 @@ def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -
     groups.assert_close(undisturbed, engine, tolerance=0)
 
 
+def test_memory_that_is_too_small_in_one_process_is_eased_in_all() -> None:
+    alone, together = (groups.engine(nodes.graph("Cramped"), epochs=1) for _ in range(2))
+    alone.start()
+    alone.wait()
+    together.launch(nproc=2, imports=nodes.__name__)
+    assert together.wait(groups.SECONDS)
+    assert {frame.kind for frame in together.history.anomalies} == {"out-of-memory"}
+    assert "each batch is cut into 4 pieces" in together.history.anomalies[-1].message
+    groups.assert_close(alone, together)
+
+
 def test_a_group_that_hangs_is_ended_and_says_so() -> None:
     engine = groups.engine(checkpoint_every=(2, "steps"))
     groups.at_step(engine, 3, lambda: os.kill(group.processes[1], signal.SIGSTOP))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.runtime.easing import pieces
-from tests.runtime.tasks import engine
+from tests.runtime.tasks import engine, images
 
 
 class Pair(NamedTuple):
@@ -37,7 +37,7 @@ class Cramped(nn.Module):
 
 
 def test_a_batch_that_is_too_large_is_cut_and_means_the_same() -> None:
-    whole, cut = engine(model=Cramped(99)), engine(model=Cramped(5))
+    whole, cut = (engine(model=Cramped(room), val_data=images(2)) for room in (99, 5))
     for trained in (whole, cut):
         trained.start()
         assert trained.wait(60)
@@ -45,7 +45,9 @@ def test_a_batch_that_is_too_large_is_cut_and_means_the_same() -> None:
     assert isinstance(model, Cramped)
     assert model.largest == 4
     torch.testing.assert_close(cut.history["loss"], whole.history["loss"], rtol=1e-5, atol=1e-6)
-    assert cut.history["train_accuracy"].tolist() == whole.history["train_accuracy"].tolist()
+    torch.testing.assert_close(cut.history["val_loss"], whole.history["val_loss"], rtol=1e-5, atol=1e-6)
+    for name in ("train_accuracy", "val_accuracy"):
+        assert cut.history[name].tolist() == whole.history[name].tolist()
     said = [frame for frame in cut.history.anomalies if frame.kind == "out-of-memory"]
     assert [frame.step for frame in said] == [1, 1]
     assert any("Out of memory at step 1 with 16 examples at once" in frame.message for frame in said)

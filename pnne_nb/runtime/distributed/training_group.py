@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from typing import Any, TypeAlias, final
 
+from torch import OutOfMemoryError
+
 from pnne_nb import errors
 from pnne_nb.errors import CheckpointError, PnneError, TrainingError
 from pnne_nb.frames import AnomalyFrame
@@ -30,7 +32,7 @@ from pnne_nb.runtime.distributed.messages import (
 from pnne_nb.runtime.distributed.spectators import Spectators
 from pnne_nb.runtime.distributed.switchboard import Line, Switchboard
 from pnne_nb.runtime.history import History
-from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
+from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.stepping import NotFiniteError
 from pnne_nb.runtime.validating import Validated
@@ -272,7 +274,7 @@ class TrainingGroup:
             self._adopt()
         else:
             self._is_current = False
-        if place <= self._told:
+        if place < self._told or (place == self._told and not isinstance(message.event, Eased)):
             # Told before the group was started again.
             return None
         self._told = place
@@ -380,12 +382,21 @@ def _as_error(broke: Broke) -> PnneError:
     known = getattr(errors, broke.kind, None)
     if isinstance(known, type) and issubclass(known, PnneError):
         return known(broke.message, broke.diagnostics)
-    return TrainingError(f"Process {broke.rank} of the group failed while {broke.doing}: {broke.kind}: {broke.message}")
+    failed = f"Process {broke.rank} of the group failed while {broke.doing}: {broke.kind}: {broke.message}"
+    if broke.kind == OutOfMemoryError.__name__:
+        failed += (
+            " After the forward pass, the others cannot be told to take smaller pieces: give a smaller batch_size, with "
+            "accumulate for the same step, or bf16."
+        )
+    return TrainingError(failed)
 
 
 def _place(message: Happened) -> _Place:
     """Where in the training an event is: of two, the later has the greater one."""
     match message.event:
+        case Eased():
+            # Before its step, and several times if need be.
+            kind, batch = -1, 0
         case Stepped() | EpochEnded():
             kind, batch = 0, 0
         case Validated(batch=batch):
