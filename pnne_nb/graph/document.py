@@ -11,21 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, final, get_args
 
-from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, choose, expect, shown
+from pnne_nb.errors import choose, expect
 from pnne_nb.graph import files, grouping
 from pnne_nb.graph.adding import addition, place
 from pnne_nb.graph.applying import apply_op
 from pnne_nb.graph.arranging import arrangement
 from pnne_nb.graph.checking import Types
-from pnne_nb.graph.delivery import Observer
-from pnne_nb.graph.drawing.figure import figure
-from pnne_nb.graph.drawing.scene import NO_SHAPES, NONE_RESOLVED, Resolved, Scene, Shapes
-from pnne_nb.graph.drawing.scene import scene as scene_of
-from pnne_nb.graph.drawing.svg import ThemeName, svg
 from pnne_nb.graph.framing import Frames
 from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.ledger import Ledger
-from pnne_nb.graph.lint import lint, lint_at
 from pnne_nb.graph.node import Edge, Node, Transaction
 from pnne_nb.graph.ops import (
     CollapseNode,
@@ -39,19 +33,24 @@ from pnne_nb.graph.ops import (
     SetProperty,
 )
 from pnne_nb.graph.paths import NodeRef, find_node, path_of
-from pnne_nb.graph.records import DocumentState
+from pnne_nb.graph.reading import ReadableGraph
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.state import Content
 from pnne_nb.graph.storage import read_file, replace_file
-from pnne_nb.graph.views import Graphs, Nodes, at_path
 from pnne_nb.graph.wiring import connection, edges_between
 
 
 @final
-class NodeGraph:
+class NodeGraph(ReadableGraph):
     """A document: nodes and edges, nested graphs, undo, files.
 
-    Names of nodes may be paths into nested graphs (``"block.conv1"``). All methods are safe from any thread.
+    Names of nodes may be paths into nested graphs (``"block.conv1"``). All methods are safe from any thread. A change
+    that is refused raises an error and leaves no trace.
+
+    Attributes:
+        nodes: The nodes of the outermost graph by name, in their order: a mapping that only reads.
+        graphs: Every graph by id, the outermost one (``""``) first; a nested one may be shown by several nodes.
+        frames: Titled rectangles behind the nodes, to read and to change.
 
     Args:
         name: Its name, and that of the generated class.
@@ -64,13 +63,8 @@ class NodeGraph:
     def __init__(self, name: str = "Model", *, types: Types = registry) -> None:
         content = Content(name)
         apply_op(content, RenameDocument(name))
-        self._types = types
-        self._ledger = ledger = Ledger(content, types, self.__repr__)
-        self.graphs = Graphs(lambda: ledger.content, types, ledger.lock)
-        self.frames = Frames(ledger, types)
-        self.nodes = Nodes(lambda: ledger.content.graphs[""], ledger.lock)
-
-    # Reading
+        super().__init__(Ledger(content, types, self.__repr__), types)
+        self.frames = Frames(self._ledger, types)
 
     @property
     def name(self) -> str:
@@ -80,135 +74,6 @@ class NodeGraph:
     @name.setter
     def name(self, name: str) -> None:
         self.apply([RenameDocument(name)])
-
-    @property
-    def version(self) -> int:
-        """Rises by one with every committed change, undo and redo included."""
-        return self._ledger.version
-
-    @property
-    def edges(self) -> tuple[Edge, ...]:
-        """The edges of the root, as pairs (source, target) of ``"node.port"``."""
-        return self.graphs[""].edges
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether the calling thread is inside a `transaction`."""
-        return self._ledger.in_transaction
-
-    @property
-    def undo_label(self) -> str | None:
-        """What `undo` would take back, or None."""
-        with self._ledger.lock:
-            return self._ledger.history.undo_label
-
-    @property
-    def redo_label(self) -> str | None:
-        """What `redo` would bring back, or None."""
-        with self._ledger.lock:
-            return self._ledger.history.redo_label
-
-    def __getitem__(self, path: str) -> Node:
-        """Return the node at a path.
-
-        Raises:
-            UnknownNodeError: If there is none.
-        """
-        return self._at(path)
-
-    def __contains__(self, path: object) -> bool:
-        try:
-            self[path]  # type: ignore[index]  # anything else is refused just below, as not contained
-        except GraphError:
-            return False
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.nodes)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether name, graphs, nodes in their order and edges are the same; history and version do not matter."""
-        if not isinstance(other, NodeGraph):
-            return NotImplemented
-        return self is other or self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment]  # it changes, and equality is by content
-
-    def __repr__(self) -> str:
-        with self._ledger.lock:
-            root = self._content.graphs[""]
-            nodes, edges = len(root.nodes), len(root.edges)
-        return (
-            f'NodeGraph "{self.name}": {nodes} node{"" if nodes == 1 else "s"}, {edges} edge{"" if edges == 1 else "s"}'
-        )
-
-    def diagnostics(self) -> list[Diagnostic]:
-        """Find what keeps the document from compiling, as far as that shows without torch."""
-        with self._ledger.lock:
-            return lint(self._content, self._types)
-
-    def diagnostics_at(self, paths: Iterable[str]) -> dict[str, list[Diagnostic]]:
-        """Find what is wrong at some places only, and under ``""`` what the document as a whole lacks.
-
-        Args:
-            paths: Of nodes, nested ones through the nodes that show them; those that do not exist are left out.
-        """
-        expect(paths, Iterable, "paths", "paths of nodes")
-        with self._ledger.lock:
-            return lint_at(self._content, paths, self._types)
-
-    # Drawing
-
-    def to_svg(
-        self,
-        theme: ThemeName = "auto",
-        *,
-        within: str = "",
-        shapes: Shapes = NO_SHAPES,
-        resolved: Resolved = NONE_RESOLVED,
-        fold: bool = False,
-    ) -> str:
-        """Draw one graph as the editor shows it, without a browser: accessible SVG, the same for equal documents.
-
-        Nodes stand where they were placed; without places they are arranged. Nested graphs are one card each,
-        marked ``×3`` if three nodes show the same. Of more than 400 nodes only names are drawn.
-
-        Args:
-            theme: ``"light"`` or ``"dark"``; ``"auto"`` follows the reader's system.
-            within: Path of the Subgraph node whose inside to draw; the root unless told otherwise.
-            shapes: What to write on edges, by path of the output port: ``pn.infer_shapes(graph)``.
-            resolved: Inferred values of properties that are ``"auto"``, by path of the node.
-            fold: Whether equal nodes in a row are drawn as one, marked ``×8``.
-
-        Raises:
-            UnknownNodeError: If nothing is at `within`.
-            ArgumentError: If `theme` is none of the three.
-        """
-        return svg(self._scene(within, shapes, resolved, fold), theme)
-
-    def to_html(
-        self,
-        theme: ThemeName = "auto",
-        *,
-        within: str = "",
-        shapes: Shapes = NO_SHAPES,
-        resolved: Resolved = NONE_RESOLVED,
-        fold: bool = False,
-    ) -> str:
-        """Draw as `to_svg` does, as an HTML image with the graph as a list beneath it; for the arguments see there.
-
-        It survives what viewers of stored notebooks take out: scripts, styles and inline SVG.
-        """
-        scene = self._scene(within, shapes, resolved, fold)
-        return figure(scene, svg(scene, theme))
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Show the picture in a notebook cell, and keep it there when the kernel is gone."""
-        return {"text/plain": repr(self), "text/html": self.to_html(), "image/svg+xml": self.to_svg()}
-
-    def _scene(self, within: str, shapes: Shapes, resolved: Resolved, fold: bool) -> Scene:
-        with self._ledger.lock:
-            return scene_of(self._content, within, self._types, shapes, resolved, fold=fold)
 
     # Editing
 
@@ -246,6 +111,10 @@ class NodeGraph:
     def set(self, node: NodeRef, /, **properties: object) -> None:
         """Set property values.
 
+        Args:
+            node: Which node, or its path.
+            properties: Values by property name, all of them or none.
+
         Raises:
             UnknownNodeError, UnknownPropertyError, BadValueError: If one of them does not fit; none is set.
         """
@@ -253,7 +122,7 @@ class NodeGraph:
             self._ledger.apply([SetProperty(found.name, name, value, graph) for name, value in properties.items()])
 
     def reset(self, node: NodeRef, /, *properties: str) -> None:
-        """Take properties back to their defaults.
+        """Take properties back to their defaults; those without one are then missing.
 
         Raises:
             UnknownNodeError, UnknownPropertyError: If the node or a property does not exist.
@@ -263,6 +132,10 @@ class NodeGraph:
 
     def rename(self, node: NodeRef, name: str) -> None:
         """Rename a node; edges and references follow.
+
+        Args:
+            node: Which node, or its path.
+            name: Its new name alone: it stays in its graph.
 
         Raises:
             UnknownNodeError, NameTakenError, IllegalNameError: If that cannot be.
@@ -291,10 +164,14 @@ class NodeGraph:
             self._ledger.apply([CollapseNode(node.name, collapsed, graph.id) for graph, node, _ in found])
 
     def connect(self, source: NodeRef, target: NodeRef) -> Edge:
-        """Add an edge, from a node or ``"node.port"`` to another.
+        """Add an edge, and return it.
 
         A bare node stands for its first free port that fits; the bare name of a variadic input (``"cat1.tensors"``)
         for its next free place.
+
+        Args:
+            source: A node, its path, or ``"node.port"`` for one of its outputs.
+            target: Likewise, for one of its inputs.
 
         Raises:
             UnknownNodeError, UnknownPortError: If an end does not exist.
@@ -309,6 +186,10 @@ class NodeGraph:
 
     def disconnect(self, source: NodeRef, target: NodeRef) -> None:
         """Remove the edge between two ports, or every edge between two nodes.
+
+        Args:
+            source: A node, its path, or ``"node.port"``.
+            target: Likewise.
 
         Raises:
             UnknownNodeError, UnknownPortError: If there is none.
@@ -424,6 +305,9 @@ class NodeGraph:
         """Make one undoable change of all changes in the ``with`` block; an exception takes them all back.
 
         Other threads wait meanwhile. A transaction inside another is part of it, but takes back its own changes.
+
+        Args:
+            label: What was done, for the undo button; made from the changes if empty.
         """
         expect(label, str, "label", "a text")
         with self._ledger.transaction(label):
@@ -450,28 +334,13 @@ class NodeGraph:
         """Hand on to observers who asks for the changes in the ``with`` block, and under which number.
 
         They are told when the block ends; other threads wait meanwhile.
+
+        Args:
+            client: Whoever asks, e.g. one view of an editor.
+            request: The number that it gave its request.
         """
         with self._ledger.asked_by(client, request):
             yield self
-
-    @contextmanager
-    def reading(self) -> Iterator[Self]:
-        """Keep the document as it is in the ``with`` block, for a look at several parts of it that belong together.
-
-        Other threads wait meanwhile with their changes, so be brief.
-        """
-        with self._ledger.lock:
-            yield self
-
-    def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` with each transaction after it is committed, in order; return a function that ends this.
-
-        It is called in the thread that made the change, without the document's lock, and may itself change the
-        document: what it changes is told after what it was told. What it raises is logged, and undoes nothing.
-        """
-        if not callable(observer):
-            raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")
-        return self._ledger.delivery.observe(observer)
 
     @contextmanager
     def _found(self, node: NodeRef) -> Iterator[tuple[Node, str]]:
@@ -480,38 +349,20 @@ class NodeGraph:
             graph, found, _ = find_node(self._content, node)
             yield found, graph.id
 
-    def _at(self, path: str, within: str = "") -> Node:
-        with self._ledger.lock:
-            _, node, prefix = find_node(self._content, path, within)
-            return at_path(node, prefix)
-
-    @property
-    def _content(self) -> Content:
-        return self._ledger.content
-
     # Files
 
     def __reduce__(self) -> tuple[Callable[[str], NodeGraph], tuple[str]]:
         """Copy and pickle the content alone, as a file would."""
         return NodeGraph.from_json, (self.to_json(),)
 
-    def state(self) -> DocumentState:
-        """Return the whole document as plain data."""
-        with self._ledger.lock:
-            return files.state_of(self._content)
-
-    def frozen(self) -> Callable[[], DocumentState]:
-        """Return what gives the document as it is now, as `state`, at any later time."""
-        with self._ledger.lock:
-            return files.frozen(self._content)
-
-    def to_json(self) -> str:
-        """Return the text of a graph file: the same for equal documents, a line for each node and edge."""
-        return files.write(self.state())
-
     @classmethod
     def from_json(cls, text: str | bytes, *, types: Types = registry) -> Self:
         """Read the text of a graph file.
+
+        Args:
+            text: As `to_json` writes it.
+            types: The catalogue to check later changes against. Types that it lacks are kept, and `diagnostics` names
+                their nodes.
 
         Raises:
             GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
@@ -524,6 +375,9 @@ class NodeGraph:
     def save(self, path: str | Path) -> None:
         """Write a graph file, by custom named ``….pnne.json``; an existing one is replaced at once, or not at all.
 
+        Args:
+            path: Where; the directory must exist.
+
         Raises:
             GraphFileAccessError: If the file cannot be written; it is an ``OSError`` too.
         """
@@ -531,7 +385,11 @@ class NodeGraph:
 
     @classmethod
     def load(cls, path: str | Path, *, types: Types = registry) -> Self:
-        """Read a graph file.
+        """Read a graph file; for `types`, see `from_json`.
+
+        Args:
+            path: The file, of at most 64 MiB.
+            types: The catalogue.
 
         Raises:
             GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
