@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Model } from "../src/editor/session/model";
-import { GONE_AFTER, Session } from "../src/editor/session/session";
+import { GONE_AFTER, LARGEST_MESSAGE, Session } from "../src/editor/session/session";
 import type { Committed, Event, Op, Request, Snapshot } from "../src/protocol";
 
 /** A model whose kernel is the test. */
@@ -147,6 +147,61 @@ test("a gap in the versions asks for everything, and keeps what was edited since
   model.receive(snapshot(7, ["a", "early", "y", "z"], sync.id, sync.client));
   expect(shown()).toEqual(["a", "early", "y", "z", "late"]);
   expect(version()).toBe(7);
+});
+
+test("an edit that was lost on its way is asked for again when Python answers a later one", () => {
+  session.edit([add("lost")], "Add lost");
+  session.edit([{ op: "moveNode", name: "a", position: [1, 2] }], "");
+  const [, move] = model.sent as [Request, Request];
+  model.receive(commit(4, [{ op: "moveNode", name: "a", position: [1, 2] }], move));
+  const sync = model.sent.at(-1) as Request;
+  expect(sync.message).toBe("sync");
+  model.receive(snapshot(4, ["a"], sync.id, sync.client));
+  expect(model.sent.at(-1)).toMatchObject({ message: "edit", ops: [add("lost")], label: "Add lost", base: 4 });
+  expect(shown()).toEqual(["a", "lost"]);
+  model.receive(commit(5, [add("lost")], model.sent.at(-1)));
+  expect(shown()).toEqual(["a", "lost"]);
+  vi.advanceTimersByTime(20_000);
+  expect(session.store.get().connection).toBe("ready");
+});
+
+test("an edit that is lost twice is taken back with a notice", () => {
+  session.edit([add("lost")], "Add lost");
+  for (const attempt of [1, 2]) {
+    session.sync();
+    const sync = model.sent.at(-1) as Request;
+    model.receive(snapshot(3 + attempt, ["a"], sync.id, sync.client));
+  }
+  expect(shown()).toEqual(["a"]);
+  expect(session.store.get().notices.map((notice) => notice.text)).toEqual([
+    "“Add lost” did not reach Python and was taken back.",
+  ]);
+});
+
+test("after a long silence Python is asked what has become of the document, once", () => {
+  session.edit([add("b")], "");
+  vi.advanceTimersByTime(60_000);
+  expect(model.sent.map(({ message }) => message)).toEqual(["edit", "sync"]);
+});
+
+test("a source that was asked for and lost is refused", async () => {
+  const source = session.source();
+  session.sync();
+  const sync = model.sent.at(-1) as Request;
+  model.receive(snapshot(3, ["a"], sync.id, sync.client));
+  await expect(source).rejects.toThrow("ask again");
+});
+
+test("what is too large for the connection is refused with its size, and nothing is sent", () => {
+  const large = "ä".repeat(LARGEST_MESSAGE / 2);
+  expect(session.edit([{ op: "renameGraph", name: large } as never], "")).toBe(false);
+  session.loadBlocks(large);
+  expect(model.sent).toEqual([]);
+  expect(session.store.get().notices.map((notice) => notice.text)).toEqual([
+    "This change is too large: 8 MiB, and at most 8 MiB can be sent. Make it in smaller steps, or from Python.",
+    "This file is too large: 8 MiB, and at most 8 MiB can be sent. Make it in smaller steps, or from Python.",
+  ]);
+  expect(shown()).toEqual(["a"]);
 });
 
 test("a commit that is older than the snapshot changes nothing", () => {

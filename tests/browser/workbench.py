@@ -15,13 +15,14 @@ import pnne_nb as pn
 def chain(*types, step=180.0, **properties):
     \"\"\"``x`` and a node of each type below it, each fed by the one above: Linear gives ``linear1``.\"\"\"
     graph = pn.NodeGraph("net")
-    last = graph.add("Input", name="x", shape=("N", 8))
-    graph.move("x", 0.0, 0.0)
-    for place, type in enumerate(types, 1):
-        node = graph.add(type, **(properties if type == "Linear" else {}))
-        graph.connect(last, node)
-        graph.move(node, 0.0, step * place)
-        last = node
+    with graph.transaction("Draw"):
+        last = graph.add("Input", name="x", shape=("N", 8))
+        graph.move("x", 0.0, 0.0)
+        for place, type in enumerate(types, 1):
+            node = graph.add(type, **(properties if type == "Linear" else {}))
+            graph.connect(last, node)
+            graph.move(node, 0.0, step * place)
+            last = node
     return graph
 
 def placed(graph, type, name, x, y, **properties):
@@ -88,6 +89,10 @@ class Workbench:
     def value(self, expression: str) -> Any:
         """The value of a Python expression in the kernel."""
         return self.notebook.evaluate(expression)
+
+    def execute(self, code: str) -> None:
+        """Run statements in the kernel, without a cell of their own."""
+        self.value(f"exec({code!r}, globals())")
 
     @property
     def edges(self) -> set[str]:

@@ -1,13 +1,15 @@
 import type { Consequence, Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
 import { fromState, type GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
+import { bytesText } from "../values/amounts";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
 import { watchKernel } from "./kernel";
 import type { Model } from "./model";
 import { Store } from "./store";
-import { committed, edited, fromSnapshot, type SyncState, without } from "./sync";
+import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
 import { type LiveTraining, liveTraining } from "./training";
+import { Waiting } from "./waiting";
 
 /** How long Python may take before the editor says so, in milliseconds. */
 export const WAITING_AFTER = 3_000;
@@ -17,6 +19,8 @@ export const GONE_AFTER = 1_200;
 /** A timer may fire a little before its time. */
 const SLACK = 50;
 const NOTICE_LASTS = 7_000;
+/** Bytes of one message: at 10 MiB, a Jupyter server closes the connection, and the message is lost. */
+export const LARGEST_MESSAGE = 8 << 20;
 
 /** `gone`: the kernel that holds the document is no more, and only running the cell again helps. */
 export type Connection = "ready" | "waiting" | "offline" | "gone";
@@ -62,8 +66,8 @@ export class Session {
   readonly client = crypto.getRandomValues(new Uint32Array(2)).join("-");
   private lastId = 0;
   private noticeId = 0;
-  /** When each request without an answer was sent. */
-  private readonly unanswered = new Map<number, number>();
+  private readonly waiting = new Waiting();
+  private lastSync = 0;
   private readonly sources = new Map<number, { resolve: (text: string) => void; reject: (error: Error) => void }>();
   private readonly previews = new Map<number, (found: Consequence) => void>();
   private readonly timers = new Set<ReturnType<typeof setTimeout>>();
@@ -115,12 +119,13 @@ export class Session {
   }
 
   /** Applies a change at once and asks Python for it; returns whether it was shown. */
-  edit(ops: readonly Op[], label: string): boolean {
+  edit(ops: readonly Op[], label: string, repeated = false): boolean {
     const { sync } = this.store.get();
     if (!sync || ops.length === 0 || this.isLocked()) return false;
     const id = this.lastId + 1;
+    if (!this.canSend(ops, "This change")) return false;
     try {
-      this.patch({ sync: edited(sync, { id, ops }) });
+      this.patch({ sync: edited(sync, { id, ops, label, repeated }) });
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       this.notify(error.message);
@@ -178,11 +183,11 @@ export class Session {
   }
 
   loadBlocks(text: string): void {
-    this.request({ message: "loadBlocks", text });
+    if (this.canSend(text, "This file")) this.request({ message: "loadBlocks", text });
   }
 
   sync(): void {
-    this.request({ message: "sync" });
+    this.lastSync = this.request({ message: "sync" });
   }
 
   /** The generated source; rejects with Python's reason. */
@@ -208,7 +213,7 @@ export class Session {
 
   private request(request: Unaddressed<Request>): number {
     const id = this.tell(request);
-    this.unanswered.set(id, Date.now());
+    this.waiting.add(id, Date.now());
     this.later(WAITING_AFTER, () => this.watch());
     this.later(OFFLINE_AFTER, () => this.watch());
     return id;
@@ -237,7 +242,7 @@ export class Session {
 
   private take(event: Event): void {
     const own = "client" in event && event.client === this.client;
-    if (own && typeof event.id === "number") this.unanswered.delete(event.id);
+    if (own && typeof event.id === "number") this.answered(event.id);
     const state = this.store.get();
     switch (event.message) {
       case "committed": {
@@ -287,11 +292,43 @@ export class Session {
     const { sync } = this.store.get();
     if (sync && snapshot.version < sync.version && snapshot.id == null) return;
     const settled = snapshot.client === this.client && snapshot.id != null ? snapshot.id : -1;
+    const lost = sync?.pending.filter((edit) => edit.id < settled) ?? [];
+    for (const id of this.waiting.giveUp(settled)) {
+      this.sources.get(id)?.reject(new Error("The question was lost on its way to Python; ask again."));
+      this.sources.delete(id);
+    }
     this.patch({
       current: this.store.get().current || settled >= 0,
       sync: fromSnapshot(snapshot, sync, settled),
       derived: applyDerived(NOTHING_DERIVED, snapshot.derived),
     });
+    for (const edit of lost) this.repeat(edit);
+  }
+
+  /** Python has answered a request: those that were sent earlier and have no answer will get none. */
+  private answered(id: number): void {
+    const lost = this.waiting.answered(id);
+    const asked = this.lastSync > id && this.waiting.has(this.lastSync);
+    if (lost && id !== this.lastSync && !asked) this.sync();
+  }
+
+  /** Asks once more for an edit that was lost on its way, as far as the document lacks it. */
+  private repeat({ ops, label, repeated }: PendingEdit): void {
+    const { sync } = this.store.get();
+    if (!sync || !changes(sync.shown, ops)) return;
+    if (repeated) this.notify(`“${label}” did not reach Python and was taken back.`);
+    else this.edit(ops, label, true);
+  }
+
+  /** Whether a message can hold this; says so if not. */
+  private canSend(content: unknown, what: string): boolean {
+    const text = JSON.stringify(content);
+    // No character takes more than three bytes for each of its units.
+    const size = text.length * 3 < LARGEST_MESSAGE ? 0 : new TextEncoder().encode(text).length;
+    if (size <= LARGEST_MESSAGE) return true;
+    const sizes = `${bytesText(size)}, and at most ${bytesText(LARGEST_MESSAGE)} can be sent`;
+    this.notify(`${what} is too large: ${sizes}. Make it in smaller steps, or from Python.`);
+    return false;
   }
 
   private refused(id: number | null, error: string, diagnostics: readonly Diagnostic[]): void {
@@ -324,11 +361,11 @@ export class Session {
 
   /** Says how long the oldest request has been waiting. */
   private watch(): void {
-    let oldest = Number.POSITIVE_INFINITY;
-    for (const sent of this.unanswered.values()) oldest = Math.min(oldest, sent);
-    const waited = Date.now() - oldest;
+    const waited = Date.now() - this.waiting.oldest();
     const silence = waited >= OFFLINE_AFTER - SLACK ? "offline" : waited >= WAITING_AFTER - SLACK ? "waiting" : "ready";
     this.patch({ connection: this.gone ? "gone" : silence });
+    // Whether the request was lost or is only waiting, the answer to another one tells.
+    if (silence === "offline" && !this.waiting.has(this.lastSync)) this.sync();
   }
 
   private later(delay: number, action: () => void): void {

@@ -1,11 +1,14 @@
 import type { Committed, HistoryState, Op, Snapshot } from "../../protocol";
-import { fromState, type GraphDocument } from "../document/document";
+import { fromState, type GraphDocument, toState } from "../document/document";
 import { applyOps, Refusal } from "../document/reduce";
 
 /** An edit that was shown at once and that Python has not answered yet. */
 export interface PendingEdit {
   readonly id: number;
   readonly ops: readonly Op[];
+  readonly label: string;
+  /** Whether it was lost on its way once, and asked for again. */
+  readonly repeated: boolean;
 }
 
 /** The document as Python confirmed it, and as it is shown: with the pending edits on top. */
@@ -84,4 +87,14 @@ export function rebase(confirmed: GraphDocument, pending: readonly PendingEdit[]
     }
   }
   return shown;
+}
+
+/** Whether an edit fits a document and makes another one of it. */
+export function changes(document: GraphDocument, ops: readonly Op[]): boolean {
+  try {
+    return JSON.stringify(toState(applyOps(document, ops))) !== JSON.stringify(toState(document));
+  } catch (error) {
+    if (error instanceof Refusal) return false;
+    throw error;
+  }
 }
