@@ -2,11 +2,14 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   costText,
   enabled,
+  findings,
   formatSeconds,
   formatSpeed,
   fraction,
   mainCommand,
   progressFacts,
+  rateText,
+  typedRate,
 } from "../src/controls/format";
 import { PATIENCE_MS, Requests } from "../src/controls/requests";
 import type { Reply, Status } from "../src/controls/types";
@@ -49,12 +52,29 @@ test("progress counts finished epochs and the batches of the running one", () =>
   expect(fraction({ ...status, epochs: 0 })).toBe(0);
 });
 
-test("facts are left out where they are not known", () => {
-  expect(progressFacts(status)).toEqual(["Epoch 2/4", "step 1,234", "250 steps/s", "lr 0.001", "1:01 left"]);
-  expect(progressFacts({ ...status, state: "finished", stepsPerSecond: 0, learningRate: null })).toEqual([
-    "Epoch 2/4",
-    "step 1,234",
+test("a learning rate is read and written in few digits, and nothing else is taken for one", () => {
+  expect([0.001, 1.23456e-5, 0, null].map(rateText)).toEqual(["0.001", "0.0000123", "0", ""]);
+  expect(["1e-3", " 0.5 ", "0"].map(typedRate)).toEqual([0.001, 0.5, 0]);
+  expect(["", " ", "fast", "-1", "Infinity", "1,5"].map(typedRate)).toEqual([null, null, null, null, null, null]);
+});
+
+test("a finding that the error tells is not told twice", () => {
+  const notices = ["The loss became nan at step 47.", "relu2 is dead."].map((message) => ({
+    step: 47,
+    message,
+    node: null,
+    hint: null,
+  }));
+  expect(findings({ ...status, notices })).toEqual(notices);
+  expect(findings({ ...status, notices, error: "NotFiniteError: The loss became nan at step 47. Try …" })).toEqual([
+    notices[1],
   ]);
+});
+
+test("facts are left out where they are not known", () => {
+  expect(progressFacts(status)).toEqual(["Epoch 2/4", "step 1,234", "250 steps/s", "1:01 left"]);
+  const finished: Status = { ...status, state: "finished", stepsPerSecond: 0, epoch: 1500, epochs: 1500 };
+  expect(progressFacts(finished)).toEqual(["Epoch 1,500/1,500", "step 1,234"]);
   expect(progressFacts({ ...status, step: 0 })).toEqual([]);
 });
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
 import anywidget
 import msgspec
@@ -44,6 +44,13 @@ class ScaleMessage(_Message, frozen=True, tag="scale"):
     log: bool
 
 
+class RateMessage(_Message, frozen=True, tag="rate"):
+    """A learning rate was typed."""
+
+    id: int
+    rate: Annotated[float, msgspec.Meta(ge=0)]
+
+
 class ShowMessage(_Message, frozen=True, tag="show"):
     """The training is to be shown on its graph, or no more."""
 
@@ -57,7 +64,7 @@ class AckMessage(_Message, frozen=True, tag="ack"):
     tick: int
 
 
-Message: TypeAlias = CommandMessage | ChooseMessage | ScaleMessage | ShowMessage | AckMessage
+Message: TypeAlias = CommandMessage | ChooseMessage | ScaleMessage | RateMessage | ShowMessage | AckMessage
 
 
 class Control(anywidget.AnyWidget):

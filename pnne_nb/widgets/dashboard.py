@@ -24,6 +24,7 @@ from pnne_nb.widgets.controls import (
     ControlBar,
     LayerChooser,
     Message,
+    RateMessage,
     ScaleMessage,
     ShowMessage,
 )
@@ -81,7 +82,7 @@ class TrainingDashboard(ipywidgets.VBox):
         self._probe: LiveProbe | None = probe
         # As if watched until a browser could have answered, so that the first second is not a single point.
         self._cadence = Cadence(WATCHED_HZ, BUDGET)
-        self._status = Status(state=engine.state)
+        self._status = Status(state=engine.state, learning_rate=engine.optimizer.param_groups[0]["lr"])
         self._bar = ControlBar(self._answer)
         # What the dashboard's own probe can measure, by the name to choose it by.
         self._own = {
@@ -231,6 +232,9 @@ class TrainingDashboard(ipywidgets.VBox):
                 self._histogram.log = self._chooser.log = log
                 if not self._pump.running:
                     self._histogram.draw()
+            case RateMessage(_, rate):
+                # It waits for the end of the running step.
+                threading.Thread(target=self._set_rate, args=(rate,), name="pnne-rate", daemon=True).start()
             case ShowMessage(_, on):
                 self.show_on_graph(on)
             case _:
@@ -255,6 +259,11 @@ class TrainingDashboard(ipywidgets.VBox):
                 self.engine.save_checkpoint(wait=False)
             case _:
                 assert_never(command)
+
+    def _set_rate(self, rate: float) -> None:
+        self.engine.set_optimizer(lr=rate)
+        self._status.learning_rate = rate
+        self._draw_status(self._bar.tick)
 
     def _choose(self, name: str) -> None:
         if self._probe is None:

@@ -10,10 +10,12 @@ import numpy as np
 
 from pnne_nb.frames import Frame, MemoryFrame, TimeFrame
 from pnne_nb.widgets.curves import CurveTable
-from pnne_nb.widgets.figures import PALETTE, NumberAxis, drawable, figure, heading, heading_html, panel
+from pnne_nb.widgets.figures import GRID, PALETTE, NumberAxis, drawable, figure, heading, heading_html, panel
 
-HEIGHT: Final = 130
-"""Of these figures, in pixels: less than of those that show what is learned."""
+HEIGHT: Final = 166
+"""Of these plots below their headings, in pixels: less than of those that show what is learned."""
+WORDS: Final = 32
+"""Of two lines of words below a figure; js/src/controls/controls.css keeps as much."""
 GIB: Final = 2.0**30
 STAGES: Final = {
     "data": "data",
@@ -76,21 +78,23 @@ class TimePlot:
     """The share of each stage of the training's time, and the same in words."""
 
     def __init__(self) -> None:
-        names = bqplot.OrdinalScale(domain=list(STAGES.values()))
-        self._shares = NumberAxis("share", vertical=True, zero=True)
+        names = bqplot.OrdinalScale(domain=list(STAGES.values()), reverse=True)
+        percent = NumberAxis("% of the time", zero=True)
+        percent.fit(np.array([100.0]))
         self._bars = bqplot.Bars(
             x=list(STAGES.values()),
             y=[0.0] * len(STAGES),
-            scales={"x": names, "y": self._shares.scale},
+            scales={"x": names, "y": percent.scale},
+            orientation="horizontal",
             colors=[PALETTE[0]],
-            padding=0.2,
+            padding=0.25,
             stroke=None,
             opacities=[0.85],
         )
-        bottom = bqplot.Axis(scale=names, grid_lines="none")
-        self.figure = figure([self._bars], [bottom, self._shares.axis], height=HEIGHT)
+        stages = bqplot.Axis(scale=names, orientation="vertical", grid_lines="none", grid_color=GRID)
+        self.figure = figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - WORDS)
         self.words = ipywidgets.HTML()
-        self.words.add_class("pnne-caption")
+        self.words.add_class("pnne-words")
         self.view = panel(heading("Where the time goes"), self.figure, self.words)
         self._latest: TimeFrame | None = None
 
@@ -104,7 +108,5 @@ class TimePlot:
         frame, self._latest = self._latest, None
         if frame is None:
             return
-        shares = np.array([frame.shares.get(stage, 0.0) for stage in STAGES], dtype=np.float32)
-        self._shares.fit(np.append(shares, np.float32(1.0)))
-        self._bars.y = shares
+        self._bars.y = np.array([100 * frame.shares.get(stage, 0.0) for stage in STAGES], dtype=np.float32)
         self.words.value = frame.words

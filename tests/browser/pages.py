@@ -265,5 +265,5 @@ class DashboardPage:
     @property
     def step(self) -> int:
         """The number of steps that the control bar shows."""
-        found = re.search(r"step (\d+)", self.root.locator(".pnne-facts").inner_text())
-        return int(found[1]) if found else 0
+        found = re.search(r"step ([\d,]+)", self.root.locator(".pnne-facts").inner_text())
+        return int(found[1].replace(",", "")) if found else 0

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from pnne_nb.widgets.pacing import IN_FLIGHT
-from tests.browser.jupyter import Notebook, Theme
-from tests.browser.pages import COUNT_PICTURES
+from tests.browser.jupyter import LabServer, Notebook, Theme
+from tests.browser.pages import COUNT_PICTURES, DashboardPage
 
 if TYPE_CHECKING:
     from tests.browser.conftest import OpenNotebook
@@ -34,10 +34,15 @@ class Net(nn.Module):
     def forward(self, x):
         x = self.relu2(self.conv2(self.relu1(self.conv1(x))))
         return self.fc(self.flatten(x))
-engine = pn.TrainingEngine(Net(), (x[:1400], y[:1400]), (x[1400:], y[1400:]), epochs=10_000, device="cpu")
+engine = pn.TrainingEngine(Net(), (x[:1400], y[:1400]), (x[1400:], y[1400:]), epochs=10_000, device="cpu",
+                           checkpoint_dir="run", checkpoint_every=10_000)
 """
 SHOW = "dashboard = pn.TrainingDashboard(engine); dashboard"
-BUSY = "import time\nstart_time = time.time()\nwhile time.time() - start_time < 10: time.sleep(0.01)\n'busy cell done'"
+BUSY = """
+import os, time
+while not os.path.exists("enough"): time.sleep(0.01)
+os.listdir("run")
+"""
 
 
 def paths(dashboard: Locator) -> list[str]:
@@ -76,19 +81,10 @@ def test_start_step_pause_stop_and_moving_plots(
     expect(state(dashboard)).to_have_text("Paused")
     press(dashboard, "Resume")
     expect(state(dashboard)).to_have_text("Running")
-    expect(dashboard.locator(".pnne-facts")).to_contain_text(re.compile(r"Epoch [2-9]/10000 · step \d+ · \d+"))
+    expect(dashboard.locator(".pnne-facts")).to_contain_text(re.compile(r"Epoch [\d,]+/10,000 · step [\d,]+ · \d+"))
     before = paths(dashboard)
     for figure, name in enumerate(("loss", "accuracy", "gradient norm", "activations", "memory", "time")):
-        notebook.page.wait_for_function(
-            """([figure, before]) => {
-                const marks = document.querySelectorAll('.pnne-dashboard .bqplot')[figure]
-                    .querySelectorAll('path.line, rect.bar');
-                const now = [...marks].map(m => m.getAttribute('d') ?? m.getAttribute('height')).join(' ');
-                return now.length > 10 && now !== before;
-            }""",
-            arg=[figure, before[figure]],
-            timeout=30_000,
-        )
+        wait_for_another_picture(notebook, figure, before[figure])
         assert paths(dashboard)[figure] != before[figure], name
     expect_to_see_what_is_sent(notebook)
     press(dashboard, "Pause")
@@ -97,6 +93,19 @@ def test_start_step_pause_stop_and_moving_plots(
     notebook.wait_for("engine.state == 'stopped'")
     expect(state(dashboard)).to_have_text("Stopped")
     assert set(notebook.console_errors) <= baseline_errors
+
+
+def wait_for_another_picture(notebook: Notebook, figure: int, before: str) -> None:
+    notebook.page.wait_for_function(
+        """([figure, before]) => {
+            const marks = document.querySelectorAll('.pnne-dashboard .bqplot')[figure]
+                .querySelectorAll('path.line, rect.bar');
+            const now = [...marks].map(m => m.getAttribute('d') ?? m.getAttribute('height')).join(' ');
+            return now.length > 10 && now !== before;
+        }""",
+        arg=[figure, before],
+        timeout=30_000,
+    )
 
 
 def expect_to_see_what_is_sent(notebook: Notebook) -> None:
@@ -115,23 +124,38 @@ def expect_to_see_what_is_sent(notebook: Notebook) -> None:
     assert last_step - first_step > last - first
 
 
-def test_buttons_and_chooser_react_while_a_cell_is_busy(shown: tuple[Notebook, Locator]) -> None:
+def test_buttons_rate_and_chooser_react_while_a_cell_is_busy(
+    shown: tuple[Notebook, Locator], lab_server: LabServer
+) -> None:
     notebook, dashboard = shown
     press(dashboard, "Start")
     expect(state(dashboard)).to_have_text("Running")
     busy = notebook.run(BUSY, wait=False)
     notebook.page.locator(f".jp-Notebook .jp-Cell >> nth={busy}").get_by_text("[*]").wait_for()
+    rate = dashboard.get_by_label("Learning rate")
+    rate.fill("2e-3")
+    rate.press("Enter")
+    rate.blur()
+    expect(rate).to_have_value("0.002")
     press(dashboard, "Pause")
     expect(state(dashboard)).to_have_text("Paused")
+    drawn = paths(dashboard)[0]
+    press(dashboard, "Validate")
+    wait_for_another_picture(notebook, 0, drawn)
+    halted = DashboardPage(dashboard).step
+    press(dashboard, "Save")
     dashboard.get_by_label("Layer of the histogram").select_option("conv2")
     press(dashboard, "Resume")
     expect(state(dashboard)).to_have_text("Running")
     press(dashboard, "Stop")
     expect(state(dashboard)).to_have_text("Stopped")
-    assert notebook.text(busy) == "", "the cell was still busy when training had stopped"
     assert dashboard.get_by_text("The kernel does not answer").filter(visible=True).count() == 0
-    notebook.wait_until_idle()
+    assert notebook.is_running(busy), "all of this came while the cell was busy"
+    (lab_server.directory / "enough").touch()
+    notebook.wait_for_cell(busy)
     assert notebook.evaluate("dashboard._chooser.layer") == "conv2"
+    assert notebook.evaluate("float(engine.history['learning_rate'][-1])") == 2e-3
+    assert f"-step-{halted}.ckpt" in notebook.text(busy)
 
 
 def test_a_reload_shows_the_present(shown: tuple[Notebook, Locator]) -> None:

@@ -130,6 +130,27 @@ def test_a_refused_command_is_explained(dashboard: TrainingDashboard, monkeypatc
     assert "nothing to resume" in str(answers[0]["error"])
 
 
+def test_the_learning_rate_can_be_typed_at_any_time(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
+    assert bar_of(dashboard).status["learningRate"] == engine.optimizer.param_groups[0]["lr"] > 0
+    awaited = Awaited(bar_of(dashboard))
+    bar_of(dashboard)._handle_custom_msg({"kind": "rate", "id": 1, "rate": 0.5}, [])
+    awaited.until(lambda status: status["learningRate"] == 0.5)
+    engine.step(2)
+    assert engine.history["learning_rate"].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("rate", [-1.0, "fast", None])
+def test_what_is_no_learning_rate_is_refused(
+    dashboard: TrainingDashboard, engine: TrainingEngine, monkeypatch: pytest.MonkeyPatch, rate: object
+) -> None:
+    answers: list[dict[str, object]] = []
+    monkeypatch.setattr(bar_of(dashboard), "send", answers.append)
+    before = engine.optimizer.param_groups[0]["lr"]
+    bar_of(dashboard)._handle_custom_msg({"kind": "rate", "id": 1, "rate": rate}, [])
+    assert "rate" in str(answers[0]["error"])
+    assert engine.optimizer.param_groups[0]["lr"] == before
+
+
 def test_a_failure_shows_what_and_where() -> None:
     class Broken(Net):
         def __init__(self) -> None:

@@ -40,7 +40,7 @@ def test_where_the_time_goes() -> None:
     found = {"data": 0.75, "forward": 0.25}
     plot.take(TimeFrame(2, found, in_words(found)))
     plot.draw()
-    np.testing.assert_allclose(plot.figure.marks[0].y, [0.75, 0.25, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(plot.figure.marks[0].y, [75, 25, 0, 0, 0, 0, 0])
     assert plot.words.value.startswith("Time: fetching data 75%, forward 25%. The training waits for its data: load")
 
 

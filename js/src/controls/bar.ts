@@ -1,6 +1,16 @@
 // The bar on top of the dashboard: buttons, state, progress, what went wrong.
 import { element, icon, keepKeys, setText } from "./dom";
-import { costText, enabled, fraction, mainCommand, progressFacts, stateNames } from "./format";
+import {
+  costText,
+  enabled,
+  findings,
+  fraction,
+  mainCommand,
+  progressFacts,
+  rateText,
+  stateNames,
+  typedRate,
+} from "./format";
 import { Requests } from "./requests";
 import { silencePanel } from "./silence";
 import type { Command, Model, Notice, Status } from "./types";
@@ -76,6 +86,12 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const show = showButton();
   const badge = element("span", { class: "pnne-state", role: "status" });
   const facts = element("span", { class: "pnne-facts" });
+  const rate = element("input", {
+    type: "text",
+    inputmode: "decimal",
+    "aria-label": "Learning rate",
+    title: "Learning rate: type another one and press Enter",
+  });
   const filled = element("div", { class: "pnne-progress-filled" });
   const progress = element(
     "div",
@@ -99,7 +115,15 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const root = element(
     "div",
     { class: "pnne-bar", "data-testid": "pnne-controls" },
-    element("div", { class: "pnne-row" }, buttons, badge, facts, show),
+    element(
+      "div",
+      { class: "pnne-row" },
+      buttons,
+      badge,
+      facts,
+      element("label", { class: "pnne-rate" }, "lr", rate),
+      show,
+    ),
     progress,
     failure,
     refusal,
@@ -126,6 +150,21 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     });
   }
 
+  const showRate = () => {
+    rate.value = rateText((model.get("status") as Status).learningRate);
+  };
+  rate.addEventListener("focus", () => rate.select());
+  rate.addEventListener("blur", showRate);
+  rate.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") showRate();
+    if (event.key !== "Enter") return;
+    const typed = typedRate(rate.value);
+    refusal.hidden = typed !== null;
+    if (typed === null)
+      setText(refusal, `A learning rate is a number that is not negative, such as 1e-3, not “${rate.value}”.`);
+    else requests.send({ kind: "rate", rate: typed });
+  });
+
   show.addEventListener("click", () => {
     refusal.hidden = true;
     requests.send({ kind: "show", on: model.get("shown") !== true });
@@ -141,6 +180,8 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
       button.setAttribute("aria-disabled", String(!enabled(button.dataset.command as Command, status.state)));
     }
     setText(badge, stateNames[status.state] + (status.waiting ? `: ${status.waiting}` : ""));
+    // What is being typed stays.
+    if (!rate.matches(":focus")) showRate();
     setText(facts, progressFacts(status).join(" · "));
     const percent = Math.round(1000 * fraction(status)) / 10;
     filled.style.width = `${percent}%`;
@@ -149,11 +190,12 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     errorNode.hidden = status.node === null;
     setText(errorNode, status.node ?? "");
     setText(errorText, status.error ?? "");
-    const described = JSON.stringify(status.notices);
+    const found = findings(status);
+    const described = JSON.stringify(found);
     if (described !== shownNotices) {
       shownNotices = described;
-      notices.replaceChildren(...status.notices.map(noticeItem));
-      notices.hidden = status.notices.length === 0;
+      notices.replaceChildren(...found.map(noticeItem));
+      notices.hidden = found.length === 0;
     }
     setText(cost, costText(status));
   };

@@ -35,7 +35,7 @@ export function setText(node: HTMLElement, text: string): void {
 
 /** Keeps JupyterLab and Notebook from reading keys pressed here as commands to the cell. */
 export function keepKeys(root: HTMLElement): void {
-  for (const node of [root, ...root.querySelectorAll<HTMLElement>("button, select")]) {
+  for (const node of [root, ...root.querySelectorAll<HTMLElement>("button, select, input")]) {
     node.setAttribute("data-lm-suppress-shortcuts", "true");
   }
 }

@@ -1,5 +1,5 @@
 // Numbers as a person reads them at a glance.
-import type { Command, Status, TrainingState } from "./types";
+import type { Command, Notice, Status, TrainingState } from "./types";
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -25,12 +25,24 @@ export function fraction({ state, epoch, epochs, batch, batches }: Status): numb
 /** The facts beside the progress bar, most important first. */
 export function progressFacts(status: Status): string[] {
   if (status.step === 0) return [];
-  const facts = [`Epoch ${status.epoch}/${status.epochs}`, `step ${whole.format(status.step)}`];
+  const facts = [
+    `Epoch ${whole.format(status.epoch)}/${whole.format(status.epochs)}`,
+    `step ${whole.format(status.step)}`,
+  ];
   if (status.stepsPerSecond > 0) facts.push(formatSpeed(status.stepsPerSecond));
-  if (status.learningRate !== null) facts.push(`lr ${Number(status.learningRate.toPrecision(3))}`);
   const moving = status.state === "running" || status.state === "paused";
   if (moving && status.secondsLeft !== null) facts.push(`${formatSeconds(status.secondsLeft)} left`);
   return facts;
+}
+
+export function rateText(learningRate: number | null): string {
+  return learningRate === null ? "" : String(Number(learningRate.toPrecision(3)));
+}
+
+/** The learning rate that was typed, or null if it is none. */
+export function typedRate(text: string): number | null {
+  const rate = text.trim() === "" ? Number.NaN : Number(text);
+  return Number.isFinite(rate) && rate >= 0 ? rate : null;
 }
 
 export function costText({ cost, framesPerSecond, dropped }: Status): string {
@@ -41,6 +53,11 @@ export function costText({ cost, framesPerSecond, dropped }: Status): string {
   }
   if (dropped > 0) texts.push(`${whole.format(dropped)} frames dropped`);
   return texts.join(" · ");
+}
+
+/** What was found, without what the error says anyway. */
+export function findings({ error, notices }: Status): Notice[] {
+  return notices.filter(({ message }) => !error?.includes(message));
 }
 
 export const stateNames: Record<TrainingState, string> = {

@@ -35,6 +35,7 @@ export type Request =
   | { kind: "command"; id: number; command: Command }
   | { kind: "choose"; id: number; layer: string }
   | { kind: "scale"; id: number; log: boolean }
+  | { kind: "rate"; id: number; rate: number }
   | { kind: "show"; id: number; on: boolean };
 
 export interface Reply {
