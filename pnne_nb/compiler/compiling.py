@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -59,10 +60,14 @@ class _Compiled(msgspec.Struct, frozen=True):
 _known: dict[int, _Compiled] = {}
 """By the identity of the document, for documents are not hashable. It goes with the document."""
 
+_restored: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
+"""What classes of other processes are here, by their keys there: these differ where registered objects are used."""
+
 
 def forget(_: object = None) -> None:
     """Drop every cached class and outcome: a type was registered anew, or a benchmark wants a cold start."""
     _known.clear()
+    _restored.clear()
     trying.forget()
 
 
@@ -244,7 +249,7 @@ class _Blueprint(msgspec.Struct, frozen=True):
     """How a pickled model finds its class again, in this process or in another.
 
     Attributes:
-        key: Of the class in this process.
+        key: Of the class in the process that wrote the pickle.
         document: The graph file that it is compiled from. No code travels.
     """
 
@@ -253,21 +258,32 @@ class _Blueprint(msgspec.Struct, frozen=True):
 
 
 def _make_portable(loaded: Loaded, document: Callable[[], DocumentState]) -> None:
-    """Have models of a class pickled and copied as their document and their tensors."""
+    """Have models of a class, and their nested ones, pickled and copied as their document and their tensors."""
     if loaded.document is not None:
         return
     loaded.document = document
 
-    def reduce(self: nn.Module, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001  # the protocol's signature
-        return _restore, (_Blueprint(loaded.key, files.write(document())),), self.__getstate__()  # type: ignore[no-untyped-call]
+    @functools.cache
+    def blueprint() -> _Blueprint:
+        return _Blueprint(loaded.key, files.write(document()))  # one object, so that a pickle holds it once
 
-    loaded.cls.__reduce_ex__ = reduce  # type: ignore[method-assign,assignment]  # as object's, but for this class
+    for definition, name in loaded.generated.classes.items():
+
+        def reduce(self: nn.Module, _: SupportsIndex, definition: str = definition) -> tuple[object, ...]:
+            return _restore, (blueprint(), definition), self.__getstate__()  # type: ignore[no-untyped-call]
+
+        getattr(loaded.module, name).__reduce_ex__ = reduce  # as object's, but for this class
 
 
-def _restore(blueprint: _Blueprint) -> nn.Module:
-    """Return an empty model for its state to be put into."""
-    loaded = loader.find(blueprint.key) or load(NodeGraph.from_json(blueprint.document))
-    return loaded.empty()
+def _restore(blueprint: _Blueprint, definition: str = "") -> nn.Module:
+    """Return an empty model, or an empty part of one, for its state to be put into."""
+    loaded = loader.find(blueprint.key) or _restored.get(blueprint.key)
+    if loaded is None:
+        loaded = _restored[blueprint.key] = load(NodeGraph.from_json(blueprint.document))
+    if not definition:
+        return loaded.empty()
+    part: type[nn.Module] = getattr(loaded.module, loaded.generated.classes[definition])
+    return part.__new__(part)
 
 
 def _comments(graph: NodeGraph, shapes: Shapes) -> dict[tuple[str, str], str]:

@@ -17,7 +17,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.parallel import DistributedDataParallel
 
 import pnne_nb as pn
-from pnne_nb.compiler import blame
+from pnne_nb.compiler import blame, compiling, loader
+from pnne_nb.graph.registry import registry
 from tests.compiler import graphs
 from tests.compiler.test_compiling import assert_same
 from tests.passes.graphs import convnet
@@ -48,14 +49,80 @@ def checkpointed() -> pn.NodeGraph:
     return graph
 
 
-every_graph = pytest.mark.parametrize("build", [plain, shared, checkpointed])
+class Gain(nn.Module):
+    """A layer of one's own."""
+
+    def __init__(self, start: float = 1.0) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.tensor(start))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.gain
+
+
+def halved(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
+    """Divide."""
+    return x / by
+
+
+class Kept(nn.Module):
+    """A module that a graph only holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 1)
+        self.norm = nn.BatchNorm2d(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.conv(x)).relu()  # type: ignore[no-any-return]  # torch does not say
+
+
+def register() -> None:
+    """Register the types of `mixed`."""
+    pn.register_node(category="Custom", replace=True)(Gain)
+    pn.register_node(category="Custom", replace=True)(halved)
+
+
+def mixed() -> pn.NodeGraph:
+    """Blocks with layers and functions of one's own, used twice, one of them shared and computed again; an opaque part."""
+    register()
+    graph = shared()
+    inside = graph["block0"].definition or ""
+    last = next(edge for edge in graph.graphs[inside].edges if edge.target.startswith(graph.graphs[inside].outputs[0]))
+    graph.disconnect(f"block0.{last.source}", f"block0.{last.target}")
+    graph.add("Gain", "block0.gain", start=0.5)
+    graph.add("halved", "block0.smaller", by=4.0)
+    graph.connect(f"block0.{last.source}", "block0.gain.x")
+    graph.connect("block0.gain.output", "block0.smaller.x")
+    graph.connect("block0.smaller.output", f"block0.{last.target}")
+    graph.add("Module", "kept", target="somewhere.Kept")
+    graph.disconnect("tied", "flat")
+    graph.connect(f"tied.{graph.graphs[inside].outputs[0]}", "kept.input")
+    graph.connect("kept.output", "flat.input")
+    for node in ("own", "kept"):
+        graph.set(node, checkpoint=True)
+    return graph
+
+
+def made(build: Build) -> nn.Module:
+    """Compile; what a graph only holds comes from a module that has it."""
+    held = nn.Module()
+    held.kept = Kept()
+    return pn.compile(build(), reuse=held if build is mixed else None)
+
+
+def recomputes(build: Build) -> bool:
+    return build in (checkpointed, mixed)
+
+
 Build = Callable[[], pn.NodeGraph]
+every_graph = pytest.mark.parametrize("build", [plain, shared, checkpointed, mixed])
 X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
 @every_graph
 def test_deepcopy_and_pickle(build: Build) -> None:
-    model = pn.compile(build())
+    model = made(build)
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # what is tested
         assert type(twin) is type(model)
         assert_same(model, twin, [X])
@@ -63,29 +130,61 @@ def test_deepcopy_and_pickle(build: Build) -> None:
 
 
 def test_a_pickle_opens_in_another_process(tmp_path: Path) -> None:
-    model = pn.compile(shared()).eval()
-    (tmp_path / "model.pkl").write_bytes(pickle.dumps((model, X, model(X))))
+    model = made(mixed).eval()
+    part = model.get_submodule("block0")
+    part.register_forward_hook(_seen)
+    document = len(pickle.dumps(part))
+    assert len(pickle.dumps([part, model.get_submodule("own")])) < 1.7 * document, "the document is in it once"
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps((model, X, model(X), part)))
     code = """
 import pickle, sys, torch
-model, x, y = pickle.load(open(sys.argv[1], "rb"))
-assert torch.equal(model(x), y)
+from tests.compiler.test_works_with import register
+register()
+model, x, y, part = pickle.load(open(sys.argv[1], "rb"))
+torch.testing.assert_close(model(x), y)
+assert part is model.block0
 assert not hasattr(model, "tied")
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "model.pkl")], check=True, cwd=Path(__file__).parents[2])
 
 
+def _seen(*_: object) -> None:
+    """Stand for a hook, which a pickle keeps by name."""
+
+
+def test_a_part_of_a_model_is_pickled_by_itself() -> None:
+    model = made(mixed)
+    part = model.get_submodule("own")
+    twin = pickle.loads(pickle.dumps(part))  # what is tested
+    assert type(twin) is type(part)
+    assert list(twin.state_dict()) == list(part.state_dict())
+
+
+def test_a_pickle_of_an_unregistered_type_says_what_is_missing() -> None:
+    written = pickle.dumps(made(mixed))
+    registry._specs.pop("halved")  # as in a process that has not registered it
+    compiling.forget()
+    kept = loader._loaded.copy()
+    try:
+        loader._loaded.clear()
+        with pytest.raises(pn.CompileError, match=r"no node type 'halved'.*Register it with pn.register_node"):
+            pickle.loads(written)
+    finally:
+        loader._loaded.update(kept)
+
+
 @every_graph
 def test_export(build: Build) -> None:
-    model = pn.compile(build()).eval()
+    model = made(build).eval()
     exported = torch.export.export(model, (X,))
     torch.testing.assert_close(exported.module()(X), model(X))
-    if build is not shared:
+    if build not in (shared, mixed):  # an exported program names a shared tensor once
         assert set(exported.state_dict) == set(model.state_dict())
 
 
-@pytest.mark.parametrize("build", [plain, shared])
+@pytest.mark.parametrize("build", [plain, shared, mixed])
 def test_torch_compile_without_a_break(build: Build) -> None:
-    model = pn.compile(build()).eval()
+    model = made(build).eval()
     torch.compiler.reset()
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(X), model(X))
@@ -116,7 +215,7 @@ def process_group(tmp_path: Path) -> Iterator[None]:
 @every_graph
 @pytest.mark.usefixtures("process_group")
 def test_distributed_data_parallel(build: Build) -> None:
-    model = pn.compile(build())
+    model = made(build)
     alone = copy.deepcopy(model)
     parallel = DistributedDataParallel(model)
     for each in (alone, parallel):
@@ -129,7 +228,7 @@ def test_distributed_data_parallel(build: Build) -> None:
 
 @every_graph
 def test_hooks_forward_and_backward(build: Build) -> None:
-    model = pn.compile(build())
+    model = made(build)
     seen: list[str] = []
     for name, module in model.named_modules():
         if name:
@@ -151,7 +250,7 @@ def test_a_hook_changes_what_follows() -> None:
 
 @every_graph
 def test_autocast(build: Build) -> None:
-    model = pn.compile(build())
+    model = made(build)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = model(X)
     assert out.dtype == torch.bfloat16
@@ -161,7 +260,7 @@ def test_autocast(build: Build) -> None:
 
 @every_graph
 def test_state_dict_is_loaded_strictly(build: Build) -> None:
-    model, other = pn.compile(build()), pn.compile(build())
+    model, other = made(build), made(build)
     assert str(other.load_state_dict(model.state_dict(), strict=True)) == "<All keys matched successfully>"
     assert_same(model, other, [X])
     with pytest.raises(RuntimeError, match="Missing key"):
@@ -170,10 +269,10 @@ def test_state_dict_is_loaded_strictly(build: Build) -> None:
 
 @every_graph
 def test_functional_call_and_vmap(build: Build) -> None:
-    model = pn.compile(build()).eval()
+    model = made(build).eval()
     zeros: dict[str, torch.Tensor] = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     assert not functional_call(model, zeros, (X,)).any()
-    if build is not checkpointed:  # torch's checkpoint does not work inside its transforms
+    if not recomputes(build):  # torch's checkpoint does not work inside its transforms
         parameters: dict[str, torch.Tensor] = {name: p.detach() for name, p in model.named_parameters()}
 
         def loss(given: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -189,12 +288,12 @@ def test_functional_call_and_vmap(build: Build) -> None:
 
 @every_graph
 def test_types_and_modes(build: Build) -> None:
-    model = pn.compile(build()).double().eval()
+    model = made(build).double().eval()
     assert model(X.double()).dtype == torch.float64
     assert not any(module.training for module in model.modules())
     with torch.inference_mode():
         assert model(X.double()).is_inference()
-    assert pn.compile(build()).to("meta")(X.to("meta")).shape == (4, 5)
+    assert made(build).to("meta")(X.to("meta")).shape == (4, 5)
 
 
 def test_parametrisations_and_pruning() -> None:
