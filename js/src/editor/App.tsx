@@ -1,5 +1,5 @@
 import { ReactFlowProvider } from "@xyflow/react";
-import { useEffect, useRef } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef } from "react";
 import { Canvas } from "./canvas/Canvas";
 import { EditorContext, useEditor, useScene, useSession, useView } from "./context";
 import type { Editor } from "./editor";
@@ -34,6 +34,11 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const searchBox = useRef<HTMLInputElement>(null);
   const canvas = useRef<HTMLElement>(null);
 
+  const openSearch = useCallback(() => {
+    editor.showPanel("palette", true);
+    requestAnimationFrame(() => searchBox.current?.select());
+  }, [editor]);
+  useWidth(editor, root);
   useEffect(() => {
     root.dataset.version = version === undefined ? "" : String(version);
   }, [root, version]);
@@ -42,22 +47,13 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   }, [root, active]);
   useEffect(() => {
     const ends = new AbortController();
-    const focusSearch = () => {
-      editor.patch({ palette: true });
-      requestAnimationFrame(() => searchBox.current?.select());
-    };
-    root.addEventListener("keydown", (event) => onKeyDown(event, editor, root, focusSearch), { signal: ends.signal });
+    root.addEventListener("keydown", (event) => onKeyDown(event, editor, root, openSearch), { signal: ends.signal });
     return () => ends.abort();
-  }, [editor, root]);
-
-  const onAdd = () => {
-    editor.patch({ palette: true });
-    requestAnimationFrame(() => searchBox.current?.select());
-  };
+  }, [editor, root, openSearch]);
   const isEmpty = scene !== null && scene.graph.nodes.size === 0;
   return (
     <>
-      <Toolbar onAdd={onAdd} readOnly={readOnly} />
+      <Toolbar onAdd={openSearch} readOnly={readOnly} />
       <div className="pnne-body">
         {palette && !readOnly && <Palette searchBox={searchBox} />}
         <section
@@ -76,6 +72,9 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
             editor.byPointer = false;
           }}
           onPointerDownCapture={(event) => {
+            if (editor.view.get().narrow && (event.target as Element).closest(".react-flow")) {
+              editor.patch({ palette: false, properties: false });
+            }
             if (!(event.target as Element).closest("input, button, select, a")) {
               canvas.current?.focus({ preventScroll: true });
               editor.byPointer = true;
@@ -105,6 +104,27 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
       <Announcer />
     </>
   );
+}
+
+/** Below this width of the editor, in pixels, panels leave too little of the graph beside them. */
+const NARROW = 720;
+
+/** Keeps the panels fit for the width: closed where they would cover the graph, open beside it otherwise. */
+function useWidth(editor: Editor, root: HTMLElement): void {
+  useLayoutEffect(() => {
+    const adapt = () => {
+      const width = root.clientWidth;
+      // A cell that is scrolled away may have no size.
+      if (width === 0 || width < NARROW === editor.view.get().narrow) return;
+      const narrow = width < NARROW;
+      root.classList.toggle("pnne-narrow", narrow);
+      editor.patch({ narrow, palette: !narrow, properties: !narrow });
+    };
+    adapt();
+    const observer = new ResizeObserver(adapt);
+    observer.observe(root);
+    return () => observer.disconnect();
+  }, [editor, root]);
 }
 
 /** Tells screen readers what the keyboard and the edits do. */

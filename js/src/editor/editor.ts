@@ -88,6 +88,12 @@ export class Editor {
     this.viewport?.reveal(name);
   }
 
+  /** Shows or hides a panel; where there is room for one only, the other makes way. */
+  showPanel(panel: "palette" | "properties", shown: boolean): void {
+    const other = this.view.get().narrow && shown ? { palette: false, properties: false } : {};
+    this.patch({ ...other, [panel]: shown });
+  }
+
   patch(change: Partial<ViewState>): void {
     this.view.update((state) => ({ ...state, ...change }));
   }

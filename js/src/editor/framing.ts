@@ -22,7 +22,7 @@ export function addFrame(editor: Editor): void {
   const words = boxes.length > 0 ? { title: "Frame" } : { title: "Note", colour: "yellow" };
   if (!editor.edit([{ op: "addFrame", name, box, ...words, graph: scene.graphId }], `Frame ${words.title}`)) return;
   editor.select([], NOTHING, [name]);
-  editor.patch({ properties: true });
+  editor.showPanel("properties", true);
 }
 
 export function changeFrame(editor: Editor, name: string, change: Partial<Extract<Op, { op: "changeFrame" }>>): void {
@@ -67,7 +67,7 @@ export function goToFrame(editor: Editor, name: string): void {
 
 /** Goes to the title of the selected frame in the panel. */
 export function editFrame(editor: Editor): void {
-  editor.patch({ properties: true });
+  editor.showPanel("properties", true);
   requestAnimationFrame(() => editor.root?.querySelector<HTMLInputElement>(".pnne-frame-form input")?.select());
 }
 

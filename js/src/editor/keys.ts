@@ -137,7 +137,7 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
   if (name === null) return;
   if (editor.scene()?.graph.nodes.get(name)?.type === "Subgraph") editor.enter([...editor.view.get().path, name]);
   else {
-    editor.patch({ properties: true });
+    editor.showPanel("properties", true);
     requestAnimationFrame(() => root.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());
   }
 }

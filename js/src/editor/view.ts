@@ -9,6 +9,8 @@ export interface ViewState {
   readonly nodes: ReadonlySet<string>;
   readonly edges: ReadonlySet<string>;
   readonly frames: ReadonlySet<string>;
+  /** Whether there is too little width for panels beside the graph: they then cover it, one at a time. */
+  readonly narrow: boolean;
   /** Whether the wheel zooms: from the first click inside until a click outside or Escape. */
   readonly active: boolean;
   readonly palette: boolean;
@@ -74,6 +76,7 @@ export const FIRST_VIEW: ViewState = {
   nodes: NOTHING,
   edges: NOTHING,
   frames: NOTHING,
+  narrow: false,
   active: false,
   palette: true,
   properties: true,

@@ -5,7 +5,7 @@ import { STILL } from "../view";
 import { type Box, boxesOf, extentOf, union } from "./boxes";
 
 const MARGIN = 24;
-export const SMALLEST_ZOOM = 0.02;
+export const SMALLEST_ZOOM = 0.005;
 export const LARGEST_ZOOM = 2;
 /** A view opens no further away than this: it shows the top of a large graph rather than all of it, unreadable. */
 const OPENING_ZOOM = 0.75;
@@ -105,11 +105,23 @@ export function useViewport(): void {
     opened.current = `${place} ${arranged}`;
     const box = extentOf(scene);
     if (!box) return;
-    const zoom = Math.max(OPENING_ZOOM, fittingZoom(box, width, height));
-    const view = centred(box, width, height, zoom);
-    const fits = box.height * zoom + 2 * MARGIN <= height;
-    void setViewport(fits ? view : { ...view, y: MARGIN - box.top * zoom });
+    void setViewport(openingView(box, boxesOf(scene, STILL), width, height));
   }, [width, height, arranged, scene, shownPath, setViewport]);
+}
+
+/** Where a view opens: on all of the graph if it can be read so, else on where it begins, above or at the left. */
+function openingView(box: Box, nodes: readonly Box[], width: number, height: number) {
+  const zoom = Math.max(OPENING_ZOOM, fittingZoom(box, width, height));
+  const view = centred(box, width, height, zoom);
+  if (box.height * zoom + 2 * MARGIN > height) {
+    // The upper end of a large graph may stand far from the middle of the whole.
+    const upper = nodes.filter((node) => node.top < box.top + height / zoom);
+    const [first = box] = [...upper].sort((a, b) => a.top - b.top);
+    const whole = upper.length > 0 ? union(upper) : box;
+    const begin = whole.width * zoom <= width ? whole : first;
+    return { zoom, x: centred(begin, width, height, zoom).x, y: MARGIN - box.top * zoom };
+  }
+  return box.width * zoom + 2 * MARGIN > width ? { ...view, x: MARGIN - box.left * zoom } : view;
 }
 
 function fittingZoom(box: Box, width: number, height: number): number {

@@ -151,7 +151,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         hint="Show or hide the properties"
         icon="panel"
         pressed={properties}
-        onClick={() => editor.patch({ properties: !properties })}
+        onClick={() => editor.showPanel("properties", !properties)}
       />
     </div>
   );

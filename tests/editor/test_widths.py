@@ -1,0 +1,61 @@
+"""Cells of every width, graphs of every extent: what an opening view shows."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from pnne_nb.graph.document import NodeGraph
+from tests.editor.conftest import OpenEditor
+
+NARROW = (532, 760)
+
+
+def chain(length: int, dx: float, dy: float) -> NodeGraph:
+    """Nodes in a row that runs far to one side."""
+    graph = NodeGraph("chain")
+    graph.add("Input", name="x", shape=("N", 8), x=0, y=0)
+    before = "x"
+    for place in range(1, length):
+        graph.add("ReLU", name=f"r{place}", x=dx * place, y=dy * place)
+        graph.connect(before, f"r{place}")
+        before = f"r{place}"
+    return graph
+
+
+def test_a_narrow_cell_shows_the_graph_and_one_panel_at_a_time_over_it(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain(4, 0, 120), size=NARROW)
+    palette, properties = editor.root.locator(".pnne-palette"), editor.root.locator(".pnne-properties")
+    expect(editor.node("x")).to_be_in_viewport(ratio=1)
+    expect(palette).to_have_count(0)
+    expect(properties).to_have_count(0)
+    editor.button("Add node").click()
+    expect(editor.root.get_by_role("searchbox")).to_be_focused()
+    editor.button("Properties").click()
+    expect(properties).to_be_visible()
+    expect(palette).to_have_count(0)
+    editor.root.locator(".react-flow__pane").click(position={"x": 20, "y": 400})
+    expect(properties).to_have_count(0)
+    right = editor.root.evaluate("root => root.getBoundingClientRect().right")
+    for name in ("Undo", "Fit view", "Full screen", "Properties"):
+        box = editor.button(name).bounding_box()
+        assert box is not None, name
+        assert box["x"] + box["width"] <= right, f"{name} is cut off"
+
+
+def test_panels_come_and_go_with_the_width(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain(4, 0, 120))
+    expect(editor.root.locator(".pnne-palette")).to_be_visible()
+    editor.page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
+    expect(editor.root.locator(".pnne-palette")).to_have_count(0)
+    editor.page.set_viewport_size({"width": 1180, "height": 760})
+    expect(editor.root.locator(".pnne-palette")).to_be_visible()
+    expect(editor.root.locator(".pnne-properties")).to_be_visible()
+
+
+@pytest.mark.parametrize(("dx", "dy"), [(90, 120), (-90, 120), (240, 0)])
+def test_a_view_opens_where_a_large_graph_begins(open_editor: OpenEditor, dx: float, dy: float) -> None:
+    editor = open_editor(chain(200, dx, dy))
+    expect(editor.node("x")).to_be_in_viewport(ratio=1)
+    editor.button("Fit view").click()
+    expect(editor.root.locator(".pnne-far")).to_be_visible()
