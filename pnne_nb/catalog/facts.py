@@ -48,12 +48,13 @@ RANGES: Table[tuple[float | None, float | None]] = (
     ("*", "dropout dropout_p label_smoothing", (0, 1)),
     ("BatchNorm*|InstanceNorm*|SyncBatchNorm", "momentum", (0, 1)),
     ("*Pad?d", "padding", (None, None)),
+    # Each one is built: a million, typed by mistake or in a hostile file, would hold up the editor for minutes.
+    ("*", "num_layers num_encoder_layers num_decoder_layers", (1, 256)),
     ("*", ("in_channels out_channels in_features out_features in1_features in2_features num_features num_channels "
           "num_groups groups kernel_size stride dilation embedding_dim num_embeddings input_size hidden_size "
-          "num_layers embed_dim num_heads kdim vdim d_model nhead num_encoder_layers num_decoder_layers "
-          "dim_feedforward upscale_factor downscale_factor n_classes num_classes num_parameters normalized_shape "
-          "batch_size max_iter history_size ns_steps T_max T_0 T_mult step_size step_size_up epochs steps_per_epoch "
-          "total_steps"), (1, None)),
+          "embed_dim num_heads kdim vdim d_model nhead dim_feedforward upscale_factor downscale_factor "
+          "n_classes num_classes num_parameters normalized_shape batch_size max_iter history_size ns_steps "
+          "T_max T_0 T_mult step_size step_size_up epochs steps_per_epoch total_steps"), (1, None)),
     ("LocalResponseNorm|CrossMapLRN2d|local_response_norm", "size", (1, None)),
     ("*", ("padding output_padding output_size eps proj_size patience cooldown total_iters num_workers lr "
           "weight_decay momentum lr_decay lambd_decay initial_accumulator_value tolerance_grad tolerance_change "

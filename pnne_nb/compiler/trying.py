@@ -26,6 +26,7 @@ from pnne_nb.compiler.mismatch import Finding, dtype_findings, failure_finding, 
 from pnne_nb.compiler.operators import function_of
 from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Ref, Sequence
 from pnne_nb.graph.spec import NodeSpec, Returns
+from pnne_nb.graph.types import check
 from pnne_nb.graph.values import TorchConstant, Value
 
 _SHORT = 2
@@ -133,7 +134,8 @@ class _Trial:
             for prop in self._spec.properties
             if prop.required and prop.name not in self._properties and prop.name not in self._inputs
         ]
-        if missing or self._unresolved(resolved):
+        # A file may hold any value: what its property does not take is not tried, and lint says so.
+        if missing or self._refused() or self._unresolved(resolved):
             return Outcome({}, resolved, tuple(findings))
         wires: dict[str, Argument] = {name: Ref(name, "") for name in self._inputs}
         bound = bind(self._spec, self._properties, wires, resolved)
@@ -164,6 +166,15 @@ class _Trial:
             seen = tuple(_item(result, path) for result in results)
             outputs[port] = self._explain(bound, path, seen)
         return Outcome(outputs, resolved, (), Cost(parameters, memory, tuple(counts), returned(results)))
+
+    def _refused(self) -> bool:
+        for prop in self._spec.properties:
+            if prop.name in self._properties:
+                try:
+                    check(prop.type, self._properties[prop.name])
+                except ValueError:
+                    return True
+        return False
 
     def _count(self) -> int:
         return max((len(value.trials) for value in self._inputs.values()), default=1)
