@@ -2,9 +2,10 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { fromState, type GraphDocument } from "../src/editor/document/document";
+import { fromState } from "../src/editor/document/document";
 import { applyOps, Refusal } from "../src/editor/document/reduce";
 import type { DocumentState, Op } from "../src/protocol";
+import { normal } from "./normal";
 
 interface Step {
   ops?: Op[];
@@ -22,32 +23,6 @@ const folder = process.env.PNNE_CASES ?? fileURLToPath(new URL("../../tests/case
 const cases = readdirSync(folder)
   .filter((file) => file.endsWith(".json"))
   .map((file) => JSON.parse(readFileSync(join(folder, file), "utf8")) as Case);
-
-/** What two equal documents have in common: the order of edges and of properties means nothing. */
-function normal(document: GraphDocument) {
-  return {
-    name: document.name,
-    graphs: Object.fromEntries(
-      [...document.graphs].map(([id, graph]) => [
-        id,
-        {
-          nodes: [...graph.nodes.values()].map(({ name, type, properties, position, origin, collapsed }) => ({
-            name,
-            type,
-            properties: properties ?? {},
-            position: position ?? null,
-            origin: origin ?? null,
-            collapsed: collapsed ?? false,
-          })),
-          frames: [...graph.frames.values()]
-            .map(({ name, box, title = "", text = "", colour = "grey" }) => ({ name, box, title, text, colour }))
-            .sort((a, b) => (a.name < b.name ? -1 : 1)),
-          edges: [...graph.edges.values()].map((edge) => `${edge.source} ${edge.target}`).sort(),
-        },
-      ]),
-    ),
-  };
-}
 
 describe("the reducer does what Python's document does", () => {
   test.each(cases)("$name", ({ document, steps }) => {

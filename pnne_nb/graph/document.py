@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, final, get_args
 
-from pnne_nb.errors import choose, expect
+from pnne_nb.errors import GraphError, choose, expect
 from pnne_nb.graph import files, grouping
 from pnne_nb.graph.adding import addition, place
 from pnne_nb.graph.applying import apply_op
 from pnne_nb.graph.arranging import arrangement
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.framing import Frames
+from pnne_nb.graph.grafting import own_definition
 from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.ledger import Ledger
 from pnne_nb.graph.node import Edge, Node, Transaction
@@ -256,6 +257,23 @@ class NodeGraph(ReadableGraph):
             plan = grouping.plan_ungroup(self._content, node, graph)
             self._ledger.apply(plan.ops, f"Ungroup {plan.name}")
             return [self._at(path, graph) for path in plan.paths]
+
+    def make_own(self, node: NodeRef) -> Node:
+        """Give a Subgraph node a definition of its own, where others show the same: edits inside change it alone.
+
+        A node on the path that is shared itself stays so: inside of it, all of its uses change.
+
+        Raises:
+            UnknownNodeError: If there is no such node.
+            GraphError: If it is no Subgraph node.
+        """
+        with self._found(node) as (found, graph):
+            if found.definition is None:
+                raise GraphError(f"{found.name} is a {found.type}, not a nested graph: there is no definition to own.")
+            ops = own_definition(self._content, self._content.graphs[graph], found, found.definition)
+            if ops:
+                self._ledger.apply(ops, f"Make {found.name} its own")
+        return self[path_of(node)]
 
     def arrange(self, graph: str = "", *, direction: Direction = "down") -> Transaction:
         """Place every node of one graph automatically, as one undoable change; nothing if all stand well already.

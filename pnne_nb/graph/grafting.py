@@ -1,4 +1,4 @@
-"""Brings a definition, with all that it shows, from one document into another."""
+"""Copies definitions: with all that they show into another document, or for a node that is to have its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pnne_nb.graph.names import free_name
 from pnne_nb.graph.node import Node
-from pnne_nb.graph.ops import AddFrame, AddGraph, AddNode, Connect, Op, SetProperty
+from pnne_nb.graph.ops import AddFrame, AddGraph, AddNode, Connect, Op, ResetProperty, SetProperty
 from pnne_nb.graph.state import Content, GraphIndex
 
 
@@ -37,6 +37,26 @@ def graft(source: Content, definition: str, target: Content, within: str, wanted
         taken.add(ids[id])
         ops += _copy(graph, ids[id], ids)
     return ops, ids[definition]
+
+
+def own_definition(content: Content, graph: GraphIndex, node: Node, definition: str) -> list[Op]:
+    """Return the ops that give a Subgraph node a definition of its own, with a free name, equal to the one it shows.
+
+    There are none if no other node shows that. What it shows inside stays shared. The browser does the same
+    (``js/src/editor/document/definitions.ts``).
+    """
+    if len(content.users_of(definition)) < 2:
+        return []
+    own = free_name(definition, content.graphs)
+    ops = _copy(content.graphs[definition], own, {})
+    # Weights can be shared only by nodes that show the same: those that took this one's go on among themselves.
+    if node.shares is not None:
+        ops.append(ResetProperty(node.name, "shares", graph.id))
+    heir, *others = [name for name in graph.order if name in graph.sharers.get(node.name, ())] or [""]
+    if heir:
+        ops.append(ResetProperty(heir, "shares", graph.id))
+    ops += [SetProperty(other, "shares", heir, graph.id) for other in others]
+    return [*ops, SetProperty(node.name, "definition", own, graph.id)]
 
 
 def _inside_out(content: Content, definition: str) -> list[str]:

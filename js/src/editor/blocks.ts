@@ -1,8 +1,7 @@
 import type { NodeState, NodeTypeState, Op } from "../protocol";
-import { addGraphOps, definitionOf, usesOf } from "./document/definitions";
-import { type Graph, type GraphDocument, toState } from "./document/document";
+import { definitionOf, ownOps, usesOf } from "./document/definitions";
+import { type GraphDocument, toState } from "./document/document";
 import { definitionOps, fragmentOf } from "./document/fragment";
-import { freeIdentifier } from "./document/names";
 import { type Ports, portsOf } from "./document/ports";
 import { download } from "./download";
 import type { Editor } from "./editor";
@@ -80,13 +79,8 @@ export function makeOwn(editor: Editor): void {
   const { path } = editor.view.get();
   const place = scene && innermost(scene.document, path);
   if (!scene || !place) return;
-  const { graph, node, definition } = place;
-  const own = freeIdentifier(definition, scene.document.graphs);
-  const ops: Op[] = addGraphOps(own, scene.document.graphs.get(definition) as Graph, new Map());
-  // Weights can be shared only by nodes that show the same.
-  if (scene.document.graphs.get(graph)?.nodes.get(node)?.properties?.shares != null)
-    ops.push({ op: "resetProperty", node, property: "shares", graph });
-  ops.push({ op: "setProperty", node, property: "definition", value: own, graph });
+  const { graph, node } = place;
+  const ops = ownOps(scene.document, graph, node);
   editor.edit(ops, `Make ${node} its own`);
 }
 

@@ -1,5 +1,6 @@
 import type { NodeState, Op } from "../../protocol";
 import type { Graph, GraphDocument } from "./document";
+import { freeIdentifier } from "./names";
 
 type Graphs = ReadonlyMap<string, Graph>;
 
@@ -126,6 +127,28 @@ export function discardOps({ graphs }: GraphDocument, removed: readonly NodeStat
     }
   };
   drop(removed);
+  return ops;
+}
+
+/**
+ * The ops that give a Subgraph node a definition of its own, with a free name, equal to the one it shows; none if no
+ * other node shows that. What it shows inside stays shared. Mirrors `own_definition` in Python.
+ */
+export function ownOps(document: GraphDocument, graph: string, node: string): Op[] {
+  const nodes = document.graphs.get(graph)?.nodes;
+  const found = nodes?.get(node);
+  const definition = found ? definitionOf(found) : null;
+  const shown = definition === null ? undefined : document.graphs.get(definition);
+  if (!nodes || definition === null || !shown || (usesOf(document).get(definition) ?? 0) < 2) return [];
+  const own = freeIdentifier(definition, document.graphs);
+  const ops = addGraphOps(own, shown, new Map());
+  // Weights can be shared only by nodes that show the same: those that took this one's go on among themselves.
+  if (found?.properties?.shares != null) ops.push({ op: "resetProperty", node, property: "shares", graph });
+  const [heir, ...others] = [...nodes.values()].filter((other) => other.properties?.shares === node);
+  if (heir) ops.push({ op: "resetProperty", node: heir.name, property: "shares", graph });
+  for (const other of others)
+    ops.push({ op: "setProperty", node: other.name, property: "shares", value: heir?.name ?? "", graph });
+  ops.push({ op: "setProperty", node, property: "definition", value: own, graph });
   return ops;
 }
 
