@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pnne_nb.errors import GraphError
 from pnne_nb.graph.applying import apply_op
+from pnne_nb.graph.blocks import BlockLibrary
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.files import state_of, write
 from pnne_nb.graph.node import Transaction, split_port
@@ -27,6 +29,7 @@ from pnne_nb.graph.ops import (
     RemoveFrame,
     RemoveGraph,
     RemoveNode,
+    RenameDocument,
     RenameNode,
     ResetProperty,
     SetProperty,
@@ -76,6 +79,7 @@ wild: st.SearchStrategy[Op] = st.one_of(
     st.builds(AddFrame, frame_names, boxes, titles, st.just("a\nnote"), colours, graphs),
     st.builds(ChangeFrame, frame_names, st.none() | boxes, st.none() | titles, st.none(), st.none() | colours, graphs),
     st.builds(RemoveFrame, frame_names, graphs),
+    st.builds(RenameDocument, st.sampled_from(("net", "other", "", "bell\a"))),
 )
 """Ops without a look at the document: most are refused."""
 
@@ -177,6 +181,7 @@ class Editing(RuleBasedStateMachine):
         self.version = 0
         self.seen: list[Transaction] = []
         self.replica = Content("net")
+        self.library = BlockLibrary()
         self.graph.observe(self.seen.append)
 
     @initialize(rich=st.booleans())
@@ -232,6 +237,39 @@ class Editing(RuleBasedStateMachine):
     def remove(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(tuple(self.graph.nodes)))
         self._try(lambda: self.graph.remove(name))
+
+    @precondition(lambda self: any(node.type == "Subgraph" for node in self.graph.nodes.values()))
+    @rule(data=st.data())
+    def make_own(self, data: st.DataObject) -> None:
+        """Makes nothing of a node that is alone in showing its definition."""
+        blocks = [name for name, node in self.graph.nodes.items() if node.type == "Subgraph"]
+        name = data.draw(st.sampled_from(blocks))
+        try:
+            self.graph.make_own(name)
+        except GraphError:
+            return
+        if self.graph.version != self.version:
+            self._committed()
+
+    @precondition(lambda self: any(node.type == "Subgraph" for node in self.graph.nodes.values()))
+    @rule(data=st.data())
+    def publish(self, data: st.DataObject) -> None:
+        blocks = [name for name, node in self.graph.nodes.items() if node.type == "Subgraph"]
+        name = data.draw(st.sampled_from(blocks))
+        with contextlib.suppress(GraphError):
+            self.library.publish(self.graph, name, data.draw(st.sampled_from(("Block", "Other"))))
+
+    @precondition(lambda self: len(self.library) > 0)
+    @rule(data=st.data(), name=st.none() | names)
+    def insert(self, data: st.DataObject, name: str | None) -> None:
+        block = data.draw(st.sampled_from(tuple(self.library)))
+        self._try(lambda: self.library.insert(block, self.graph, name))
+
+    @precondition(lambda self: len(self.graph.nodes) > 0)
+    @rule(data=st.data(), collapsed=st.booleans())
+    def collapse(self, data: st.DataObject, collapsed: bool) -> None:
+        chosen = data.draw(st.sets(st.sampled_from(tuple(self.graph.nodes)), min_size=1, max_size=3))
+        self._try(lambda: self.graph.collapse(*sorted(chosen), collapsed=collapsed))
 
     @rule(start=names | ends, end=names | ends)
     def connect(self, start: str, end: str) -> None:
