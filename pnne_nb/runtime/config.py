@@ -119,9 +119,9 @@ class Config(msgspec.Struct, frozen=True):
         """Those arguments that are plain values; functions and objects are left out."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if _is_plain(value)}
 
-    def missing(self) -> list[str]:
-        """Names of the arguments that `plain` leaves out."""
-        return [name for name in self.__struct_fields__ if not _is_plain(getattr(self, name))]
+    def objects(self) -> dict[str, Any]:
+        """The arguments that `plain` leaves out, as they are."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if not _is_plain(value)}
 
     def recipe(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import final
 
 from pnne_nb.frames import AnomalyFrame, CostFrame, Frame
@@ -13,6 +13,8 @@ from pnne_nb.probe import Cadence, Probe, Toll
 
 _COST_EVERY = 1.0
 """Seconds between two reports of the cost."""
+
+_UNWATCHED: AbstractContextManager[None] = nullcontext()
 
 
 @final
@@ -56,29 +58,41 @@ class Observers:
 
         return remove
 
-    @contextmanager
-    def watching(self, step: int) -> Iterator[Watched | None]:
+    def watching(self, step: int) -> AbstractContextManager[Watched | None]:
         """Observe one step with every probe that is due; gives None when none is."""
+        # Of most steps, which may take half a millisecond, all that watching takes is in this function.
         probes = self._probes
         if not probes:
-            yield None
-            return
-        began, now = time.thread_time(), time.monotonic()
-        due = [(probe, cadence) for probe, cadence in probes if cadence.due(now)]
-        if not due:
-            yield None
-            self._toll.bare(time.thread_time() - began)
-            return
+            return _UNWATCHED
+        now = time.monotonic()
+        due = [entry for entry in probes if entry[1].due(now)]
+        if due:
+            return self._observing(due, step)
+        return self._timing(now) if self._toll.wants_bare(now) else _UNWATCHED
+
+    @contextmanager
+    def _timing(self, now: float) -> Iterator[None]:
+        began = time.thread_time()
+        yield None
+        self._toll.bare(time.thread_time() - began, now)
+
+    @contextmanager
+    def _observing(self, due: Sequence[tuple[Probe, Cadence]], step: int) -> Iterator[Watched]:
+        began = time.thread_time()
         watched = Watched([probe for probe, _ in due], step)
         try:
             yield watched
         finally:
             frames = watched.close()
-        cost, ended = self._toll.observed(time.thread_time() - began, watched.seconds), time.monotonic()
+        publishing = time.thread_time()
+        self.publish(frames)
+        now = time.thread_time()
+        cost = self._toll.observed(now - began, watched.seconds + now - publishing)
+        ended = time.monotonic()
         for _, cadence in due:
             cadence.spent(cost / len(due), ended)
         self._observed += 1
-        self.publish([*frames, *self._cost_frames(step, ended, probes)])
+        self.publish(self._cost_frames(step, ended))
         for probe, error in watched.failed:
             self._give_up(probe, error, step)
 
@@ -88,11 +102,11 @@ class Observers:
         what = f"{type(probe).__name__} failed and watches no longer: {type(error).__name__}: {error}"
         self.publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
 
-    def _cost_frames(self, step: int, now: float, probes: tuple[tuple[Probe, Cadence], ...]) -> list[Frame]:
+    def _cost_frames(self, step: int, now: float) -> list[Frame]:
         elapsed = now - self._reported
         if elapsed < _COST_EVERY:
             return []
-        share = min(1.0, sum(cadence.share(now) for _, cadence in probes))
+        share = min(1.0, sum(cadence.share(now) for _, cadence in self._probes))
         rate = self._observed / elapsed
         self._observed, self._reported = 0, now
         return [CostFrame(step=step, share=share, frames_per_second=rate)]

@@ -166,7 +166,8 @@ class Training:
         self.follow_edits()
         self.work.renew(self._config.epochs)
         drawing = None if self.blueprint is None else self.blueprint.drawing
-        return pack(plan, self.state_dict(), self.loop, drawing, self.work.last_epoch, listens=listens)
+        state, objects = self.state_dict(), self._config.objects()
+        return pack(plan, state, objects, self.loop, drawing, self.work.last_epoch, listens=listens)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds."""
@@ -177,7 +178,7 @@ class Training:
             "loop": self.loop.state_dict(),
             "history": self.reports.history.state_dict(),
             "config": self._config.plain(),
-            "missing": self._config.missing(),
+            "missing": list(self._config.objects()),
             "graph": None if blueprint is None else blueprint.document,
             "drawing": None if drawing is None else drawing.graph,
             "last_epoch": self.work.last_epoch,

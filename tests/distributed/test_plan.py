@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,16 +108,54 @@ _PRIVATE: list[tuple[Callable[[], TrainingEngine], str]] = [
     (lambda: groups.engine(loss=nn.CrossEntropyLoss()), "loss: given as Python objects, which exist in this process"),
     (lambda: groups.engine(train_data=tasks.Noisy()), "train_data is a Noisy, which exists in this process only"),
     (lambda: groups.engine(_Undrawable()), "The model is a _Undrawable, whose code exists in this process only"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), _PRIVATE)
+def test_what_no_file_for_other_machines_can_hold(
+    make: Callable[[], TrainingEngine], message: str, tmp_path: Path
+) -> None:
+    engine = make()
+    with pytest.raises(TrainingError, match=message):
+        engine.launch_command(nproc=2, directory=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+class _Locked(tasks.Noisy):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def _sgd(engine_model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(engine_model.parameters(), lr=0.1)
+
+
+def _with_its_optimizer() -> TrainingEngine:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, tasks.CLASSES))
+    return groups.engine(model, optimizer=_sgd(model))
+
+
+_IMMOVABLE: list[tuple[Callable[[], TrainingEngine], str]] = [
     (
         lambda: groups.engine(nodes.graph()),
         r"twice \(Doubled\): registered in this process, .* imports=\(\"my_nodes\",\)",
     ),
     (lambda: groups.engine(batch_size=1), "A batch of train_data has 1 examples, too few for 2 processes"),
+    (
+        lambda: groups.engine(train_data=_Locked()),
+        "train_data cannot be handed to the processes of a group: TypeError: .* open them when they are needed",
+    ),
+    (_with_its_optimizer, r"optimizer is a SGD of this process's parameters: give its name and arguments, such as"),
+    (
+        lambda: groups.engine(step_function=lambda model, batch: model(batch[0]).sum()),
+        "step_function decides itself what is computed, and its gradients would not be averaged",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("make", "message"), _PRIVATE)
-def test_what_exists_in_this_process_only(
+@pytest.mark.parametrize(("make", "message"), _IMMOVABLE)
+def test_what_cannot_be_handed_over(
     make: Callable[[], TrainingEngine], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

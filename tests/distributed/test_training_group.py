@@ -14,8 +14,9 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import pytest
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+import torchmetrics
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import EpochFrame, StateFrame, StepFrame
@@ -131,6 +132,51 @@ def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -
     assert engine.wait(groups.SECONDS)
     assert list(engine.history.steps()) == list(range(1, 19))
     groups.assert_close(undisturbed, engine, tolerance=0)
+
+
+def test_objects_of_a_notebook_s_own_classes_are_handed_over() -> None:
+    """Defined here, not in a module that processes could import."""
+
+    class Pictures(Dataset[Any]):
+        def __init__(self, seed: int) -> None:
+            self.pictures, self.classes = tasks.images(seed)
+
+        def __len__(self) -> int:
+            return len(self.classes)
+
+        def __getitem__(self, index: int) -> Any:
+            return self.pictures[index], self.classes[index]
+
+    class Undrawable(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(36, tasks.CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.layer(x.flatten(1))
+            return y if y.sum().item() > -1e9 else -y
+
+    def weighed(output: Tensor, target: Tensor) -> Tensor:
+        return 2 * nn.functional.cross_entropy(output, target)
+
+    def engine() -> TrainingEngine:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(7)
+            return groups.engine(
+                Undrawable(),
+                train_data=DataLoader(Pictures(1), batch_size=19, shuffle=True),
+                val_data=Pictures(2),
+                loss=weighed,
+                optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+                metrics=("accuracy", ("f1", torchmetrics.F1Score("multiclass", num_classes=tasks.CLASSES))),
+            )
+
+    alone, together = engine(), engine()
+    alone.start()
+    alone.wait()
+    together.launch(nproc=2)
+    assert together.wait(groups.SECONDS)
+    groups.assert_close(alone, together)
 
 
 def test_memory_that_is_too_small_in_one_process_is_eased_in_all() -> None:

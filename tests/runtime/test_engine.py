@@ -198,6 +198,17 @@ class Mapped(Dataset[dict[str, Tensor]]):
         return {"input": pictures[index], "label": classes[index]}
 
 
+def test_a_step_function_takes_what_it_likes_from_a_batch_for_a_graph() -> None:
+    trained = engine(
+        model=picture_graph(),
+        step_function=lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1]),
+        optimizer=("AdamW", {"lr": 0.01}),
+    )
+    trained.start()
+    assert trained.wait(60)
+    assert trained.history["train_loss"][-1] < trained.history["train_loss"][0]
+
+
 def test_a_mapping_feeds_the_model_by_name() -> None:
     assert run(train_data=Mapped(), epochs=1).state == "finished"
 
@@ -685,6 +696,10 @@ def test_an_engine_and_its_model_die_when_nobody_needs_them() -> None:
     trained.add_probe(Watcher())
     references: list[weakref.ref[Any]] = [weakref.ref(owned) for owned in (trained, trained.model, trained.optimizer)]
     del trained
+    for thread in threading.enumerate():
+        # It may still be on its way out of the function that works for the engine.
+        if thread.name == "pnne-training":
+            thread.join(60)
     gc.collect()
     assert [reference() for reference in references] == [None, None, None]
 

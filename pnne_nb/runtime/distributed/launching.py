@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, as_batch, to_device
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
+from pnne_nb.runtime.distributed.luggage import Luggage, require_movable
 from pnne_nb.runtime.distributed.packing import Drawing, Packing
 from pnne_nb.runtime.distributed.plan import Plan, printed, started
 from pnne_nb.runtime.distributed.portable import drawn, require_known, require_plain
 from pnne_nb.runtime.loop import TrainingLoop
+from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import Source
 
 
@@ -25,22 +27,32 @@ class Packed(NamedTuple):
         directory: Where data, checkpoints and logs are.
         here: The command that starts this machine's processes, with its arguments.
         printed: The same, as a person types it on any machine.
+        luggage: What this machine's processes are handed beside the files.
     """
 
     plan: Plan
     directory: Path
     here: list[str]
     printed: str
+    luggage: bytes
 
 
 def pack(
-    plan: Plan, state: Mapping[str, Any], loop: TrainingLoop, drawing: Drawing | None, last_epoch: int, *, listens: bool
+    plan: Plan,
+    state: Mapping[str, Any],
+    objects: Mapping[str, Any],
+    loop: TrainingLoop,
+    drawing: Drawing | None,
+    last_epoch: int,
+    *,
+    listens: bool,
 ) -> Packed:
     """Check everything that a group needs, and write it.
 
     Args:
         plan: What is asked for.
         state: Of the engine, as a checkpoint holds it.
+        objects: Arguments of the engine that a checkpoint cannot hold, by name.
         loop: Of the engine.
         drawing: The training graph, if that is where the engine comes from.
         last_epoch: Where the training ends.
@@ -51,22 +63,40 @@ def pack(
     """
     recipe = loop.recipe
     plan.check(recipe.device, listens=listens)
-    if drawing is None:
-        require_plain(state["missing"])
-    else:
+    # The processes of other machines have no line to this one, only the files.
+    hands_over = listens and plan.nnodes == 1
+    if drawing is not None:
         require_known(drawing.graph, plan.imports)
+    elif hands_over:
+        require_movable(objects)
+    else:
+        require_plain(list(objects))
     batch = _shareable(recipe.train, "train_data", plan, wants_target=recipe.compares)
     if recipe.val is not None:
         _shareable(recipe.val, "val_data", plan, wants_target=recipe.compares)
-    graph = state["graph"] or drawn(recipe.model, to_device(batch.inputs, recipe.device), state["config"]["seed"])
-    require_known(graph, plan.imports)
+    graph = state["graph"] or _drawn(recipe, batch, state["config"]["seed"], or_handed_over=hands_over)
+    if graph is not None:
+        require_known(graph, plan.imports)
+    packing = Packing(recipe.train, recipe.val, drawing, hands_over=hands_over)
+    luggage = Luggage(
+        model=recipe.model if graph is None else None, arguments={} if drawing else objects, **packing.handed
+    ).packed()
     directory = Path(plan.directory or tempfile.mkdtemp(prefix="pnne-run-"))
-    packing = Packing(recipe.train, recipe.val, drawing)
     packing.write(directory)
     CheckpointDirectory(directory).save(loop.steps, {**state, "graph": graph})
     worker = plan.worker(directory.resolve(), recipe.device, last_epoch)
     torchrun = plan.torchrun(directory.name)
-    return Packed(plan, directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker))
+    return Packed(plan, directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker), luggage)
+
+
+def _drawn(recipe: Recipe, batch: Batch, seed: int, *, or_handed_over: bool) -> str | None:
+    """The model as a graph; None if it has to be handed over as it is."""
+    try:
+        return drawn(recipe.model, to_device(batch.inputs, recipe.device), seed)
+    except TrainingError:
+        if or_handed_over:
+            return None
+        raise
 
 
 def _shareable(source: Source, name: str, plan: Plan, *, wants_target: bool) -> Batch:

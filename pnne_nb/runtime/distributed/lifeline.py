@@ -15,7 +15,7 @@ from typing import final
 
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
-from pnne_nb.runtime.distributed.messages import Dismissed, FromEngine, FromWorker
+from pnne_nb.runtime.distributed.messages import Dismissed, FromEngine, FromWorker, HandedOver, Orders, Verdict
 from pnne_nb.runtime.distributed.wire import Wire
 
 ADDRESS = "PNNE_LIFELINE"
@@ -76,9 +76,17 @@ class Lifeline:
         except OSError:
             self._end()
 
-    def hear(self) -> FromEngine:
+    def hear(self) -> Verdict | Orders:
         """Wait for what the engine wants."""
-        return self._heard.get()
+        heard = self._heard.get()
+        assert not isinstance(heard, HandedOver)
+        return heard
+
+    def receive(self) -> bytes:
+        """Wait for what the engine hands over when it has been greeted."""
+        heard = self._heard.get()
+        assert isinstance(heard, HandedOver)
+        return heard.luggage
 
     def _listen(self) -> None:
         while True:

@@ -120,6 +120,12 @@ class Verdict(IntEnum):
     """Write a checkpoint, and end."""
 
 
+class HandedOver(_Message, frozen=True):
+    """The first word to every process: what it is given beside the files; see `luggage`."""
+
+    luggage: bytes
+
+
 class Order(_Message, frozen=True):
     """What one of the engine's probes wants to know.
 
@@ -142,4 +148,4 @@ class Orders(_Message, frozen=True):
     orders: list[Order]
 
 
-FromEngine: TypeAlias = Verdict | Orders
+FromEngine: TypeAlias = Verdict | HandedOver | Orders

@@ -1,4 +1,7 @@
-"""What a group trains on, as files that any process may open: tensors and plain values, no code."""
+"""What a group trains on, as files that any process may open: tensors and plain values, no code.
+
+What is code is handed over in another way, and only on one machine; see `luggage`.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,15 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node
 from pnne_nb.runtime.data import Data, as_tensors
+from pnne_nb.runtime.distributed.luggage import Loading, Luggage
 from pnne_nb.runtime.sources import DatasetSource, Source, TensorSource
 
 _FILE = "data.safetensors"
 _LAYOUT = "pnne"
 
 ARRAYS_NEEDED = (
-    "Give arrays such as (X, y), a TensorDataset, a DataLoader of one, or draw the training and use from_graph."
+    "Give arrays such as (X, y), a Dataset, a DataLoader with an order of torch's own, or draw the training and use "
+    "from_graph. Across machines, only arrays and drawn data can be told."
 )
 
 
@@ -43,7 +48,11 @@ class _Loader(msgspec.Struct, frozen=True, tag=True):
     num_workers: int
 
 
-_Part: TypeAlias = _Arrays | _Loader
+class _HandedOver(msgspec.Struct, frozen=True, tag=True):
+    """A dataset of a class of its own: no file holds it, see `luggage`."""
+
+
+_Part: TypeAlias = _Arrays | _Loader | _HandedOver
 
 
 class _Given(msgspec.Struct, frozen=True, tag=True):
@@ -92,12 +101,18 @@ class Packing:
         train: What an engine trains on.
         val: What it validates on.
         drawing: If the training is drawn; then its data is made anew from what the nodes say.
+        hands_over: Whether objects can be handed to the processes.
+
+    Attributes:
+        handed: Datasets that no file holds, by ``"train"`` and ``"val"``.
 
     Raises:
         TrainingError: The data exists in this process only.
     """
 
-    def __init__(self, train: Source, val: Source | None, drawing: Drawing | None) -> None:
+    def __init__(self, train: Source, val: Source | None, drawing: Drawing | None, *, hands_over: bool = False) -> None:
+        self.handed: dict[str, Loading] = {}
+        self._hands_over = hands_over
         self._tensors: dict[str, Tensor] = {}
         self._layout: _Given | _Drawn
         if drawing is None:
@@ -133,6 +148,9 @@ class Packing:
                         loader.drop_last,
                         loader.num_workers,
                     )
+        if isinstance(source, DatasetSource) and self._hands_over:
+            self.handed[name.removesuffix("_data")] = _loading(source)
+            return _HandedOver()
         kind = type(source.template.dataset).__name__ if isinstance(source, DatasetSource) else "loader of its own kind"
         raise TrainingError(
             f"{name} is a {kind}, which exists in this process only: the processes of a group cannot be given it "
@@ -160,6 +178,13 @@ class Packing:
         return len(tensors)
 
 
+def _loading(source: DatasetSource) -> Loading:
+    loader = source.template
+    named = ("batch_size", "drop_last", "num_workers", "collate_fn", "worker_init_fn", "persistent_workers")
+    options = {name: getattr(loader, name) for name in named}
+    return Loading(loader.dataset, {**options, "shuffle": source.shuffle})
+
+
 def _tensors_of(dataset: object) -> tuple[Tensor, ...] | None:
     return tuple(dataset.tensors) if isinstance(dataset, TensorDataset) else None
 
@@ -178,8 +203,12 @@ class Unpacked(NamedTuple):
     drawing: Drawing | None
 
 
-def unpack(directory: Path) -> Unpacked:
+def unpack(directory: Path, luggage: Luggage | None = None) -> Unpacked:
     """Read what `Packing` wrote.
+
+    Args:
+        directory: Where.
+        luggage: What was handed over beside it.
 
     Raises:
         TrainingError: The file is missing or damaged.
@@ -187,17 +216,21 @@ def unpack(directory: Path) -> Unpacked:
     try:
         with safe_open(directory / _FILE, framework="pt") as file:
             layout = msgspec.json.decode((file.metadata() or {}).get(_LAYOUT, ""), type=_Given | _Drawn)
-            return _unpacked(layout, file.get_tensor)
+            return _unpacked(layout, file.get_tensor, luggage or Luggage())
     except (OSError, SafetensorError, msgspec.DecodeError) as error:
         raise TrainingError(f"{directory / _FILE} is no data of a launched training: {error}") from error
 
 
-def _unpacked(layout: _Given | _Drawn, tensor: Callable[[str], Tensor]) -> Unpacked:
+def _unpacked(layout: _Given | _Drawn, tensor: Callable[[str], Tensor], luggage: Luggage) -> Unpacked:
     def tensors(name: str, count: int) -> tuple[Tensor, ...]:
         return tuple(tensor(f"{name}/{index}") for index in range(count))
 
     def opened(part: _Part, name: str) -> Data:
         match part:
+            case _HandedOver():
+                handed = luggage.train if name == "train_data" else luggage.val
+                assert handed is not None
+                return DataLoader(handed.dataset, **handed.options)
             case _Arrays():
                 return tensors(name, part.count)
             case _Loader():

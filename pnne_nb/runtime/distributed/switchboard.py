@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import final
 
-from pnne_nb.runtime.distributed.messages import FromEngine, FromWorker, Hello
+from pnne_nb.runtime.distributed.messages import FromEngine, FromWorker, HandedOver, Hello
 from pnne_nb.runtime.distributed.wire import Wire
 
 
@@ -36,12 +36,16 @@ class Line:
 class Switchboard:
     """A socket that workers of this machine and this user reach; closing it ends them.
 
+    Args:
+        luggage: What each of them is handed over when it has introduced itself.
+
     Attributes:
         address: Path of the socket.
         lines: Those that are open.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, luggage: bytes = b"") -> None:
+        self._luggage = HandedOver(luggage)
         # A socket's path must be short, and nobody else may get there.
         self._home = Path(tempfile.mkdtemp(prefix="pnne-"))
         self.address = str(self._home / "line")
@@ -69,6 +73,7 @@ class Switchboard:
             for message in messages:
                 if isinstance(message, Hello):
                     line.hello = message
+                    line.send(self._luggage)
                 news.append((line, message))
         return news
 

@@ -88,6 +88,7 @@ class TrainingGroup:
         self._plan = packed.plan
         self.command = packed.printed
         self._here = packed.here
+        self._luggage = packed.luggage
         self._loop = loop
         self._history = history
         self._spectators = Spectators(observers)
@@ -132,7 +133,7 @@ class TrainingGroup:
         with ExitStack() as stack:
             if self._plan.directory is None:
                 stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            board = Switchboard()
+            board = Switchboard(self._luggage)
             stack.callback(board.close)
             agent = Agent(self._here, board.address, self.directory / "logs")
             stack.callback(agent.kill)

@@ -27,6 +27,7 @@ from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.group import Group
 from pnne_nb.runtime.distributed.joining import Joined
 from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, die_with, find_launcher
+from pnne_nb.runtime.distributed.luggage import Luggage, unpacked
 from pnne_nb.runtime.distributed.messages import (
     Broke,
     Ended,
@@ -63,6 +64,7 @@ class Worker:
         options: From the command line.
         group: All processes.
         lifeline: To the engine, or None.
+        luggage: What the engine has handed over beside the files.
         measure: Makes the probes that the engine orders.
 
     Attributes:
@@ -70,7 +72,14 @@ class Worker:
         saved: Whether a failure has left a checkpoint of the state just before it.
     """
 
-    def __init__(self, options: argparse.Namespace, group: Group, lifeline: Lifeline | None, measure: Measure) -> None:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        group: Group,
+        lifeline: Lifeline | None,
+        luggage: Luggage,
+        measure: Measure,
+    ) -> None:
         self.saved = False
         self._group = group
         self._lifeline = lifeline
@@ -89,18 +98,18 @@ class Worker:
         self._save_every = as_every("checkpoint_every", given["checkpoint_every"])
         self._history = History()
         self._history.load_state_dict(self._kept["history"])
-        recipe, self._randomness = self._recipe(options)
+        recipe, self._randomness = self._recipe(options, luggage)
         self._ordered = Ordered(measure, self._tell)
         self.loop = TrainingLoop(recipe, self._randomness, self._ordered.observers)
         self._determinism = Determinism(recipe.device, wanted=given["deterministic"])
         self._saved_at, self._cost = 0.0, 0.0
         self._load(self._kept)
 
-    def _recipe(self, options: argparse.Namespace) -> tuple[Recipe, PrivateRandomness]:
+    def _recipe(self, options: argparse.Namespace, luggage: Luggage) -> tuple[Recipe, PrivateRandomness]:
         group, state = self._group, self._kept
         device = torch.device(f"cuda:{torch.cuda.current_device()}" if options.device == "cuda" else "cpu")
-        train, val, drawing = unpack(options.directory)
-        given = {**state["config"], "device": str(device)}
+        train, val, drawing = unpack(options.directory, luggage)
+        given = {**state["config"], **luggage.arguments, "device": str(device)}
         if drawing is not None:
             graph = NodeGraph.from_json(drawing.graph)
             drawn = read_training(graph, drawing.variables, seed=self._seed, device=device)._asdict()
@@ -109,7 +118,9 @@ class Worker:
         assert train is not None
         config = Config(**given)
         sources = config.open_data(train, val)
-        model = as_module(NodeGraph.from_json(state["graph"]), self._seed)
+        graph = state["graph"]
+        model = luggage.model if graph is None else as_module(NodeGraph.from_json(graph), self._seed)
+        assert model is not None
         trained = self._strategy.prepare(model, device)
         share = Share(group.rank, group.count)
         mine = [None if source is None else sharded(source, share) for source in sources]
@@ -259,8 +270,9 @@ def main(measure: Measure) -> None:
             import_module(name)
         if options.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        luggage = Luggage() if lifeline is None else unpacked(lifeline.receive())
         group = Group(options.backend, None if lifeline is not None else options.timeout)
-        worker = Worker(options, group, lifeline, measure)
+        worker = Worker(options, group, lifeline, luggage, measure)
         worker.run()
         group.close()
     except BaseException as error:
