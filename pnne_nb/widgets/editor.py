@@ -72,6 +72,7 @@ from pnne_nb.widgets.derivation import Derivation
 from pnne_nb.widgets.displays import Closable, Displays
 from pnne_nb.widgets.kept import KeptPicture
 from pnne_nb.widgets.overlay import Observable, Overlay
+from pnne_nb.widgets.selecting import still_selected
 
 Theme = Literal["auto", "light", "dark"]
 
@@ -352,7 +353,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._edits += 1
         if done.client is not None:
             self._kept.changed()
-        kept = tuple(path for path in self.selection if path in self._graph)
+        kept = still_selected(self.selection, self._graph, done.ops)
         if kept != self.selection:
             self.selection = kept
         self._derivation.request()

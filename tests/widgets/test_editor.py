@@ -272,6 +272,20 @@ def test_inside_a_transaction_nothing_is_worked_out(editor: GraphEditor, graph: 
     assert model_of(editor) is None
 
 
+def test_selection_follows_a_rename(editor: GraphEditor, graph: pn.NodeGraph) -> None:
+    graph.group(["fc1"], name="block")
+    editor.set_state({"selection": ["x", "block.fc1"]})
+    graph.rename("block.fc1", "stem")
+    assert selected(editor) == ("x", "block.stem")
+    with graph.transaction("Rename all"):
+        graph.rename("block", "trunk")
+        graph.rename("x", "image")
+        graph.rename("trunk.stem", "first")
+    assert selected(editor) == ("image", "trunk.first")
+    graph.undo()
+    assert selected(editor) == ("x", "block.stem")
+
+
 def test_selection_loses_what_is_gone(editor: GraphEditor, graph: pn.NodeGraph) -> None:
     editor.set_state({"selection": ["x", "fc1"]})
     assert selected(editor) == ("x", "fc1")

@@ -204,8 +204,11 @@ function NameField({ scene, node }: { scene: ShownScene; node: NodeState }) {
         onChange={(event) => setText(event.target.value)}
         onBlur={commit}
         onKeyDown={(event) => {
-          if (event.key === "Enter") commit();
-          else if (event.key === "Escape") setText(node.name);
+          if (event.key === "Enter") {
+            commit();
+            // The form of the new name is another one: the keyboard goes on from its field.
+            requestAnimationFrame(() => editor.root?.querySelector<HTMLElement>(".pnne-name")?.focus());
+          } else if (event.key === "Escape") setText(node.name);
           else return;
           event.stopPropagation();
         }}
