@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import final
 
+from pnne_nb.subscribers import Subscribers
+
 
 @final
 class Cells:
@@ -19,7 +21,7 @@ class Cells:
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._depth = 0
-        self._at_begin: list[Callable[[], None]] = []
+        self._at_begin = Subscribers[Callable[[], None]]()
         self._at_end: list[Callable[[], None]] = []
 
     def began(self) -> None:
@@ -52,15 +54,7 @@ class Cells:
 
     def at_begin(self, function: Callable[[], None]) -> Callable[[], None]:
         """Call `function` in the cell's thread before each cell; returns the function that ends this."""
-        with self._lock:
-            self._at_begin.append(function)
-
-        def remove() -> None:
-            with self._lock:
-                if function in self._at_begin:
-                    self._at_begin.remove(function)
-
-        return remove
+        return self._at_begin.add(function)
 
     def at_end(self, function: Callable[[], None]) -> None:
         """Call `function` once when the running cell ends."""

@@ -11,7 +11,7 @@ from typing import Any, final
 from torch import nn
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.frames import StateFrame, TrainingState
+from pnne_nb.frames import AnomalyFrame, StateFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.blueprint import Blueprint, EditedGraph
 from pnne_nb.runtime.cadence import as_every
@@ -20,6 +20,7 @@ from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.control import ENDED, Control
 from pnne_nb.runtime.data import Data
 from pnne_nb.runtime.determinism import Determinism
+from pnne_nb.runtime.distributed.directories import sweep
 from pnne_nb.runtime.distributed.launching import Packed, pack
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
@@ -164,6 +165,12 @@ class Training:
     def pack(self, plan: Plan, *, listens: bool) -> Packed:
         """Write everything that processes need to go on from here; see `launching.pack`."""
         self.follow_edits()
+        for left in sweep():
+            message = (
+                f"A kernel that was killed has left the checkpoints of a group in {left}: load_checkpoint({str(left)!r}) "
+                "goes on from there. The next launch removes them."
+            )
+            self.reports.announce(AnomalyFrame(self.loop.steps, "run-left-behind", message))
         self.work.renew(self._config.epochs)
         drawing = None if self.blueprint is None else self.blueprint.drawing
         state, objects = self.state_dict(), self._config.objects()

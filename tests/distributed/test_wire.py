@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from pnne_nb.frames import EpochFrame, StepFrame
-from pnne_nb.runtime.distributed.messages import FromWorker, Happened, Hello, Verdict
+from pnne_nb.runtime.distributed.messages import FromEngine, FromWorker, HandedOver, Happened, Hello, Verdict
 from pnne_nb.runtime.distributed.switchboard import Switchboard
 from pnne_nb.runtime.distributed.wire import Wire
 from pnne_nb.runtime.loop import EpochEnded, Stepped
@@ -39,12 +39,12 @@ def test_messages_arrive_whole_in_whatever_pieces_they_come() -> None:
 
 
 def test_a_line_that_ends_is_told_before_what_others_say_about_it() -> None:
-    board = Switchboard()
+    board = Switchboard(b"what is handed over")
     dying, complaining = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
-    wires: list[Wire[Verdict]] = []
+    wires: list[Wire[FromEngine]] = []
     for rank, connection in enumerate((complaining, dying)):
         connection.connect(board.address)
-        wires.append(Wire(connection, Verdict))
+        wires.append(Wire(connection, FromEngine))
         wires[rank].send(Hello(rank, 0, 0))
     told: list[FromWorker | None] = []
     while len(told) < 2:
@@ -56,6 +56,7 @@ def test_a_line_that_ends_is_told_before_what_others_say_about_it() -> None:
     assert (first.hello, word) == (Hello(1, 0, 0), None)
     assert (second.hello, other) == (Hello(0, 0, 1), Hello(0, 0, 1))
     board.close()
+    assert wires[0].receive() == [HandedOver(b"what is handed over")] * 2
     assert wires[0].receive() is None
     complaining.close()
     with pytest.raises(OSError, match="No such file"), socket.socket(socket.AF_UNIX) as late:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, as_batch, to_device
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
+from pnne_nb.runtime.distributed.directories import temporary_directory
 from pnne_nb.runtime.distributed.luggage import Luggage, require_movable
 from pnne_nb.runtime.distributed.packing import Drawing, Packing
 from pnne_nb.runtime.distributed.plan import Plan, printed, started
@@ -81,7 +82,11 @@ def pack(
     luggage = Luggage(
         model=recipe.model if graph is None else None, arguments={} if drawing else objects, **packing.handed
     ).packed()
-    directory = Path(plan.directory or tempfile.mkdtemp(prefix="pnne-run-"))
+    if plan.directory is not None:
+        directory = Path(plan.directory)
+    else:
+        # A command that somebody types may outlive this process.
+        directory = temporary_directory() if listens else Path(tempfile.mkdtemp(prefix="pnne-run-"))
     packing.write(directory)
     CheckpointDirectory(directory).save(loop.steps, {**state, "graph": graph})
     worker = plan.worker(directory.resolve(), recipe.device, last_epoch)

@@ -6,10 +6,9 @@ import contextlib
 import selectors
 import shutil
 import socket
-import tempfile
-from pathlib import Path
 from typing import final
 
+from pnne_nb.runtime.distributed.directories import temporary_directory
 from pnne_nb.runtime.distributed.messages import FromEngine, FromWorker, HandedOver, Hello
 from pnne_nb.runtime.distributed.wire import Wire
 
@@ -47,7 +46,7 @@ class Switchboard:
     def __init__(self, luggage: bytes = b"") -> None:
         self._luggage = HandedOver(luggage)
         # A socket's path must be short, and nobody else may get there.
-        self._home = Path(tempfile.mkdtemp(prefix="pnne-"))
+        self._home = temporary_directory()
         self.address = str(self._home / "line")
         self.lines: list[Line] = []
         self._listener = socket.socket(socket.AF_UNIX)

@@ -1,0 +1,38 @@
+"""What a killed kernel leaves is found, told once, and then removed; what lives is left alone."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pnne_nb.runtime.distributed.directories import sweep, temporary_directory
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def orphan(path: Path, checkpoints: int) -> Path:
+    # No process is as old.
+    (path / "owner").write_text(f"{(path / 'owner').read_text().split()[0]} 1.0")
+    for number in range(checkpoints):
+        (path / f"{number}-step-0.ckpt").touch()
+    return path
+
+
+def test_what_a_killed_process_has_left_is_removed(home: Path) -> None:
+    mine = temporary_directory()
+    assert mine.parent == home
+    left, with_progress = orphan(temporary_directory(), 1), orphan(temporary_directory(), 2)
+    somebodys = home / "pnne-of-somebody"
+    somebodys.mkdir()
+    (home / "pnne-strange").mkdir()
+    (home / "pnne-strange" / "owner").write_text("nobody")
+    assert sweep() == [with_progress]
+    assert not left.exists()
+    assert sweep() == []
+    assert sorted(path.name for path in home.iterdir()) == sorted([mine.name, "pnne-of-somebody", "pnne-strange"])
