@@ -42,6 +42,7 @@ export function cardOf(
   resolved: Readonly<Record<string, unknown>> | undefined,
   diagnostics: readonly Diagnostic[],
   uses: number,
+  isCatalogThere = true,
   run: Run | null = null,
 ): Card {
   const summary = summaryOf(node, type, resolved);
@@ -57,7 +58,8 @@ export function cardOf(
     name: node.name,
     type: node.type,
     category: node.type === "Subgraph" ? "Block" : (type?.category ?? "Unknown"),
-    known: type !== undefined || node.type === "Subgraph",
+    // Without a catalogue, as in a page without a kernel, nothing can be said of any type.
+    known: type !== undefined || !isCatalogThere || node.type === "Subgraph",
     summary,
     ports,
     geometry: geometryOf(ports, summary !== "", collapsed),

@@ -82,7 +82,19 @@ export class SceneMaker {
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === node.name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
       const shown = shownBy(node, document.graphs);
-      const key = [node, type, wired, resolved, diagnostics, full, shown, asPorts, uses, run?.join()];
+      const key = [
+        node,
+        type,
+        wired,
+        resolved,
+        diagnostics,
+        full,
+        shown,
+        asPorts,
+        uses,
+        run?.join(),
+        state.catalog !== null,
+      ];
       const earlier = this.made.get(node.name);
       const entry =
         earlier && same(earlier.made, key)
@@ -96,6 +108,7 @@ export class SceneMaker {
                 resolved,
                 diagnostics,
                 uses,
+                state.catalog !== null,
                 run,
               ),
               made: key,
