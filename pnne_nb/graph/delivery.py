@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import final
 
 from pnne_nb.graph.node import Transaction
+from pnne_nb.subscribers import Subscribers
 
 Observer = Callable[[Transaction], None]
 
@@ -26,7 +27,7 @@ class Delivery:
     def __init__(self, describe: Callable[[], str]) -> None:
         self._describe = describe
         self._lock = threading.RLock()
-        self._observers: list[Observer] = []
+        self._observers = Subscribers[Observer]()
         self._pending: deque[Transaction] = deque()
         self._delivering = False
 
@@ -35,14 +36,12 @@ class Delivery:
         return len(self._observers)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` with each transaction; return a function that ends this."""
-        with self._lock:
-            self._observers.append(observer)
+        """Call `observer` with each transaction; return a function that ends this: after it, nothing more is told."""
+        end = self._observers.add(observer)
 
         def unsubscribe() -> None:
-            with self._lock:
-                if observer in self._observers:
-                    self._observers.remove(observer)
+            with self._lock:  # not while another thread is telling
+                end()
 
         return unsubscribe
 
@@ -62,7 +61,7 @@ class Delivery:
             try:
                 while self._pending:
                     done = self._pending.popleft()
-                    for observer in tuple(self._observers):
+                    for observer in self._observers:
                         try:
                             observer(done)
                         except Exception:  # noqa: BLE001  # whatever it is: the change is made, and others wait to be told

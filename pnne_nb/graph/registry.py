@@ -14,6 +14,7 @@ from typing import TypeVar, final, overload
 from pnne_nb.errors import RegistrationError, UnknownTypeError, near, shown
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.structural import STRUCTURAL
+from pnne_nb.subscribers import Subscribers
 
 _Default = TypeVar("_Default")
 Provider = Callable[[], Iterable[NodeSpec]]
@@ -30,7 +31,7 @@ class Registry(Mapping[str, NodeSpec]):
     def __init__(self, specs: Iterable[NodeSpec] = ()) -> None:
         self._specs: dict[str, NodeSpec] = {spec.type: spec for spec in specs}
         self._providers: list[Provider] = []
-        self._observers: list[Callable[[NodeSpec], None]] = []
+        self._observers = Subscribers[Callable[[NodeSpec], None]]()
         self._lock = threading.RLock()
         self._revision = 0
 
@@ -60,21 +61,12 @@ class Registry(Mapping[str, NodeSpec]):
                 )
             self._specs[spec.type] = spec
             self._revision += 1
-            observers = tuple(self._observers)
-        for observer in observers:
+        for observer in self._observers:
             observer(spec)
 
     def observe(self, observer: Callable[[NodeSpec], None]) -> Callable[[], None]:
         """Call `observer` with each type registered from now on; return a function that ends this."""
-        with self._lock:
-            self._observers.append(observer)
-
-        def unsubscribe() -> None:
-            with self._lock:
-                if observer in self._observers:
-                    self._observers.remove(observer)
-
-        return unsubscribe
+        return self._observers.add(observer)
 
     def _loaded(self) -> dict[str, NodeSpec]:
         with self._lock:

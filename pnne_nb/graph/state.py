@@ -8,11 +8,14 @@ Subgraph node's definition exists, never contains itself, and has a port for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-from pnne_nb.errors import UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
+from pnne_nb.errors import GraphError, UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
 from pnne_nb.graph.frame import Frame
 from pnne_nb.graph.node import Edge, Node, split_port
+
+T = TypeVar("T")
 
 
 class GraphIndex:
@@ -54,10 +57,7 @@ class GraphIndex:
         Raises:
             UnknownNodeError: If there is none.
         """
-        node = self.nodes.get(name)
-        if node is None:
-            raise UnknownNodeError(f"There is no node {shown(name)}{self.where}.{near(name, self.nodes)}")
-        return node
+        return _kept(self.nodes, name, UnknownNodeError, "node", self.where)
 
     def require_frame(self, name: object) -> Frame:
         """Return the frame of that name.
@@ -65,10 +65,7 @@ class GraphIndex:
         Raises:
             UnknownFrameError: If there is none.
         """
-        frame = self.frames.get(name) if isinstance(name, str) else None
-        if frame is None:
-            raise UnknownFrameError(f"There is no frame {shown(name)}{self.where}.{near(name, self.frames)}")
-        return frame
+        return _kept(self.frames, name, UnknownFrameError, "frame", self.where)
 
     def insert_node(self, node: Node, index: int | None = None) -> None:
         self.nodes[node.name] = node
@@ -214,10 +211,7 @@ class Content:
         Raises:
             UnknownGraphError: If there is none.
         """
-        graph = self.graphs.get(id) if isinstance(id, str) else None
-        if graph is None:
-            raise UnknownGraphError(f"There is no definition {shown(id)}.{near(id, self.graphs)}")
-        return graph
+        return _kept(self.graphs, id, UnknownGraphError, "definition")
 
     def users_of(self, definition: str) -> list[tuple[GraphIndex, str]]:
         """The Subgraph nodes that show a definition, as (graph, node name)."""
@@ -262,6 +256,13 @@ def topological_order(graph: GraphIndex) -> tuple[list[str], list[str]]:
             if not waiting[follower]:
                 ready.append(follower)
     return ready, [name for name in graph.order if waiting[name]]
+
+
+def _kept(things: Mapping[str, T], name: object, error: type[GraphError], what: str, where: str = "") -> T:
+    found = things.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise error(f"There is no {what} {shown(name)}{where}.{near(name, things)}")
+    return found
 
 
 def _distinct(names: Iterable[str]) -> Iterable[str]:
