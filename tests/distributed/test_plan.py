@@ -141,6 +141,10 @@ _IMMOVABLE: list[tuple[Callable[[], TrainingEngine], str]] = [
         lambda: groups.engine(nodes.graph()),
         r"twice \(Doubled\): registered in this process, .* imports=\(\"my_nodes\",\)",
     ),
+    (
+        lambda: groups.engine(nn.Sequential(nn.Flatten(), nn.Linear(36, 4), nn.Linear(4, 4, device="meta"))),
+        r"The model is on cpu, meta, but each process of a group trains on one device\. Take the places away",
+    ),
     (lambda: groups.engine(batch_size=1), "A batch of train_data has 1 examples, too few for 2 processes"),
     (
         lambda: groups.engine(train_data=_Locked()),

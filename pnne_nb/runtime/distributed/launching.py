@@ -14,7 +14,7 @@ from pnne_nb.runtime.distributed.directories import temporary_directory
 from pnne_nb.runtime.distributed.luggage import Luggage, require_movable
 from pnne_nb.runtime.distributed.packing import Drawing, Packing
 from pnne_nb.runtime.distributed.plan import Plan, printed, started
-from pnne_nb.runtime.distributed.portable import drawn, require_known, require_plain
+from pnne_nb.runtime.distributed.portable import drawn, require_known, require_one_device, require_plain
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import Source
@@ -75,6 +75,7 @@ def pack(
     batch = _shareable(recipe.train, "train_data", plan, wants_target=recipe.compares)
     if recipe.val is not None:
         _shareable(recipe.val, "val_data", plan, wants_target=recipe.compares)
+    require_one_device(recipe, state["graph"])
     graph = state["graph"] or _drawn(recipe, batch, state["config"]["seed"], or_handed_over=hands_over)
     if graph is not None:
         require_known(graph, plan.imports)

@@ -12,8 +12,11 @@ from pnne_nb.catalog.custom import HOME
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
 from pnne_nb.errors import CompileError, TrainingError
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.registry import registry
+from pnne_nb.runtime.placing import devices_of, placed_paths
 from pnne_nb.runtime.randomness import seeded_globals
+from pnne_nb.runtime.recipe import Recipe
 
 
 def require_plain(missing: Sequence[str]) -> None:
@@ -62,6 +65,27 @@ def _is_registered(node: Mapping[str, Any]) -> bool:
     if spec is None:
         return False
     return spec.target.startswith(f"{HOME}.") or node.get("properties", {}).get("source") == "registered"
+
+
+def require_one_device(recipe: Recipe, document: str | None) -> None:
+    """Refuse a model in parts: each process of a group trains on one device, GPUs each on another.
+
+    Args:
+        recipe: Of the engine.
+        document: The model's graph as text, if it has one.
+
+    Raises:
+        TrainingError: Layers have places of their own.
+    """
+    placed = sorted(placed_paths(NodeGraph.from_json(document))) if document is not None else []
+    if not recipe.scattered and (not placed or recipe.device.type == "cpu"):
+        return
+    where = ", ".join(sorted(map(str, devices_of(recipe.model))))
+    which = f"{', '.join(placed)}: placed on devices of their own" if placed else f"The model is on {where}"
+    raise TrainingError(
+        f"{which}, but each process of a group trains on one device. Take the places away (device=None), and give "
+        'strategy="fsdp" for a model that is too large for one; or train in one process with start().'
+    )
 
 
 def drawn(model: nn.Module, inputs: tuple[Any, ...], seed: int) -> str:
