@@ -103,6 +103,9 @@ class Cadence:
 _REMEMBERED = 15
 """Steps of a kind that `Toll` looks at."""
 
+_BARE_EVERY = 0.01
+"""Seconds, at least, from one step that is not observed but timed to the next: to look at the clock takes time too."""
+
 
 @final
 class Toll:
@@ -119,9 +122,15 @@ class Toll:
         # Nothing, until a few steps agree on something.
         self._longer: deque[float] = deque([0.0] * 3, maxlen=_REMEMBERED)
         self._warm = False
+        self._next = float("-inf")
 
-    def bare(self, seconds: float) -> None:
-        """A step was not observed, and took `seconds`."""
+    def wants_bare(self, now: float) -> bool:
+        """Whether the step that starts at `now` (seconds, monotonic) should be timed if it is not observed."""
+        return now >= self._next
+
+    def bare(self, seconds: float, now: float) -> None:
+        """A step that started at `now` was not observed, and took `seconds`."""
+        self._next = now + _BARE_EVERY
         self._bare.append(seconds)
 
     def observed(self, seconds: float, known: float) -> float:

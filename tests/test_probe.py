@@ -44,7 +44,7 @@ def test_what_hooks_take_inside_the_step_is_found_from_its_length() -> None:
     toll = Toll()
     toll.observed(1.0, 0.5)
     for _ in range(100):
-        toll.bare(0.010)
+        toll.bare(0.010, now=0.0)
         cost = toll.observed(0.015, known=0.002)
     assert cost == pytest.approx(0.005, rel=0.01)
 
@@ -52,7 +52,7 @@ def test_what_hooks_take_inside_the_step_is_found_from_its_length() -> None:
 def test_one_step_that_was_held_up_does_not_end_the_watching() -> None:
     toll = Toll()
     toll.observed(1.0, 0.5)
-    toll.bare(0.010)
+    toll.bare(0.010, now=0.0)
     assert toll.observed(0.110, known=0.001) < 0.012
     assert toll.observed(0.001, known=0.001) >= 0.001
 
@@ -61,7 +61,7 @@ def test_a_step_that_took_long_is_forgotten_at_once() -> None:
     toll = Toll()
     toll.observed(1.0, 0.5)
     for _ in range(5):
-        toll.bare(0.010)
+        toll.bare(0.010, now=0.0)
         toll.observed(0.011, known=0.001)
     toll.observed(5.0, known=0.001)
     assert toll.observed(0.011, known=0.001) == pytest.approx(0.001)

@@ -59,10 +59,11 @@ def launch_norms(parameters: Iterable[tuple[str, str, nn.Parameter]]) -> Pending
     """
     by_device: dict[torch.device, tuple[list[str], list[Tensor]]] = {}
     for layer, _, parameter in parameters:
-        if parameter.grad is not None and parameter.grad.numel():
-            layers, gradients = by_device.setdefault(parameter.grad.device, ([], []))
+        gradient = parameter.grad
+        if gradient is not None and gradient.numel():
+            layers, gradients = by_device.setdefault(gradient.device, ([], []))
             layers.append(layer)
-            gradients.append(values_of(parameter.grad))
+            gradients.append(values_of(gradient))
     pending = PendingNorms()
     for layers, gradients in by_device.values():
         pending.layers += layers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, final
 
@@ -40,29 +41,23 @@ class HandwrittenLoop:
         self._handles: list[RemovableHandle] = []
         self._steps = 0
         self._open = False
+        self._timed = False
         self._began = 0.0
         self._toll = Toll()
         self._known = 0.0
         self._last = 0.0
 
     def __enter__(self) -> HandwrittenLoop:
-        self._began, self._last = time.monotonic(), time.thread_time()
-        self._handles = [
-            register_optimizer_step_pre_hook(self._before_update),
-            register_optimizer_step_post_hook(self._after_update),
-        ]
-        self._open_if_due()
+        self._began = time.monotonic()
+        self._next_step()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._handles:
-            self._handles.pop().remove()
         if self._open:
-            self._open = False
             # A step that did not end is not shown.
-            self._probe.close()
+            self._close()
 
     @property
     def share(self) -> float:
@@ -76,28 +71,39 @@ class HandwrittenLoop:
 
     def step(self, loss: float | Tensor | None = None) -> None:
         """End a step; if it was observed, keep its frames."""
-        began = time.thread_time()
         self._steps += 1
         if self._open:
-            self._open = False
-            self.frames.extend(self._probe.close())
+            began = time.thread_time()
+            self.frames.extend(self._close())
             if loss is not None:
                 value = float(loss.detach() if isinstance(loss, Tensor) else loss)
                 # The loop does not tell its learning rate and the size of its batches.
                 self.frames.append(StepFrame(self._steps, 1, value, float("nan"), 0, time.monotonic() - self._began))
             now = time.thread_time()
             self._cadence.spent(self._toll.observed(now - self._last, self._known + now - began), time.monotonic())
-        else:
-            self._toll.bare(began - self._last)
-        self._last = time.thread_time()
-        self._open_if_due()
+        elif self._timed:
+            self._toll.bare(time.thread_time() - self._last, time.monotonic())
+        self._next_step()
 
-    def _open_if_due(self) -> None:
-        if self._cadence.due(time.monotonic()):
-            began = time.thread_time()
+    def _next_step(self) -> None:
+        now = time.monotonic()
+        self._open = self._cadence.due(now)
+        self._timed = self._open or self._toll.wants_bare(now)
+        if self._timed:
+            self._last = time.thread_time()
+        if self._open:
+            self._handles = [
+                register_optimizer_step_pre_hook(self._before_update),
+                register_optimizer_step_post_hook(self._after_update),
+            ]
             self._probe.open(self._steps + 1)
-            self._open = True
-            self._known = time.thread_time() - began
+            self._known = time.thread_time() - self._last
+
+    def _close(self) -> Sequence[Frame]:
+        self._open = False
+        while self._handles:
+            self._handles.pop().remove()
+        return self._probe.close()
 
     def _ours(self, optimizer: torch.optim.Optimizer) -> bool:
         own = {id(parameter) for parameter in self._model.parameters()}

@@ -49,6 +49,8 @@ def tensors_in(value: object, label: str = "", depth: int = 0) -> Iterator[tuple
 
 def primary_tensor(value: object) -> Tensor | None:
     """The first floating or complex tensor in a nested output, else the first tensor, else None."""
+    if isinstance(value, Tensor):
+        return value
     first: Tensor | None = None
     for _, tensor in tensors_in(value):
         if tensor.is_floating_point() or tensor.is_complex():

@@ -17,18 +17,19 @@ from pnne_nb.inspector.compiled import why_not_hookable
 from pnne_nb.inspector.gradients import PendingNorms, launch_norms
 from pnne_nb.inspector.hooks import HookOwner, in_backward, primary_tensor
 from pnne_nb.inspector.patterns import leaf_layers, match_layers, own_parameters, resolve_watch
-from pnne_nb.inspector.sampling import LIVE_SAMPLE, measurable, sample, to_host
+from pnne_nb.inspector.sampling import LIVE_SAMPLE, Sampler, measurable, sample, to_host, values_of
 from pnne_nb.inspector.segments import measure_segments
 from pnne_nb.inspector.units import Bounds, bounds_of, saturation
 from pnne_nb.probe import Watch
 
-SAMPLE_BUDGET = 32_768
+SAMPLE_BUDGET = 20_480
 """Elements that one observation looks at, at most, over all layers: many layers share it, 256 each at least."""
 
 CALLS = 8
 """Calls of one layer in one step that are sampled: of an RNN cell that runs a thousand times, the first eight."""
 
 _HOOKED: frozenset[Quantity] = frozenset(("activations", "inputs", "gradients"))
+_OF_PARAMETERS: frozenset[Quantity] = frozenset(("parameters", "parameter_gradients", "updates"))
 
 _Key = tuple[str, Quantity]
 
@@ -38,28 +39,35 @@ class _Pool:
     """The samples of one quantity at one layer in one step.
 
     Attributes:
+        samples: Of each tensor that was offered, up to `CALLS`.
         total: Number of elements that there were, sampled or not.
         calls: Number of tensors that were offered.
     """
 
-    __slots__ = ("calls", "limit", "samples", "total")
+    __slots__ = ("calls", "sampler", "samples", "total")
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
         self.samples: list[Tensor] = []
         self.total = 0
         self.calls = 0
 
     def add(self, tensor: Tensor) -> None:
-        if not measurable(tensor):
-            return
-        self.total += tensor.numel()
+        """Sample one more tensor."""
+        self.put(self.sampler(tensor) if self.calls < CALLS else None, tensor.numel())
+
+    def put(self, taken: Tensor | None, total: int) -> None:
+        """Note that there were `total` more elements, of which some were taken, or none."""
+        if taken is not None:
+            self.samples.append(taken)
         self.calls += 1
-        if self.calls <= CALLS:
-            self.samples.append(sample(tensor, self.limit))
+        self.total += total
 
     def joined(self) -> Tensor:
-        return self.samples[0] if len(self.samples) == 1 else sample(torch.cat(self.samples), self.limit)
+        """All samples in one."""
+        if len(self.samples) == 1:
+            return values_of(self.samples[0])
+        return sample(torch.cat(self.samples), self.sampler.limit)
 
 
 @dataclass
@@ -72,7 +80,8 @@ class _Observation:
         statistics: The same for statistics.
         limit: Elements to sample, at most, per layer and quantity.
         bounds: Where the outputs of saturating activations end, by layer.
-        before: Samples of the parameters before the optimizer's step.
+        samplers: Those of earlier steps, to go on with.
+        before: By layer, samples of at most so many elements of the parameters before the optimizer's step.
         changes: By layer, (change, value before) of each parameter.
         scale: The factor that the loss is multiplied by before the backward pass.
     """
@@ -83,16 +92,20 @@ class _Observation:
     statistics: frozenset[str] | None = None
     limit: int = LIVE_SAMPLE
     bounds: dict[str, Bounds] = field(default_factory=dict)
+    samplers: dict[_Key, Sampler] = field(default_factory=dict)
     pools: dict[_Key, _Pool] = field(default_factory=dict)
     norms: PendingNorms = field(default_factory=PendingNorms)
-    before: list[tuple[str, nn.Parameter, Tensor]] = field(default_factory=list)
+    before: list[tuple[str, nn.Parameter, int, Tensor]] = field(default_factory=list)
     changes: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
     scale: float = 1.0
 
     def pool(self, name: str, quantity: Quantity) -> _Pool:
         key = (name, quantity)
         if key not in self.pools:
-            self.pools[key] = _Pool(self.limit)
+            sampler = self.samplers.get(key)
+            if sampler is None or sampler.limit != self.limit:
+                sampler = self.samplers[key] = Sampler(self.limit)
+            self.pools[key] = _Pool(sampler)
         return self.pools[key]
 
     def frames(self, bins: int) -> list[Frame]:
@@ -113,21 +126,23 @@ class _Observation:
             measured = self.norms.finish(arrays[len(tensors) :])
             frames.append(NormsFrame(self.step, measured.by_layer, measured.total))
         segments = measure_segments(samples, bins)
-        for row, ((name, quantity), pool) in enumerate(places):
+        statistics = zip(*(column.tolist() for column in segments.values.values()), strict=True)
+        histograms = zip(segments.lower.tolist(), segments.upper.tolist(), segments.counts.tolist(), strict=True)
+        for ((name, quantity), pool), taken, row, (lower, upper, counts) in zip(
+            places, samples, statistics, histograms, strict=True
+        ):
             if self.statistics is None or name in self.statistics:
-                values = {statistic: float(column[row]) for statistic, column in segments.values.items()}
+                values = dict(zip(segments.values, row, strict=True))
                 # Of the whole tensor, as far as its sample tells.
-                values["norm"] *= math.sqrt(pool.total / max(1, len(samples[row])))
+                values["norm"] *= math.sqrt(pool.total / max(1, len(taken)))
                 if quantity == "updates":
                     values["ratio"] = ratios[name]
                 if quantity == "activations" and name in self.bounds:
-                    values["saturation"] = saturation(samples[row], self.bounds[name])
+                    values["saturation"] = saturation(taken, self.bounds[name])
                 frames.append(StatisticsFrame(self.step, name, quantity, values))
             if self.histograms is None or name in self.histograms:
-                lower, upper = float(segments.lower[row]), float(segments.upper[row])
-                counts = tuple(segments.counts[row].tolist())
                 frames.append(
-                    HistogramFrame(self.step, name, quantity, lower, upper, counts, len(samples[row]), pool.total)
+                    HistogramFrame(self.step, name, quantity, lower, upper, tuple(counts), len(taken), pool.total)
                 )
         return frames
 
@@ -137,8 +152,8 @@ class LiveProbe:
     """Observes single training steps: gradient norms, histograms and statistics of the watched layers.
 
     It is a `pnne_nb.probe.Probe`, and portable: between `open` and `close` it holds hooks, otherwise nothing. Norms are exact;
-    histograms and statistics (norms among them) come from samples of at most 2,048 elements (fewer where more than 16 quantities
-    are watched: 32,768 in all), evenly spread over the tensor; the frames say how many. Of a
+    histograms and statistics (norms among them) come from samples of at most 2,048 elements (fewer where more than ten quantities
+    are watched: 20,480 in all), evenly spread over the tensor; the frames say how many. Of a
     layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first
     floating tensor is measured. A recomputation (activation checkpointing) is not counted again.
 
@@ -188,6 +203,7 @@ class LiveProbe:
         self.histograms_of = histograms_of
         self.statistics_of = statistics_of
         self._hooks = HookOwner()
+        self._samplers: dict[_Key, Sampler] = {}
         self._seen = _Observation(0)
 
     @property
@@ -247,7 +263,7 @@ class LiveProbe:
         }
         places = sum(len(quantities) for quantities in wanted.values())
         limit = max(256, min(LIVE_SAMPLE, SAMPLE_BUDGET // max(1, places)))
-        self._seen = _Observation(step, wanted, histograms, statistics, limit, self._bounds)
+        self._seen = _Observation(step, wanted, histograms, statistics, limit, self._bounds, self._samplers)
         if self._gradient_scale is not None:
             # Now, because the scaler chooses the next one before the step is over.
             self._seen.scale = self._gradient_scale()
@@ -266,22 +282,28 @@ class LiveProbe:
         if self.gradient_norms:
             seen.norms = launch_norms(own_parameters(self.model))
         for name, quantities in seen.wanted.items():
-            for parameter in self._modules[name].parameters(recurse=False):
+            if _OF_PARAMETERS.isdisjoint(quantities):
+                continue
+            own = [one for one in self._modules[name].parameters(recurse=False) if measurable(one)]
+            elements = sum(parameter.numel() for parameter in own)
+            for parameter in own:
+                # Each has its share: a bias is small next to its weight, and counts no more than that.
+                limit = max(1, round(seen.limit * parameter.numel() / max(1, elements)))
                 if "parameter_gradients" in quantities and parameter.grad is not None:
-                    seen.pool(name, "parameter_gradients").add(parameter.grad)
+                    gradient = parameter.grad
+                    taken = sample(gradient, limit) if measurable(gradient) else None
+                    seen.pool(name, "parameter_gradients").put(taken, gradient.numel())
                 if "parameters" in quantities:
-                    seen.pool(name, "parameters").add(parameter)
-                if "updates" in quantities and parameter.requires_grad and measurable(parameter):
-                    seen.before.append((name, parameter, sample(parameter, seen.limit)))
+                    seen.pool(name, "parameters").put(sample(parameter, limit), parameter.numel())
+                if "updates" in quantities and parameter.requires_grad:
+                    seen.before.append((name, parameter, limit, sample(parameter, limit)))
 
     def updated(self) -> None:
         """Sample what the optimizer's step changed."""
         seen = self._seen
-        for name, parameter, before in seen.before:
-            change = sample(parameter, seen.limit) - before
-            pool = seen.pool(name, "updates")
-            pool.samples.append(change)
-            pool.total += parameter.numel()
+        for name, parameter, limit, before in seen.before:
+            change = sample(parameter, limit) - before
+            seen.pool(name, "updates").put(change, parameter.numel())
             seen.changes.setdefault(name, []).append((change, before))
         seen.before = []
 
@@ -299,10 +321,11 @@ class LiveProbe:
         return frozenset(chosen)
 
     def _take_output(self, activations: _Pool | None, gradients: _Pool | None, output: object) -> None:
-        tensor = primary_tensor(output)
+        tensor = output if isinstance(output, Tensor) else primary_tensor(output)
         if tensor is None:
             return
-        if activations is not None and not in_backward():
+        # What is computed again for the backward pass was computed before.
+        if activations is not None and not (activations.calls and in_backward()):
             activations.add(tensor)
         if gradients is not None:
             # Also in a recomputation: a reentrant checkpoint has gradients only there; the other kind never

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,22 +14,30 @@ from torch import Tensor
 FloatArray = npt.NDArray[np.floating[Any]]
 
 LIVE_SAMPLE = 2048
-"""Elements that a live frame looks at, at most, per layer and quantity: each is a cache line of its own to fetch."""
+"""Elements that a live frame looks at, at most, per layer and quantity."""
+
+RUN = 4
+"""Neighbours that are taken together from large tensors: fetching one from memory takes as long as fetching all."""
+
+_SPARSE = 16
+"""From one in so many elements on, each would be a line of the cache by itself."""
 
 
 def measurable(tensor: Tensor) -> bool:
-    """Whether the tensor has values in memory that can be read: not on the meta device, not sparse or nested."""
-    return tensor.layout == torch.strided and tensor.device.type != "meta" and not tensor.is_nested
+    """Whether the tensor has values in memory that can be read: not on the meta device, not sparse, nested or quantized."""
+    dense = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_quantized
+    return dense and tensor.device.type != "meta"
 
 
 def values_of(tensor: Tensor) -> Tensor:
     """The stored values without their graph: those of a sparse tensor, magnitudes of a complex one, 0/1 of bools."""
-    tensor = tensor.detach()
-    if tensor.layout == torch.sparse_coo:
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
         tensor = tensor.coalesce().values()
     if tensor.is_complex():
         tensor = tensor.abs()
-    return tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
+    return tensor.to(torch.uint8) if tensor.dtype is torch.bool else tensor
 
 
 def sample_stride(count: int, limit: int) -> int:
@@ -62,6 +70,53 @@ def sample(tensor: Tensor, limit: int = LIVE_SAMPLE) -> Tensor:
     return tensor[torch.unravel_index(flat, tensor.shape)]
 
 
+@final
+class Sampler:
+    """Samples tensors that are mostly of one size, as the outputs of a layer are from step to step.
+
+    The places are remembered. After a layer that filled the caches, what `sample` looks at would have to be fetched
+    from memory for each tensor anew, which takes longer than the sampling.
+
+    Args:
+        limit: Elements to take, at most.
+    """
+
+    __slots__ = ("_count", "_places", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._count = -1
+        self._places: Tensor | None = None
+
+    def __call__(self, tensor: Tensor) -> Tensor | None:
+        """A new 1-D tensor of at most `limit` elements, evenly spread, or None where there are no values to read.
+
+        Those of a complex tensor may be complex.
+        """
+        if self._places is not None and tensor.numel() == self._count:
+            try:
+                return tensor.detach().take(self._places)
+            except RuntimeError:
+                # It is on another device than the one before, or is of a kind that nothing can be taken from.
+                pass
+        if not measurable(tensor):
+            return None
+        self._count = tensor.numel()
+        self._places = _places(self._count, self.limit, tensor.device)
+        return sample(tensor, self.limit)
+
+
+def _places(count: int, limit: int, device: torch.device) -> Tensor:
+    """Where to take at most `limit` of `count` elements; from large tensors, runs of `RUN`."""
+    parts = limit // RUN
+    if parts == 0 or count < _SPARSE * limit:
+        return torch.arange(0, count, sample_stride(count, limit), device=device)
+    # One run somewhere in each part: few runs at equal distances would be in step with rows and channels.
+    within = np.random.default_rng(0).integers(0, count // parts - RUN + 1, parts)
+    starts = np.arange(parts) * (count // parts) + within
+    return torch.from_numpy((starts[:, None] + np.arange(RUN)).reshape(-1)).to(device)
+
+
 def to_host(tensors: Sequence[Tensor]) -> list[FloatArray]:
     """Bring 1-D tensors to the host as float32 (float64 where one of them is), in one transfer per device."""
     by_device: dict[torch.device, list[int]] = {}
@@ -73,7 +128,7 @@ def to_host(tensors: Sequence[Tensor]) -> list[FloatArray]:
         wide = any(part.dtype in (torch.float64, torch.int64, torch.int32) for part in parts)
         # MPS has no float64; its tensors are never wider than float32.
         dtype = torch.float64 if wide and parts[0].device.type != "mps" else torch.float32
-        joined = torch.cat([part.to(dtype) for part in parts]).cpu().numpy()
+        joined = torch.cat([part if part.dtype is dtype else part.to(dtype) for part in parts]).cpu().numpy()
         start = 0
         for index, part in zip(indices, parts, strict=True):
             arrays[index] = joined[start : start + part.numel()]

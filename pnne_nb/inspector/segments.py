@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -49,44 +49,45 @@ def measure_segments(samples: Sequence[FloatArray], bins: int) -> Segments:
         nan = np.bincount(row[np.isnan(x)], minlength=rows).astype(np.float64)
         x, kept = x[finite], np.bincount(row[finite], minlength=rows)
         inf, sizes = sizes - nan - kept, kept
-    filled = sizes > 0
-    # Empty rows have no start in `reduceat`; they are measured apart, as NaN.
-    starts = np.concatenate(([0], np.cumsum(sizes[filled])[:-1])) if filled.any() else np.empty(0, np.int64)
+    # Rows without elements have no start in `reduceat`.
+    filled = np.flatnonzero(sizes)
+    n = sizes[filled]
+    starts = np.cumsum(n) - n
 
-    def spread(values: FloatArray, empty: float) -> npt.NDArray[np.float64]:
+    def along(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """One value a row, for each element of it."""
+        return np.repeat(values, n)
+
+    def rows_of(values: npt.NDArray[np.floating[Any]], empty: float = np.nan) -> npt.NDArray[np.float64]:
+        if len(values) == rows:
+            return values.astype(np.float64, copy=False)
         out = np.full(rows, empty)
         out[filled] = values
         return out
 
-    def reduce(ufunc: np.ufunc, values: FloatArray | npt.NDArray[np.bool_], empty: float) -> npt.NDArray[np.float64]:
-        # A sum counts bools only if it is told to.
-        dtype = np.int64 if values.dtype == np.bool_ else None
-        return spread(ufunc.reduceat(values, starts, dtype=dtype) if len(starts) else np.empty(0), empty)
-
-    def along(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """One value a row, for each element of it."""
-        return np.repeat(values, sizes)
-
-    low, high = reduce(np.minimum, x, np.nan), reduce(np.maximum, x, np.nan)
-    wide = x.astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        mean = reduce(np.add, wide, np.nan) / sizes
-        deviation = wide - along(mean)
-        deviations = reduce(np.add, np.square(deviation, out=deviation), 0.0)
-        values = {
-            "mean": mean,
-            "std": np.where(sizes > 1, np.sqrt(deviations / (sizes - 1.0)), np.nan),
-            "min": low,
-            "max": high,
-            "norm": np.sqrt(reduce(np.add, np.square(wide), 0.0)),
-            "zeros": reduce(np.add, x == 0, np.nan) / sizes,
-            "nan": nan,
-            "inf": inf,
-        }
-    lower, upper = bin_edges(np.where(filled, low, 0.0), np.where(filled, high, 1.0))
-    index = (wide - along(lower)) * along(bins / (upper - lower))
-    index = np.minimum(index, bins - 0.5, out=index) + along(bins * np.arange(rows, dtype=np.float64))
-    counts = np.bincount(index.astype(np.intp), minlength=rows * bins).reshape(rows, bins)
+    low, high = np.minimum.reduceat(x, starts), np.maximum.reduceat(x, starts)
+    mean = np.add.reduceat(x, starts, dtype=np.float64) / n
+    # From here on, one array is changed in place: large ones may have to be fetched from the system each time.
+    place = x - along(mean)
+    deviations = np.add.reduceat(np.square(place), starts)
+    values = {
+        "mean": rows_of(mean),
+        "std": rows_of(np.sqrt(np.where(n > 1, deviations / np.maximum(n - 1, 1), np.nan))),
+        "min": rows_of(low),
+        "max": rows_of(high),
+        "norm": rows_of(np.sqrt(deviations + n * np.square(mean)), 0.0),
+        "zeros": rows_of(np.add.reduceat(x == 0, starts, dtype=np.int64) / n),
+        "nan": nan,
+        "inf": inf,
+    }
+    lower, upper = bin_edges(rows_of(low, 0.0), rows_of(high, 1.0))
+    first = lower[filled]
+    place += along(mean - first)
+    place *= along(bins / (upper[filled] - first))
+    # Rounding must not move a value to another row.
+    np.minimum(np.maximum(place, 0.0, out=place), bins - 0.5, out=place)
+    place += along(bins * filled.astype(np.float64))
+    counts = np.bincount(place.astype(np.intp), minlength=rows * bins).reshape(rows, bins)
     return Segments(counts, lower, upper, values)
 
 
