@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -49,9 +50,7 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
         ExecutionError: From the forward or the backward pass, at the first NaN or infinity; the message names the
             node and describes its inputs.
     """
-    loaded = loader.loaded_from(model)
-    if loaded is None:
-        raise CompileError(f"{type(model).__name__} was not compiled from a graph, so it has no nodes to name.")
+    loader.require(model, "it has no nodes to name")
     if model._compiled_call_impl is not None:
         raise CompileError(
             "torch.compile hides the nodes of this model: compile the graph without a backend to check it."
@@ -60,6 +59,9 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
     with stepping(model, watch.step):
         try:
             yield
+        except RuntimeError as error:
+            watch.blame(error)
+            raise
         finally:
             watch.end()
 
@@ -68,15 +70,27 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
 class _Watch:
     def __init__(self) -> None:
         self._active = True
+        self._backwards = ""  # the node whose gradient is computed
         self._passes = threading.local()  # each thread has a forward pass of its own
 
     def end(self) -> None:
         self._active = False
         self._passes = threading.local()
 
+    def blame(self, error: RuntimeError) -> None:
+        """Say at which node the backward pass failed, if it did: autograd names functions of its own alone."""
+        node, passes = self._backwards, vars(self._passes)
+        if isinstance(error, ExecutionError) or not node or "modified by an inplace" not in str(error):
+            return
+        changed = ", ".join(dict.fromkeys(passes.get("changed", ())))
+        error.add_note(
+            f"In the backward pass of node {node!r}. Changed in place: by {changed or 'code after the model'}."
+        )
+
     def step(self, step: Step) -> None:
         if not step.node:
             self._passes.known = set[Node]()  # kept alive, for the hash is the address
+            self._passes.changed = []
             for name, value in step.outputs.items():
                 found = _found(value)
                 if found:
@@ -87,6 +101,8 @@ class _Watch:
         held = [value for value in _named(step) if isinstance(value, torch.Tensor)]
         # What was changed in place was finite before, or an earlier node would have been named.
         given = [t for t in (*_tensors(step.inputs), *held) if not any(t is each for each in made)]
+        if any(value is each for value in _tensors(step.inputs) for each in made):
+            self._passes.changed.append(step.node)
         nan = any(_has(tensor, torch.isnan) for tensor in given) or 'float("nan")' in step.source
         infinite = nan or any(_has(tensor, torch.isinf) for tensor in given) or _INFINITE.search(step.source)
         for value in made:
@@ -103,7 +119,11 @@ class _Watch:
         inputs = _listed(step.inputs, _tensors(step.outputs))
         for function in added_functions(self._passes.known, step):
             if node and type(function).__name__ != "AccumulateGrad":
+                function.register_prehook(functools.partial(self._begin, node))
                 function.register_hook(self._backward(node, inputs))
+
+    def _begin(self, node: str, _: object) -> None:
+        self._backwards = node
 
     def _backward(self, node: str, inputs: str) -> Callable[..., None]:
         def hook(made: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> None:

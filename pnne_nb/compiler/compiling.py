@@ -15,6 +15,7 @@ from torch import nn
 from pnne_nb.compiler import loader, trying
 from pnne_nb.compiler.checking import require_finished
 from pnne_nb.compiler.copying import duplicate
+from pnne_nb.compiler.expecting import inputs_of
 from pnne_nb.compiler.loader import Loaded
 from pnne_nb.compiler.lowering import Lowered, has_automatic, lower
 from pnne_nb.compiler.placing import place
@@ -91,9 +92,10 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     """
     expect_graph(graph)
     expect(reuse, (nn.Module, NoneType), "reuse", "a model")
-    loaded = load(graph)
+    compiled = _compiled(graph)
+    loaded, expected = compiled.loaded, inputs_of(compiled.lowered.drawings[""])
     former = former_paths(graph, reuse) if reuse is not None else {}
-    model = constructed(loaded, _opaque_modules(graph, loaded, reuse, former))
+    model = constructed(loaded, _opaque_modules(graph, loaded, reuse, former), expected)
     carried = carry_over(reuse, model, former) if reuse is not None else []
     remember(model, graph)
     if loaded.generated.absent:
@@ -122,12 +124,16 @@ def load(graph: NodeGraph) -> Loaded:
     Raises:
         CompileError: As `compile`.
     """
+    return _compiled(graph).loaded
+
+
+def _compiled(graph: NodeGraph) -> _Compiled:
     identity = id(graph)
     known = _known.get(identity)
     if known is not None and known.graph() is not graph:
         known = None
     if known is not None and known.version == graph.version:
-        return known.loaded
+        return known
     before = known.lowered if known is not None else None
     with graph.reading():
         version, document = graph.version, graph.frozen()
@@ -146,8 +152,8 @@ def load(graph: NodeGraph) -> Loaded:
     guard(loaded)
     _make_portable(loaded, document)
     gone = weakref.ref(graph, lambda _: _known.pop(identity, None))
-    _known[identity] = _Compiled(gone, version, lowered, generated, loaded)
-    return loaded
+    _known[identity] = compiled = _Compiled(gone, version, lowered, generated, loaded)
+    return compiled
 
 
 def program_of(graph: NodeGraph) -> Unit:
@@ -166,6 +172,7 @@ def _finished(graph: NodeGraph, before: Lowered | None = None) -> dict[str, Draw
     Raises:
         CompileError: If something is; ``diagnostics`` lists every reason.
     """
+    expect_graph(graph)
     with graph.reading():
         last = before.drawings if before is not None else {}
         drawings = read(graph, last)

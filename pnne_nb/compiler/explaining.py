@@ -8,7 +8,6 @@ import msgspec
 from torch import nn
 
 from pnne_nb.compiler import loader
-from pnne_nb.errors import CompileError
 from pnne_nb.graph.records import GraphState
 
 
@@ -36,9 +35,7 @@ def explain(model: nn.Module) -> list[Explanation]:
     Raises:
         CompileError: If `model` is not a compiled model.
     """
-    loaded = loader.loaded_from(model)
-    if loaded is None:
-        raise CompileError(f"{type(model).__name__} was not compiled from a graph, so no line of it belongs to a node.")
+    loaded = loader.require(model, "no line of it belongs to a node")
     generated = loaded.generated
     uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
     assert loaded.document is not None, "set when a document is compiled"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
+
+_LOGGER = logging.getLogger(fake_tensor.__name__)
+"""Writes pages about each operation that refuses its inputs."""
 
 
 @contextmanager
@@ -30,5 +35,10 @@ def imitation(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
     memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in tensors}
     twin = copy.deepcopy(model, memo)
     given = pytree.tree_map(lambda leaf: fake(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
-    with mode:
-        yield twin, given
+    level = _LOGGER.level
+    _LOGGER.setLevel(logging.CRITICAL)  # what fails is raised as well
+    try:
+        with mode:
+            yield twin, given
+    finally:
+        _LOGGER.setLevel(level)

@@ -22,7 +22,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from pnne_nb.compiler import generated as parent
+from pnne_nb.compiler.expecting import Expected
 from pnne_nb.compiler.sections import Generated
+from pnne_nb.errors import CompileError
 from pnne_nb.graph.records import DocumentState
 
 KEPT = 128
@@ -39,7 +41,7 @@ class Loaded:
         module: Holds it, and the classes of nested graphs.
         cls: The root class.
         codes: What Python made of the text, class by class.
-        instances: Models that are alive.
+        instances: Models that are alive, each with what its document's Input nodes say.
         document: Gives the document that the class comes from, if its models may be pickled by it.
     """
 
@@ -52,18 +54,18 @@ class Loaded:
         self.module = module
         self.cls: type[nn.Module] = getattr(module, generated.name)
         self.document: Callable[[], DocumentState] | None = None
-        self.instances: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self.instances: weakref.WeakKeyDictionary[nn.Module, tuple[Expected, ...]] = weakref.WeakKeyDictionary()
 
-    def new(self, *opaque: nn.Module) -> nn.Module:
+    def new(self, *opaque: nn.Module, expected: tuple[Expected, ...] = ()) -> nn.Module:
         """Return a new model, made of fresh weights and these opaque modules."""
         model = self.cls(*opaque)
-        self.instances.add(model)
+        self.instances[model] = expected
         return model
 
     def empty(self) -> nn.Module:
         """Return a model without any content, for unpickling."""
         model = self.cls.__new__(self.cls)
-        self.instances.add(model)
+        self.instances[model] = ()
         return model
 
 
@@ -105,6 +107,34 @@ def loaded_from(model: nn.Module) -> Loaded | None:
     with _lock:
         found = _loaded.get(type(model).__module__)
     return found if found is not None and found.cls is type(model) else None
+
+
+def require(model: object, because: str) -> Loaded:
+    """Return the class that a compiled model is an instance of.
+
+    Args:
+        model: What was given as one.
+        because: What it is needed for, to follow "so".
+
+    Raises:
+        CompileError: If it is none; what it is instead, and what to give.
+    """
+    found = loaded_from(model) if isinstance(model, nn.Module) else None
+    if found is not None:
+        return found
+    name = type(model).__name__
+    if not isinstance(model, nn.Module):
+        raise CompileError(
+            f"{name} is no model that was compiled from a graph, so {because}. pn.compile(graph) makes one."
+        )
+    if type(model).__module__ in _loaded:
+        raise CompileError(f"{name} is a part of a compiled model, so {because}. Give the whole model.")
+    for path, inner in model.named_modules():
+        if loaded_from(inner) is not None:
+            raise CompileError(
+                f"{name} only holds a model that was compiled from a graph, so {because}. Give its {path}."
+            )
+    raise CompileError(f"{name} was not compiled from a graph, so {because}.")
 
 
 def _make(key: str, generated: Generated, names: dict[str, Any]) -> Loaded:

@@ -141,14 +141,11 @@ def plan_memory(
             from, or the model looks at its data, which tensors without data do not have.
     """
     expect(model, (NodeGraph, nn.Module), "model", "a NodeGraph or a model compiled from one")
+    expect(training, bool, "training", "True or False")
     graph = model if isinstance(model, NodeGraph) else None
     if isinstance(model, NodeGraph):
         model = compile_graph(model)
-    loaded = loader.loaded_from(model)
-    if loaded is None:
-        raise CompileError(
-            f"{type(model).__name__} was not compiled from a graph, so it has no nodes whose memory to plan."
-        )
+    loader.require(model, "it has no nodes whose memory to plan")
     if graph is None and args is None and not kwargs:
         raise CompileError("Inputs are needed to run the model: pass args=(...), or the graph instead of the model.")
     args, kwargs = call_inputs(graph or NodeGraph(), model, args, kwargs)

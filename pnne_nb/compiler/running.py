@@ -7,7 +7,7 @@ nothing fails, but for one function call per forward pass.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, final
 
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler import loader
+from pnne_nb.compiler.expecting import Expected, misfits
 from pnne_nb.compiler.sections import Line
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
@@ -79,14 +80,19 @@ def find_failure(error: BaseException) -> Failure | None:
     return Failure(".".join(path), inputs)
 
 
-def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module]) -> nn.Module:
+def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tuple[Expected, ...] = ()) -> nn.Module:
     """Return a new model.
+
+    Args:
+        loaded: Its class.
+        opaque: The modules that its constructor takes.
+        expected: What the document's Input nodes say.
 
     Raises:
         CompileError: If the constructor of a layer refuses its properties; the node is named.
     """
     try:
-        return loaded.new(*opaque)
+        return loaded.new(*opaque, expected=expected)
     except Exception as error:
         path = []
         for frame, number in _frames(error):
@@ -147,13 +153,20 @@ def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
             return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch does not say
         return nn.Module.__call__(self, *args, **kwargs)
     except Exception as error:
-        named = _named(error)
+        named = _named(error, _unexpected(self, args, kwargs))
         if named is None:
             raise
         raise named from error
 
 
-def _named(error: Exception) -> ExecutionError | None:
+def _unexpected(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Say in which way the arguments of a call are not what the document's Input nodes say."""
+    loaded = loader.loaded_from(model)
+    expected = loaded.instances.get(model) if loaded is not None else None
+    return "\n".join(misfits(expected, args, kwargs)) if expected else ""
+
+
+def _named(error: Exception, unexpected: str) -> ExecutionError | None:
     """Return the exception to raise instead of `error`, or None after a note has been added to it.
 
     Only plain exceptions of Python are replaced. Others mean something to whoever catches them: running out of
@@ -163,13 +176,17 @@ def _named(error: Exception) -> ExecutionError | None:
         return None  # it names the node before the one that Python was about to run
     failure = find_failure(error)
     if failure is None:
+        if unexpected and isinstance(error, TypeError):
+            error.add_note(unexpected)  # Python itself has refused the call
         return None
     inputs = "".join(f"\n  {name}: {text}" for name, text in failure.inputs.items())
     place = f"Node {failure.node!r} failed"
     if type(error).__module__ != "builtins":
-        error.add_note(f"{place}. Its inputs:{inputs}" if inputs else f"{place}.")
+        said = f"{place}. Its inputs:{inputs}" if inputs else f"{place}."
+        error.add_note(f"{said}\n{unexpected}" if unexpected else said)
         return None
-    message = f"{place}: {error}{f'{chr(10)}Its inputs:{inputs}' if inputs else ''}"
+    parts = [f"{place}: {error}", *([f"Its inputs:{inputs}"] if inputs else []), *([unexpected] if unexpected else [])]
+    message = "\n".join(parts)
     return ExecutionError(message, [Diagnostic(code="execution", message=str(error), node=failure.node)])
 
 

@@ -225,3 +225,14 @@ def test_a_block_inside_a_block_ends_for_itself() -> None:
         with pytest.raises(pn.ExecutionError, match="sqrt_node"):
             model(X)
     assert model(X).isnan().any()
+
+
+def test_a_gradient_that_cannot_be_computed_is_told_at_its_node() -> None:
+    model = pn.compile(chain("exp", "mul_", mul_={"other": 2.0}))
+    x = X.clone().requires_grad_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation") as caught, pn.detect_anomaly(model):
+        model(x).sum().backward()
+    assert caught.value.__notes__ == ["In the backward pass of node 'exp_node'. Changed in place: by mul__node."]
+    with pytest.raises(RuntimeError, match="in the middle") as other, pn.detect_anomaly(model):
+        raise RuntimeError("in the middle")
+    assert not hasattr(other.value, "__notes__")

@@ -28,6 +28,15 @@ def test_lines_are_printed_with_their_nodes() -> None:
     assert "   1  import torch" in texts
 
 
-def test_other_modules_have_no_nodes() -> None:
-    with pytest.raises(pn.CompileError, match="Linear was not compiled from a graph"):
-        pn.explain(nn.Linear(1, 1))
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (nn.Linear(1, 1), "Linear was not compiled from a graph, so no line of it belongs to a node"),
+        (graphs.mlp(), r"NodeGraph is no model that was compiled .*\. pn\.compile\(graph\) makes one"),
+        (pn.compile(graphs.nested()).layer1, r"Layer1 is a part of a compiled model, .*\. Give the whole model"),
+        (nn.Sequential(pn.compile(graphs.mlp())), r"Sequential only holds a model that was compiled .* Give its 0\."),
+    ],
+)
+def test_what_has_no_nodes_is_told_what_to_give(model: nn.Module, said: str) -> None:
+    with pytest.raises(pn.CompileError, match=said):
+        pn.explain(model)

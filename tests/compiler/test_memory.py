@@ -157,3 +157,11 @@ def test_what_cannot_be_planned_says_why() -> None:
     wire(graph, "f0 where y")
     with pytest.raises(pn.CompileError, match="The memory cannot be worked out without data"):
         pn.plan_memory(graph, torch.randn(10, 100))
+
+
+def test_inputs_that_do_not_fit_are_told_in_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(pn.ExecutionError, match="Node 'fc1' failed"):
+        pn.plan_memory(pn.compile(graphs.mlp()), (torch.zeros(2, 3),))
+    assert not caplog.records
+    with pytest.raises(pn.ArgumentError, match="training must be True or False, not 'yes'"):
+        pn.plan_memory(graphs.mlp(), training="yes")  # type: ignore[arg-type]  # that is the point

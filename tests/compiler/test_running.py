@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import pickle  # that models can be pickled is what is tested
 import traceback
 
@@ -127,3 +128,61 @@ def test_a_model_inside_another_module_still_names_its_nodes() -> None:
 )
 def test_values_in_words(value: object, expected: str) -> None:
     assert describe(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (torch.zeros(2, 3, 28, 28), r"Input 'x' expects x \(N, 1, 28, 28\) float32, and was given \(2, 3, 28, 28\)\."),
+        (torch.zeros(28, 28), r"Input 'x' expects x \(N, 1, 28, 28\) float32, and was given \(28, 28\)\."),
+        (
+            [[1.0]],
+            r"Input 'x' expects a tensor, and was given a list: torch.as_tensor makes one of numbers and arrays\.",
+        ),
+        (None, r"Input 'x' expects a tensor, and was given None\."),
+        (
+            torch.zeros(2, 1, 28, 28, dtype=torch.int64),
+            r"Input 'x' expects float32, and was given int64: convert it with \.to\(torch\.float32\)\.",
+        ),
+    ],
+)
+def test_what_the_input_nodes_say_is_told_when_a_call_fails(value: object, said: str) -> None:
+    with pytest.raises(pn.ExecutionError, match=rf"(?s)Node 'conv1' failed: .*{said}$"):
+        pn.compile(graphs.lenet())(value)
+
+
+def test_calls_with_other_arguments_are_told_what_the_model_takes() -> None:
+    model = pn.compile(graphs.lenet())
+    x = torch.zeros(1, 1, 28, 28)
+    for args, kwargs in (((), {}), ((x, x), {}), ((), {"image": x})):
+        with pytest.raises(TypeError) as caught:
+            model(*args, **kwargs)
+        assert caught.value.__notes__ == ["The model takes x (N, 1, 28, 28) float32."]
+
+
+def test_one_name_of_a_size_is_one_size() -> None:
+    graph = pn.NodeGraph("pair")
+    graph.add("Input", "a", shape=("N", 4))
+    graph.add("Input", "b", shape=("N", 4))
+    graph.add("add", "sum")
+    graph.add("Output", "y")
+    graphs.wire(graph, "a sum.input", "b sum.other", "sum y")
+    with pytest.raises(pn.ExecutionError, match=r"Input 'b' expects b \(N, 4\) float32, and was given \(3, 4\)\."):
+        pn.compile(graph)(torch.zeros(2, 4), torch.zeros(3, 4))
+
+
+def test_documents_with_the_same_text_speak_of_their_own_inputs() -> None:
+    models = []
+    for size in (28, 32):
+        graph = pn.NodeGraph("same")
+        graph.add("Input", "x", shape=("N", 1, size, size))
+        graph.add("Conv2d", "conv", in_channels=1, out_channels=1, kernel_size=3)
+        graph.add("Output", "y")
+        models.append(pn.compile(graphs.wire(graph, "x conv y")))
+    assert type(models[0]) is type(models[1])
+    for model, size in zip(models, (28, 32), strict=True):
+        with pytest.raises(pn.ExecutionError, match=rf"expects x \(N, 1, {size}, {size}\)"):
+            model(torch.zeros(1, 2, 28, 28))
+    copied = copy.deepcopy(models[0])
+    with pytest.raises(pn.ExecutionError, match="Node 'conv' failed"):
+        copied(torch.zeros(1, 2, 28, 28))

@@ -208,3 +208,29 @@ def test_nested_graphs_are_cleaned_in_every_use() -> None:
     done = pn.transform(graph, cleaning())
     assert str(done.reports[0].changes[0]) == "removed layer1.dead, layer2.dead"
     assert "layer2.dead" not in done.graph
+
+
+PN: Any = pn  # what is given is of the wrong type: that is the point
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: PN.passes.CheckpointActivations(budget=-1),
+            "budget must be a whole number of bytes, at least 1, not -1",
+        ),
+        (lambda: PN.passes.CheckpointActivations(budget=True), "budget must be a whole number of bytes"),
+        (lambda: PN.passes.CheckpointActivations(budget="1GB"), "budget must be a whole number of bytes"),
+        (lambda: PN.passes.CheckpointActivations([1]), "nodes must be a list of paths of nodes, not 1"),
+        (lambda: PN.passes.FoldConstants(-3), "limit must be a number of elements, not -3"),
+        (lambda: PN.passes.FoldConstants("x"), "limit must be a number of elements, not 'x'"),
+        (lambda: PN.passes.PlaceNodes({1: "cpu"}), "devices must be devices by the path of a node, not 1"),
+        (lambda: PN.passes.RemoveDeadNodes(keep_weights=3), "keep_weights must be True or False, not 3"),
+        (lambda: PN.TorchCompiler().to_source(3), "graph must be a NodeGraph, not 3"),
+        (lambda: PN.to_source(None), "graph must be a NodeGraph, not None"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(make: Any, said: str) -> None:
+    with pytest.raises(pn.ArgumentError, match=said):
+        make()

@@ -55,7 +55,7 @@ def test_normalisation_goes_into_the_layer(
     model = trained(graph, x)
     done = fuse(graph, model, x)
     (report,) = done.reports
-    assert [change.nodes for change in report.changes] == [("layer", "norm")], str(report)
+    assert [change.nodes for change in report.changes] == [("layer", "norm"), ("act",)], str(report)
     assert list(done.model.state_dict()) == ["layer.weight", "layer.bias"]
     assert "norm" not in done.graph
     assert not done.model.training
@@ -86,7 +86,8 @@ def test_each_use_of_a_block_gets_its_own_weights() -> None:
     x = torch.randn(3, 3, 8, 8)
     model = trained(graph, x)
     done = fuse(graph, model, x)
-    assert [change.nodes[0] for change in done.reports[0].changes] == ["block0.conv0", "again.conv0"]
+    fused = [change.nodes[0] for change in done.reports[0].changes if change.what == "fused"]
+    assert fused == ["block0.conv0", "again.conv0"]
     one, other = done.model.get_parameter("block0.conv0.weight"), done.model.get_parameter("again.conv0.weight")
     assert not torch.equal(one, other)
     torch.testing.assert_close(done.model(x), model.eval()(x), rtol=1e-4, atol=1e-5)
@@ -140,3 +141,78 @@ def test_statistics_that_blow_up_are_refused() -> None:
     report = fuse(graph, model, x).reports[0]
     # What was NaN stays NaN: the proof compares, it does not judge.
     assert not report.refused
+
+
+def activated(*, twice: bool = False, **properties: Any) -> pn.NodeGraph:
+    graph = pn.NodeGraph("activated")
+    graph.add("Input", "x", shape=("N", 3, 6, 6))
+    graph.add("Conv2d", "conv", in_channels=3, out_channels=4, kernel_size=3)
+    graph.add("BatchNorm2d", "norm", num_features=4)
+    graph.add("ReLU", "act", **properties)
+    graph.add("Output", "y")
+    wire(graph, "x conv norm act y")
+    if twice:
+        graph.add("Output", "before")
+        graph.connect("norm", "before")
+    return graph
+
+
+def test_the_activation_behind_works_in_place() -> None:
+    graph, x = activated(), torch.randn(2, 3, 6, 6)
+    model = trained(graph, x)
+    done = fuse(graph, model, x)
+    assert [str(change) for change in done.reports[0].changes] == [
+        "fused conv, norm: norm is in the weights of conv",
+        "set in place act: it overwrites what conv gives: eager PyTorch has no kernel for both",
+    ]
+    assert done.graph["act"].properties["inplace"] is True
+    assert "inplace" not in graph["act"].properties, "the given graph is not changed"
+    torch.testing.assert_close(done.model(x), model.eval()(x), rtol=1e-4, atol=1e-4)
+    given = x.clone()
+    done.model(given)
+    assert torch.equal(given, x)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        activated(twice=True),
+        activated(checkpoint=True),
+        activated(inplace=True),
+    ],
+)
+def test_an_activation_stays_as_it_is_where_others_need_its_input(graph: pn.NodeGraph) -> None:
+    x = torch.randn(2, 3, 6, 6)
+    done = fuse(graph, trained(graph, x), x)
+    assert [change.what for change in done.reports[0].changes] == ["fused"]
+    assert done.graph["act"].properties == graph["act"].properties
+
+
+def test_an_activation_whose_module_is_lent_stays_as_it_is() -> None:
+    graph = activated()
+    graph.add("ReLU", "again", shares="act")
+    graph.disconnect("act", "y")
+    wire(graph, "act again y")
+    x = torch.randn(2, 3, 6, 6)
+    assert [change.what for change in fuse(graph, trained(graph, x), x).reports[0].changes] == ["fused"]
+
+
+def test_activations_in_blocks_used_twice_are_told_at_both_places() -> None:
+    graph = activated()
+    graph.group(["conv", "norm", "act"], "block")
+    definition = graph["block"].definition
+    given, gives = graph.graphs[definition or ""].inputs[0], graph.graphs[definition or ""].outputs[0]
+    graph.add("Conv2d", "back", in_channels=4, out_channels=3, kernel_size=1)
+    graph.add("Subgraph", "other", definition=definition)
+    graph.disconnect(f"block.{gives}", "y.input")
+    graph.connect(f"block.{gives}", "back.input")
+    graph.connect("back.output", f"other.{given}")
+    graph.connect(f"other.{gives}", "y.input")
+    x = torch.randn(2, 3, 6, 6)
+    done = fuse(graph, trained(graph, x), x)
+    assert [change.nodes for change in done.reports[0].changes] == [
+        ("block.conv", "block.norm"),
+        ("other.conv", "other.norm"),
+        ("block.act",),
+        ("other.act",),
+    ]

@@ -112,7 +112,8 @@ def test_shared_blocks_are_fused_where_their_weights_are() -> None:
     graph = shared()
     model = pn.compile(graph)
     done = pn.transform(graph, [pn.passes.FuseBatchNorm()], X, reuse=model)
-    assert [change.nodes[0] for change in done.reports[0].changes] == ["block0.conv0", "own.conv0", "tied.conv0"]
+    fused = [change.nodes[0] for change in done.reports[0].changes if change.what == "fused"]
+    assert fused == ["block0.conv0", "own.conv0", "tied.conv0"]
     torch.testing.assert_close(done.model(X), model.eval()(X), rtol=1e-4, atol=1e-5)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import NoneType
 from typing import final
 
 from torch import nn
@@ -13,8 +12,9 @@ from pnne_nb.compiler.compiling import program_of
 from pnne_nb.compiler.memory import MemoryPlan, measure_memory, size
 from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.reports import Change, Gain
-from pnne_nb.errors import CompileError, PassError, expect
+from pnne_nb.errors import ArgumentError, CompileError, PassError, expect, shown
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.node import Node
 from pnne_nb.graph.structural import CHECKPOINT
 
 
@@ -35,10 +35,13 @@ class CheckpointActivations(Pass):
             included, the optimizer's state not.
     """
 
-    def __init__(self, nodes: Iterable[str] = (), *, budget: int | None = None) -> None:
+    def __init__(self, nodes: Iterable[str | Node] = (), *, budget: int | None = None) -> None:
         expect(nodes, (list, tuple, set, frozenset), "nodes", "a list of paths of nodes")
-        expect(budget, (int, NoneType), "budget", "a number of bytes")
-        self._nodes = tuple(nodes)
+        for node in nodes:
+            expect(node, (str, Node), "nodes", "a list of paths of nodes")
+        if budget is not None and (type(budget) is not int or budget < 1):
+            raise ArgumentError(f"budget must be a whole number of bytes, at least 1, not {shown(budget)}.")
+        self._nodes = tuple(map(str, nodes))
         self._budget = budget
         if bool(self._nodes) == (budget is not None):
             raise PassError("Give either the nodes to checkpoint, or a budget in bytes.")

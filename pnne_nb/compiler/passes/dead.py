@@ -11,6 +11,7 @@ from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.editing import borrowed, remove
 from pnne_nb.compiler.passes.reports import Change, Gain
 from pnne_nb.compiler.reading import NO_WIRES, Drawing
+from pnne_nb.errors import expect
 from pnne_nb.graph.ops import RemoveNode
 
 
@@ -27,6 +28,7 @@ class RemoveDeadNodes(Pass):
     """
 
     def __init__(self, *, keep_weights: bool = False) -> None:
+        expect(keep_weights, bool, "keep_weights", "True or False")
         self._keep_weights = keep_weights
 
     def rewrite(self, subject: Subject) -> Rewrite:

@@ -15,7 +15,7 @@ from pnne_nb.compiler.passes.reports import Change, Gain
 from pnne_nb.compiler.reading import NO_WIRES, Drawing
 from pnne_nb.compiler.stepping import Step, stepping
 from pnne_nb.compiler.verifying import copied, private_random_state
-from pnne_nb.errors import expect
+from pnne_nb.errors import ArgumentError, shown
 from pnne_nb.graph.decimals import decimals
 from pnne_nb.graph.ops import AddNode, Connect, Op, RemoveNode
 from pnne_nb.graph.types import ConstantType, check
@@ -38,7 +38,8 @@ class FoldConstants(Pass):
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
-        expect(limit, int, "limit", "a number of elements")
+        if type(limit) is not int or limit < 0:
+            raise ArgumentError(f"limit must be a number of elements, not {shown(limit)}.")
         self._limit = limit
 
     def rewrite(self, subject: Subject) -> Rewrite:

@@ -35,8 +35,9 @@ class FuseBatchNorm(Pass):
     """Multiplies batch normalisation into the convolution or linear layer before it; the model is then for inference.
 
     The weights are torch's own sums (``torch.nn.utils.fusion``). The normalisation's node and its keys in
-    ``state_dict`` go; the layer gets a bias. An activation behind it stays as it is: eager PyTorch has no kernel for
-    the three together, and running ReLU in place gained nothing that could be measured.
+    ``state_dict`` go; the layer gets a bias. An activation behind it stays a node: eager PyTorch has no kernel for the
+    three together (``TorchCompiler(backend="inductor")`` makes one). Where nothing else needs what it is given, it
+    works in place, which is what there is to gain: a tensor less, and up to a fifth of the time on a CPU.
 
     The gain is measured. On a CPU it is worth while for convolutions, and small models may gain nothing: the
     report says so.
@@ -63,11 +64,13 @@ class FuseBatchNorm(Pass):
                 for prefix in subject.prefixes[id]:
                     self._fuse(subject, f"{prefix}{layer}", f"{prefix}{name}", done)
                 subject.graph.set(f"{subject.prefixes[id][0]}{layer}", bias=True)
+                _overwrite(subject, id, drawing, layer, name, lent, done)
                 rewire(subject, id, {f"{name}.output": f"{layer}.output"})
                 removed.append(name)
             remove(subject, id, removed)
-        layers = {change.nodes[0]: subject.module(change.nodes[0]) for change in done.changes}
-        norms = {change.nodes[1]: subject.module(change.nodes[1]) for change in done.changes}
+        fused = [change.nodes for change in done.changes if change.what == "fused"]
+        layers = {layer: subject.module(layer) for layer, _ in fused}
+        norms = {norm: subject.module(norm) for _, norm in fused}
         before = _numbers(subject.model.state_dict().values())
         gone = _numbers(tensor for norm in set(norms.values()) for tensor in norm.state_dict().values())
         added = sum(
@@ -86,6 +89,24 @@ class FuseBatchNorm(Pass):
         held = subject.module_path(layer)
         done.tensors[f"{held}.weight"], done.tensors[f"{held}.bias"] = weight, bias
         done.changes.append(Change("fused", (layer, norm), f"{norm} is in the weights of {layer}"))
+
+
+def _overwrite(
+    subject: Subject, id: str, drawing: Drawing, layer: str, norm: str, lent: set[str], done: Rewrite
+) -> None:
+    """Let the activation behind a fused layer work in place, if it alone gets what that gives."""
+    users = consumers(subject, id, norm)
+    node = drawing.nodes[users[0][0]] if len(users) == 1 else None
+    if node is None or node.name in lent or node.spec.category != "Activation":
+        return
+    prop = node.spec.property_named("inplace")
+    if prop is None or node.properties.get("inplace") is True or node.properties.get("checkpoint") is True:
+        return
+    subject.graph.set(f"{subject.prefixes[id][0]}{node.name}", inplace=True)
+    for path, before in zip(subject.paths(id, node.name), subject.paths(id, layer), strict=True):
+        done.changes.append(
+            Change("set in place", (path,), f"it overwrites what {before} gives: eager PyTorch has no kernel for both")
+        )
 
 
 def _numbers(tensors: Iterable[torch.Tensor]) -> int:

@@ -31,7 +31,8 @@ class PlaceNodes(Pass):
 
     def __init__(self, devices: Mapping[str, str]) -> None:
         expect(devices, Mapping, "devices", "devices by the path of a node")
-        for device in devices.values():
+        for node, device in devices.items():
+            expect(node, str, "devices", "devices by the path of a node")
             expect(device, str, "device", "the name of a device such as 'cpu' or 'cuda:0'")
         self._devices = dict(devices)
 
