@@ -63,3 +63,22 @@ def open_editor(browser: Browser, host: HostPage) -> Iterator[OpenEditor]:
         page.close()
     host.errors.clear()
     assert not errors, f"The page reported errors: {errors}"
+
+
+@pytest.fixture
+def editor(graph: NodeGraph, open_editor: OpenEditor) -> EditorPage:
+    """An editor of the test file's own ``graph``."""
+    return open_editor(graph)
+
+
+def chain(step: float) -> NodeGraph:
+    """``x -> fc1 -> fc2`` from top to bottom, the centres `step` pixels apart."""
+    graph = NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 8))
+    graph.add("Linear", name="fc1", out_features=8)
+    graph.add("Linear", name="fc2", out_features=8)
+    graph.connect("x", "fc1")
+    graph.connect("fc1", "fc2")
+    for place, name in enumerate(graph.nodes):
+        graph.move(name, 0, step * place)
+    return graph

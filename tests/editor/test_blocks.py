@@ -43,11 +43,6 @@ def graph() -> NodeGraph:
     return graph
 
 
-@pytest.fixture
-def editor(graph: NodeGraph, open_editor: OpenEditor) -> EditorPage:
-    return open_editor(graph)
-
-
 def test_a_block_says_how_many_show_it(editor: EditorPage) -> None:
     expect(editor.node("first").locator(".pnne-times")).to_have_text("×2")
     expect(editor.node("first")).to_have_attribute("aria-label", "first, Subgraph, shown 2 times")

@@ -7,27 +7,14 @@ from playwright.sync_api import Locator, expect
 
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.geometry import COLLAPSED_HEIGHT, COLLAPSED_WIDTH
-from tests.editor.conftest import OpenEditor
+from tests.editor.conftest import OpenEditor, chain
 from tests.editor.page import EditorPage
 
 
 @pytest.fixture
 def graph() -> NodeGraph:
     """``x -> fc1 -> fc2`` from top to bottom."""
-    graph = NodeGraph("net")
-    graph.add("Input", name="x", shape=("N", 8))
-    graph.add("Linear", name="fc1", out_features=8)
-    graph.add("Linear", name="fc2", out_features=8)
-    graph.connect("x", "fc1")
-    graph.connect("fc1", "fc2")
-    for place, name in enumerate(graph.nodes):
-        graph.move(name, 0, 130.0 * place)
-    return graph
-
-
-@pytest.fixture
-def editor(graph: NodeGraph, open_editor: OpenEditor) -> EditorPage:
-    return open_editor(graph)
+    return chain(130.0)
 
 
 def frame(editor: EditorPage, name: str) -> Locator:

@@ -6,27 +6,14 @@ import pytest
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
-from tests.editor.conftest import OpenEditor
+from tests.editor.conftest import OpenEditor, chain
 from tests.editor.page import EditorPage
 
 
 @pytest.fixture
 def graph() -> NodeGraph:
     """``x -> fc1 -> fc2`` from top to bottom, with room between them."""
-    graph = NodeGraph("net")
-    graph.add("Input", name="x", shape=("N", 8))
-    graph.add("Linear", name="fc1", out_features=8)
-    graph.add("Linear", name="fc2", out_features=8)
-    graph.connect("x", "fc1")
-    graph.connect("fc1", "fc2")
-    for place, name in enumerate(graph.nodes):
-        graph.move(name, 0, 200.0 * place)
-    return graph
-
-
-@pytest.fixture
-def editor(graph: NodeGraph, open_editor: OpenEditor) -> EditorPage:
-    return open_editor(graph)
+    return chain(200.0)
 
 
 def edges(graph: NodeGraph) -> set[str]:
