@@ -12,6 +12,7 @@ import pytest
 import torch
 from playwright.sync_api import Browser, sync_playwright
 
+from pnne_nb.graph.blocks import blocks
 from pnne_nb.graph.registry import registry
 from pnne_nb.runtime import datasets
 from tests.browser.jupyter import CHROMIUM_FLAGS, chromium_path
@@ -66,8 +67,10 @@ def _no_thread_leaks() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _registrations_undone() -> Iterator[None]:
     """Take back what a test registers for the whole process, so that no test depends on those before it."""
-    types, kept = dict(registry), dict(datasets._registered)
+    types, kept, offered = dict(registry), dict(datasets._registered), set(blocks)
     yield
+    for name in set(blocks) - offered:
+        blocks.remove(name)
     datasets._registered.clear()
     datasets._registered.update(kept)
     if registry._specs != types:

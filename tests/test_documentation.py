@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ipywidgets import Widget
 from torch import Tensor, nn
 
 import pnne_nb as pn
@@ -45,10 +47,12 @@ def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the pages write goes to a directory of the test."""
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the pages write goes to a directory of the test, and what they open is closed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shared").mkdir()
+    yield
+    Widget.close_all()
 
 
 def test_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:

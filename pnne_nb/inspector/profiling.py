@@ -119,7 +119,10 @@ def _profile(
         with placed(model):
             for _ in range(warmup):
                 run()
-        with HookOwner() as hooks, torch_profile(activities=activities, profile_memory=True) as profiler:
+        with (
+            HookOwner() as hooks,
+            torch_profile(activities=activities, profile_memory=True, acc_events=True) as profiler,
+        ):
             marks: list[record_function] = []
             for name, module in model.named_modules():
                 hooks.on_inputs(module, partial(_enter, marks, name))

@@ -11,9 +11,10 @@ from tests.catalog.calling import build, call
 from tests.catalog.layer_samples import sample
 
 SPECS = {spec.type: spec for spec in layers.specs()}
+THERE = [key for key in AUTOMATIC if key[0] in SPECS]  # torch 2.11 has one layer less
 
 
-@pytest.mark.parametrize(("name", "prop"), AUTOMATIC)
+@pytest.mark.parametrize(("name", "prop"), THERE)
 def test_rule_gives_a_size_that_fits(name: str, prop: str) -> None:
     spec = SPECS[name]
     given = sample(name)
@@ -24,7 +25,7 @@ def test_rule_gives_a_size_that_fits(name: str, prop: str) -> None:
     call(spec, module, values, given.inputs)
 
 
-@pytest.mark.parametrize(("name", "prop"), AUTOMATIC)
+@pytest.mark.parametrize(("name", "prop"), THERE)
 def test_property_accepts_auto_and_numbers(name: str, prop: str) -> None:
     declared = SPECS[name].property_named(prop)
     assert declared is not None
@@ -46,7 +47,7 @@ def test_nothing_else_accepts_auto() -> None:
 
 
 def test_torchs_default_stays_where_there_is_one() -> None:
-    defaults = {key: SPECS[key[0]].property_named(key[1]) for key in AUTOMATIC}
+    defaults = {key: SPECS[key[0]].property_named(key[1]) for key in THERE}
     given = {key for key, prop in defaults.items() if prop is not None and prop.default != "auto"}
 
     assert given == {

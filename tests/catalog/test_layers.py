@@ -39,7 +39,7 @@ def test_every_public_layer_is_there() -> None:
         "Module", "Container", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
         "DataParallel", "RNNBase", "RNNCellBase", "NLLLoss2d",
     }  # fmt: skip
-    assert len(SPECS) >= 139
+    assert len(SPECS) >= 138  # in torch 2.11
 
 
 @pytest.mark.parametrize("name", SPECS)
