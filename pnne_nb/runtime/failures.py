@@ -44,6 +44,27 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
     return TargetError(f"{message}{_advice(loss, output, target)}")
 
 
+def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:
+    """What to raise instead of `error`, which the metric called `name` raised; None if it says enough itself."""
+    if isinstance(error, PnneError) or is_out_of_memory(error):
+        return None
+    return TrainingError(
+        f"The metric {name!r} cannot compare the model's output {said(output)} with the target {said(target)}: "
+        f"{_sentence(error)} Change the metric's arguments (its task, its number of classes), or give a function of "
+        "output and target."
+    )
+
+
+def in_brief(error: BaseException) -> str:
+    """An exception with its notes on one line; of one that came from a worker process, without the traceback in it."""
+    text = "\n".join([f"{type(error).__name__}: {error}".rstrip(), *getattr(error, "__notes__", ())])
+    lines = text.splitlines()
+    if "Original Traceback" in text:
+        last = max(index for index, line in enumerate(lines) if line.startswith(" "))
+        lines = lines[last + 1 :]
+    return " ".join(line.strip() for line in lines if line.strip())
+
+
 def device_lost(error: BaseException) -> TrainingError | None:
     """What to raise instead of `error` if it says that a GPU has refused an index, and nothing can be computed any more.
 

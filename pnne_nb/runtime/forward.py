@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, as_batch, expect_shapes, to_device
-from pnne_nb.runtime.failures import loss_failed, model_failed
+from pnne_nb.runtime.failures import loss_failed, metric_failed, model_failed
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import TensorSource
@@ -118,8 +118,14 @@ class ForwardPass:
         """Let `metrics` take a batch into account."""
         if self.recipe.compares and batch.counts:
             with torch.no_grad():
-                for metric in metrics.values():
-                    metric.update(output, batch.target)
+                for name, metric in metrics.items():
+                    try:
+                        metric.update(output, batch.target)
+                    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+                        explained = metric_failed(error, name, output, batch.target)
+                        if explained is None:
+                            raise
+                        raise explained from error
 
 
 def _scalar(loss: Any, who: str) -> Tensor:

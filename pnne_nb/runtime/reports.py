@@ -52,6 +52,7 @@ class Reports:
         """Tell what probes measured."""
         for frame in frames:
             if isinstance(frame, AnomalyFrame):
+                self._trends.hear(frame)
                 self.announce(frame)
             else:
                 self.channel.put(frame)

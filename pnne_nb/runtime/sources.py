@@ -248,4 +248,11 @@ class _KeyedDataset(Dataset[Any]):
         key, indices = keyed
         with seeded_globals(key):
             fetch = getattr(self._dataset, "__getitems__", None)
-            return [self._dataset[index] for index in indices] if fetch is None else fetch(indices)
+            return [self._example(index) for index in indices] if fetch is None else fetch(indices)
+
+    def _example(self, index: int) -> Any:
+        try:
+            return self._dataset[index]
+        except Exception as error:
+            error.add_note(f"While reading example {index}.")
+            raise

@@ -47,23 +47,23 @@ class LossTrend:
 
     def __init__(self) -> None:
         self.level = _Level()
-        self._said = False
+        self.said = False
 
     def observe(self, step: int, loss: float) -> AnomalyFrame | None:
         """Take the loss of `step` into account; tells if it has exploded."""
         level = self.level
         level.observe(loss)
         if not level.known or level.smoothed <= _GROWTH * level.first or level.first <= 0:
-            self._said = self._said and level.smoothed > level.first
+            self.said = self.said and level.smoothed > level.first
             return None
-        if self._said:
+        if self.said:
             return None
-        self._said = True
+        self.said = True
         message = (
             f"The loss has exploded: about {level.smoothed:.3g} at step {step}, after {level.first:.3g} in the first "
             f"{_STEPS} steps."
         )
-        return AnomalyFrame(step, "loss-explosion", message, hint="Try a smaller learning rate, or grad_clip=1.0.")
+        return AnomalyFrame(step, "divergence", message, hint="Try a smaller learning rate, or grad_clip=1.0.")
 
 
 @final
@@ -71,8 +71,8 @@ class GradientTrend:
     """The same for the norm of all gradients; says once each that they have exploded or vanished."""
 
     def __init__(self) -> None:
+        self.said: set[str] = set()
         self._level = _Level()
-        self._said: set[str] = set()
 
     def observe(self, step: int, norm: float, *, learned: bool) -> AnomalyFrame | None:
         """Take the norm of `step` into account; `learned` excuses small gradients."""
@@ -100,9 +100,9 @@ class GradientTrend:
         return None
 
     def _once(self, kind: str, step: int, message: str, hint: str) -> AnomalyFrame | None:
-        if kind in self._said:
+        if kind in self.said:
             return None
-        self._said.add(kind)
+        self.said.add(kind)
         return AnomalyFrame(step, kind, message, hint=hint)
 
 
@@ -113,6 +113,11 @@ class Trends:
     def __init__(self) -> None:
         self._loss = LossTrend()
         self._gradients = GradientTrend()
+
+    def hear(self, frame: AnomalyFrame) -> None:
+        """What a probe has found is not told again."""
+        self._loss.said |= frame.kind == "divergence"
+        self._gradients.said.add(frame.kind)
 
     def observe(self, frame: StepFrame) -> list[AnomalyFrame]:
         """Take a step into account."""

@@ -16,6 +16,7 @@ from pnne_nb.runtime.checkpoint import CheckpointDirectory
 from pnne_nb.runtime.control import Control
 from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.failures import in_brief
 from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
 from pnne_nb.runtime.monitor import Monitor
 from pnne_nb.runtime.needs import shortage
@@ -194,14 +195,14 @@ class Work:
             self._reports.announce(short)
 
     def _keep(self, error: BaseException) -> None:
-        loop = self._source
+        loop, told = self._source, in_brief(error)
         error.add_note(f"While {loop.doing}.")
         self.error = error
         if isinstance(error, NotFiniteError):
             found = error.diagnostics[0]
             self._reports.announce(AnomalyFrame(loop.steps + 1, found.code, found.message, found.node, found.hint))
         elif loop.fetching:
-            message = f"The data failed while {loop.doing}: {type(error).__name__}: {error}"
+            message = f"The data failed while {loop.doing}: {told}"
             self._reports.announce(AnomalyFrame(step=loop.steps + 1, kind="data-failed", message=message))
 
     def _train(self) -> TrainingState:

@@ -508,7 +508,7 @@ def test_a_failing_dataset_is_told_with_its_batch_and_can_be_repaired() -> None:
     with pytest.raises(ValueError, match="picture 40 is damaged"):
         trained.wait(60)
     assert trained.error is not None
-    assert trained.error.__notes__ == ["While fetching batch 3 of epoch 1."]
+    assert trained.error.__notes__ == ["While reading example 40.", "While fetching batch 3 of epoch 1."]
     data.broken = False
     trained.start()
     assert trained.wait(60)
@@ -697,8 +697,8 @@ def test_an_engine_and_its_model_die_when_nobody_needs_them() -> None:
     references: list[weakref.ref[Any]] = [weakref.ref(owned) for owned in (trained, trained.model, trained.optimizer)]
     del trained
     for thread in threading.enumerate():
-        # It may still be on its way out of the function that works for the engine.
-        if thread.name == "pnne-training":
+        # They may still be on their way out of the functions that work for the engine.
+        if thread.name.startswith("pnne-"):
             thread.join(60)
     gc.collect()
     assert [reference() for reference in references] == [None, None, None]

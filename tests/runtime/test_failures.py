@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+import torchmetrics
 from torch import nn
 
 from pnne_nb.errors import TargetError, TrainingError
 from pnne_nb.frames import StateFrame
 from pnne_nb.runtime.failures import device_lost, loss_failed, model_failed, said
+from tests.runtime import tasks
 from tests.runtime.tasks import engine, images, network
 
 PICTURES, CLASSES = images()
@@ -91,3 +93,30 @@ def test_an_index_that_a_gpu_refuses_is_explained() -> None:
     with pytest.raises(TrainingError, match=r"a target outside the model's classes.* make one step with device='cpu'"):
         raise lost
     assert device_lost(RuntimeError("another")) is None
+
+
+def test_a_metric_that_cannot_compare_is_named() -> None:
+    error, _ = failure(network(), (PICTURES, CLASSES), metrics=(("f1", torchmetrics.F1Score("binary")),))
+    with pytest.raises(
+        TrainingError, match=r"The metric 'f1' cannot compare the model's output \(16, 4\) float32 with"
+    ):
+        raise error
+
+
+class Broken(tasks.Noisy):
+    def __getitem__(self, index: int) -> Any:
+        if index == 47:
+            raise ValueError("this picture is broken")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_example_that_cannot_be_read_is_named(workers: int) -> None:
+    trained = engine(train_data=Broken(), num_workers=workers, shuffle=False)
+    trained.start()
+    with pytest.raises(ValueError, match="this picture is broken"):
+        trained.wait(60)
+    (told,) = trained.history.anomalies
+    assert told.kind == "data-failed"
+    place = "The data failed while fetching batch 3 of epoch 1: "
+    assert told.message == f"{place}ValueError: this picture is broken While reading example 47."

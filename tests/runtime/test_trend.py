@@ -20,7 +20,7 @@ def test_an_explosion_is_said_once_and_again_after_a_recovery() -> None:
     trend = LossTrend()
     losses = [1.0] * 20 + [9.0] * 200 + [0.5] * 200 + [9.0] * 200
     said = [frame for step, loss in enumerate(losses, 1) if (frame := trend.observe(step, loss)) is not None]
-    assert [frame.kind for frame in said] == ["loss-explosion"] * 2
+    assert [frame.kind for frame in said] == ["divergence"] * 2
     assert "The loss has exploded: about 3.12 at step 26, after 1 in the first 20 steps." in said[0].message
 
 
@@ -64,7 +64,7 @@ def test_a_training_tells_of_it() -> None:
     trained = engine(optimizer=("SGD", {"lr": 0.1, "maximize": True}), epochs=8)
     trained.start()
     assert trained.wait(60)
-    assert trained.history.anomalies[0].kind == "loss-explosion"
+    assert trained.history.anomalies[0].kind == "divergence"
 
 
 class Killed(Dataset[tuple[Tensor, int]]):
