@@ -64,12 +64,11 @@ def open_notebook(lab_server: LabServer, browser: Browser, request: pytest.Fixtu
         yield open_one
 
 
-@pytest.fixture(scope="module")
-def workbench(lab_server: LabServer, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Workbench]:
-    """One notebook for the tests of a file, which open their editors in it one after the other."""
-    path = f"{request.node.name.rpartition('/')[2].removesuffix('.py')}.ipynb"
-    write_notebook(lab_server.directory / path, ["", ""])
-    with Notebook(lab_server, browser, path, (1500, 1000)) as notebook:
+@pytest.fixture(scope="session")
+def workbench(lab_server: LabServer, browser: Browser) -> Iterator[Workbench]:
+    """One notebook for the walks through the editor, which open theirs in it one after the other."""
+    write_notebook(lab_server.directory / "workbench.ipynb", ["", ""])
+    with Notebook(lab_server, browser, "workbench.ipynb", (1500, 1000)) as notebook:
         yield Workbench(notebook)
 
 

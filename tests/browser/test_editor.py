@@ -1,11 +1,11 @@
-"""The editor inside a real JupyterLab: its looks among the host's styles, its keys among the host's shortcuts."""
+"""The editor inside a real JupyterLab: its looks among the host's styles."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.pages import EditorPage
 
@@ -77,24 +77,3 @@ def test_every_panel_keeps_its_looks_in_jupyterlab(open_notebook: OpenNotebook, 
     expect(editor.root.get_by_role("list", name="Problems")).to_be_visible()
     notebook.screenshot(f"lab-editor-{theme}-problems", editor.root)
     assert editor.root.evaluate(STRAY) == []
-
-
-def cells(page: Page) -> int:
-    """Number of cells in the open notebook."""
-    count: int = page.evaluate("window.jupyterapp.shell.currentWidget.content.widgets.length")
-    return count
-
-
-def test_keys_stay_in_the_editor_and_ctrl_s_saves_the_notebook(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook()
-    editor = open_lenet(notebook)
-    before = cells(notebook.page)
-    editor.select("relu1")
-    editor.root.get_by_role("region", name="Graph").focus()
-    for key in ("a", "b", "d", "d", "x", "0", "0"):
-        notebook.page.keyboard.press(key)
-    assert cells(notebook.page) == before
-    assert notebook.page.evaluate("window.jupyterapp.shell.currentWidget.context.model.dirty") is True
-    notebook.page.keyboard.press("Control+s")
-    notebook.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
-    expect(editor.root).to_be_visible()

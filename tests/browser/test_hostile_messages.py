@@ -186,8 +186,13 @@ def test_a_front_end_that_does_not_name_its_cells_leaves_one_editor(workbench: W
           kernel.requestExecute = (content, disposeOnDone) => ask(content, disposeOnDone, {});
         }"""
     )
-    workbench.open(PAIR)
-    before = workbench.value("len(pn.GraphEditor.opened())")
-    for _ in range(2):
-        still_works(workbench, workbench.open(PAIR))
-    workbench.notebook.wait_for(f"len(pn.GraphEditor.opened()) == {before}")
+    try:
+        workbench.open(PAIR)
+        before = workbench.value("len(pn.GraphEditor.opened())")
+        for _ in range(2):
+            still_works(workbench, workbench.open(PAIR))
+        workbench.notebook.wait_for(f"len(pn.GraphEditor.opened()) == {before}")
+    finally:
+        workbench.page.evaluate(
+            "() => { delete window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.requestExecute; }"
+        )

@@ -1,0 +1,160 @@
+"""Without a mouse in a real JupyterLab: a network drawn by keys alone, and no key that reaches the notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import Locator, expect
+
+if TYPE_CHECKING:
+    from tests.browser.pages import EditorPage
+    from tests.browser.workbench import Workbench
+
+# What marks the focused element: a ring that differs from what it looks like without the focus.
+FOCUS = """() => {
+  const element = document.activeElement;
+  const look = ({ outlineStyle, outlineWidth, boxShadow, borderColor }) =>
+    JSON.stringify([outlineStyle === "none" ? "0px" : outlineWidth, boxShadow, borderColor]);
+  const focused = look(getComputedStyle(element));
+  element.blur();
+  const blurred = look(getComputedStyle(element));
+  element.focus();
+  return [element.getAttribute("aria-label") ?? element.tagName, focused !== blurred];
+}"""
+
+
+def go_to(editor: EditorPage, field: Locator) -> None:
+    """Tab on from the name of a node to one of its properties."""
+    expect(editor.root.get_by_role("textbox", name="Name")).to_be_focused()
+    for _ in range(12):
+        editor.press("Tab")
+        if field.evaluate("field => field === document.activeElement"):
+            return
+    expect(field).to_be_focused()
+
+
+def test_a_network_is_drawn_and_connected_by_keys_alone(workbench: Workbench) -> None:
+    editor = workbench.open("pn.NodeGraph('by keys')")
+    press, type = editor.press, editor.page.keyboard.type
+    editor.canvas.focus()
+
+    def add(words: str) -> None:
+        expect(editor.dialog.get_by_role("searchbox")).to_be_focused()
+        type(words)
+        expect(editor.dialog.get_by_role("option").first).to_be_visible()
+        press("Enter")
+
+    press("Space")
+    add("input")
+    workbench.done("Add input1", editor)
+    press("Enter")  # to the properties of the selected node
+    expect(editor.root.get_by_role("textbox", name="Name")).to_be_focused()
+    press("Control+a")
+    type("x")
+    press("Enter")
+    workbench.done("Rename input1 to x", editor)
+    shape = editor.field("x", "shape")
+    go_to(editor, shape)
+    type("N, 8")
+    press("Enter")
+    workbench.done("Set x.shape", editor)
+    assert workbench.properties("x")["shape"] == ("N", 8)
+    editor.canvas.focus()
+    for word, name in (("linear", "linear1"), ("relu", "relu1"), ("output", "output1")):
+        press("c")
+        expect(editor.root.get_by_role("dialog", name="Connect to")).to_be_visible()
+        add("a new")
+        expect(editor.root.get_by_role("dialog", name="Add a node for")).to_be_visible()
+        add(word)
+        workbench.done(f"Add {name}", editor)
+        expect(editor.said).to_have_text(f"Add {name}")
+    press("Control+f")
+    add("linear1")
+    expect(editor.said).to_contain_text("linear1, Linear")
+    expect(editor.node("linear1")).to_be_focused()
+    press("Enter")
+    field = editor.field("linear1", "out_features")
+    go_to(editor, field)
+    type("4")
+    press("Enter")
+    workbench.done("Set linear1.out_features", editor)
+    editor.canvas.focus()
+    press("Shift+A")
+    workbench.notebook.wait_for("graph.undo_label == 'Arrange' or graph['x'].position is not None")
+    expect(editor.edge("relu1.output", "output1.input")).to_contain_text("4")
+    assert workbench.edges == {
+        "x.output->linear1.input", "linear1.output->relu1.input", "relu1.output->output1.input",
+    }  # fmt: skip
+    assert workbench.value("type(pn.compile(graph)).__name__")
+    # Along the edges, out of one of them, and back.
+    press("Escape", "ArrowDown")
+    expect(editor.said).to_contain_text("1 of 4")
+    press("Alt+ArrowDown", "Alt+ArrowDown")
+    expect(editor.said).to_contain_text("relu1, ReLU")
+    press("Alt+Shift+ArrowDown")
+    expect(editor.said).to_have_text("output1 added, 2 selected")
+    press("Control+z")
+    expect(editor.said).to_contain_text("Undo: ")
+
+
+def test_the_focus_is_seen_wherever_it_goes(workbench: Workbench) -> None:
+    editor = workbench.open("chain('Linear', out_features=8)")
+    editor.button("Add node").focus()
+    seen: dict[str, bool] = {}
+    for _ in range(60):
+        editor.press("Tab")
+        if not editor.root.evaluate("root => root.contains(document.activeElement)"):
+            break
+        name, visible = editor.page.evaluate(FOCUS)
+        seen[name] = visible
+    assert {"Undo", "Graph", "Search node types", "Fit view"} <= set(seen), seen
+    assert [name for name, visible in seen.items() if not visible] == []
+
+
+def test_no_key_reaches_the_notebook_but_ctrl_s(workbench: Workbench) -> None:
+    editor = workbench.open("chain('Linear', 'ReLU', out_features=8)")
+    editor.canvas.focus()
+    before = workbench.state()
+    # What JupyterLab makes of them: add, cut, delete and split cells, change their type, run, undo, restart, leave.
+    keys = ("a", "b", "x", "c", "v", "z", "d", "d", "m", "y", "1", "0", "0", "i", "i", "k", "j", "l", "o")
+    editor.press(*keys)
+    editor.press("Shift+Enter", "Control+Enter", "Alt+Enter", "Control+Shift+Minus", "Shift+m", "Control+b")
+    editor.pick("relu1")
+    editor.press("a", "b", "d", "d", "Shift+Enter", "Enter")
+    editor.press("Control+a", "x", "d", "d")  # typed into the name
+    editor.press("Escape")
+    editor.root.get_by_role("searchbox").focus()
+    editor.page.keyboard.type("xddab")
+    editor.press("Shift+Enter", "Escape")
+    editor.button("Fit view").focus()
+    editor.press("d", "d", "x", "Shift+Enter")
+    editor.canvas.focus()
+    editor.press("Control+z")
+    assert workbench.state() == before
+    # Saving is the notebook's, from anywhere in the editor.
+    workbench.page.evaluate(
+        """() => {
+          window.saved = 0;
+          const { saveState } = window.jupyterapp.shell.currentWidget.context;
+          saveState.connect((_, state) => { if (state.startsWith("completed")) window.saved += 1; });
+        }"""
+    )
+    for place in (editor.canvas, editor.root.get_by_role("searchbox"), editor.button("Fit view")):
+        before_saving = workbench.page.evaluate("window.saved")
+        place.focus()
+        editor.press("Control+s")
+        workbench.page.wait_for_function("before => window.saved > before", arg=before_saving)
+    expect(editor.root).to_be_visible()
+
+
+def test_a_focused_element_that_goes_leaves_the_focus_in_the_editor(workbench: Workbench) -> None:
+    editor = workbench.open("chain('Linear', 'ReLU', out_features=8)")
+    before = workbench.state()
+    editor.canvas.focus()
+    editor.press("ArrowDown", "Alt+ArrowDown")
+    expect(editor.node("linear1")).to_be_focused()
+    workbench.execute("graph.remove('linear1')")
+    expect(editor.node("linear1")).to_have_count(0)
+    editor.press("d", "d", "x", "Shift+Enter")
+    assert workbench.state() == before
+    assert editor.root.evaluate("root => root.contains(document.activeElement)")
