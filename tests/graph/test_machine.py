@@ -15,7 +15,7 @@ from pnne_nb.graph.applying import apply_op
 from pnne_nb.graph.blocks import BlockLibrary
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.files import state_of, write
-from pnne_nb.graph.node import Transaction, split_port
+from pnne_nb.graph.node import Node, Transaction, split_port
 from pnne_nb.graph.ops import (
     AddFrame,
     AddGraph,
@@ -166,6 +166,18 @@ RICH: list[Op] = [
 """Definitions inside definitions, one of them used twice, and a shared module."""
 
 
+def free_ends(graph: NodeGraph) -> tuple[list[Node], list[Node]]:
+    """The nodes of the root that have outputs, and those with an input that nothing feeds."""
+    root, nodes = graph.graphs[""], graph.nodes.values()
+    starts = [node for node in nodes if root.output_ports(node.name)]
+    ends = [
+        node
+        for node in nodes
+        if {port.name for port in root.input_ports(node.name) or ()} - set(root.sources(node.name))
+    ]
+    return starts, ends
+
+
 class Oops(Exception):
     """Raised by a person's code in the middle of a transaction."""
 
@@ -272,7 +284,15 @@ class Editing(RuleBasedStateMachine):
         self._try(lambda: self.graph.collapse(*sorted(chosen), collapsed=collapsed))
 
     @rule(start=names | ends, end=names | ends)
-    def connect(self, start: str, end: str) -> None:
+    def connect_anything(self, start: str, end: str) -> None:
+        self._try(lambda: self.graph.connect(start, end))
+
+    @precondition(lambda self: bool(free_ends(self.graph)[0]) and bool(free_ends(self.graph)[1]))
+    @rule(data=st.data())
+    def connect(self, data: st.DataObject) -> None:
+        """Bare nodes: the first free pair of ports that fits, if there is one."""
+        starts, ends = free_ends(self.graph)
+        start, end = data.draw(st.sampled_from(starts)), data.draw(st.sampled_from(ends))
         self._try(lambda: self.graph.connect(start, end))
 
     @precondition(lambda self: len(self.graph.nodes) > 0)
