@@ -102,3 +102,12 @@ def test_either_nodes_or_a_budget() -> None:
     for wrong in ({}, {"nodes": ["a"], "budget": 1}):
         with pytest.raises(pn.PassError, match="Give either the nodes to checkpoint, or a budget in bytes"):
             pn.passes.CheckpointActivations(**wrong)  # type: ignore[arg-type]  # that is the point
+
+
+def test_what_is_checkpointed_already_is_left() -> None:
+    graph = convnet(2)
+    graph.set("block0", checkpoint=True)
+    done = pn.transform(graph, [pn.passes.CheckpointActivations(["block0"])])
+    assert str(done.reports[0]) == ("CheckpointActivations: nothing to do\n  left block0: it is checkpointed already")
+    with pytest.raises(pn.UnknownNodeError, match="There is no node 'nowhere'"):
+        pn.transform(graph, [pn.passes.CheckpointActivations(["nowhere"])])

@@ -49,7 +49,9 @@ class CheckpointActivations(Pass):
     def rewrite(self, subject: Subject) -> Rewrite:
         done = Rewrite()
         before = _measured(subject, subject.model)
-        chosen = self._nodes if self._budget is None else self._chosen(subject, before, self._budget, done)
+        chosen = (
+            self._named(subject, done) if self._budget is None else self._chosen(subject, before, self._budget, done)
+        )
         if not chosen:
             return done
         after = before
@@ -62,6 +64,11 @@ class CheckpointActivations(Pass):
         ]
         done.gains.append(Gain("memory of a training step", before.peak, after.peak, "B"))
         return done
+
+    def _named(self, subject: Subject, done: Rewrite) -> tuple[str, ...]:
+        already = [node for node in self._nodes if _is_checkpointed(subject.graph[node])]
+        done.skipped.update(dict.fromkeys(already, "it is checkpointed already"))
+        return tuple(node for node in self._nodes if node not in already)
 
     def _chosen(self, subject: Subject, before: MemoryPlan, budget: int, done: Rewrite) -> tuple[str, ...]:
         if before.peak <= budget:
@@ -99,7 +106,7 @@ def _levels(subject: Subject, plan: MemoryPlan, done: Rewrite) -> Iterable[Seque
                 path = f"{prefix}{name}"
                 if node.definition is not None:
                     inner.append((node.definition, f"{path}."))
-                if CHECKPOINT not in node.spec.properties or not plan.saved_by(path):
+                if CHECKPOINT not in node.spec.properties or _is_checkpointed(node) or not plan.saved_by(path):
                     continue
                 why = _refusal(subject, path)
                 if why:
@@ -109,6 +116,10 @@ def _levels(subject: Subject, plan: MemoryPlan, done: Rewrite) -> Iterable[Seque
         if candidates:
             yield sorted(candidates, key=lambda path: -plan.saved_by(path))
         level = inner
+
+
+def _is_checkpointed(node: Node) -> bool:
+    return node.properties.get("checkpoint") is True
 
 
 def _refusal(subject: Subject, path: str) -> str:
