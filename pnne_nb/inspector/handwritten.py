@@ -14,7 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from pnne_nb.frames import Frame, StepFrame
-from pnne_nb.probe import Cadence, Probe, Toll
+from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.probe import Cadence, Toll
 
 KEPT = 4096
 """Frames that are kept; the oldest go first."""
@@ -25,7 +26,8 @@ class HandwrittenLoop:
     """Observes steps of a loop from one call per step.
 
     The optimizer's own step hooks tell when gradients are ready and when they were used, so the loop may zero
-    its gradients wherever it likes. Gradients are seen as the optimizer sees them: after clipping.
+    its gradients wherever it likes. Gradients are seen as the optimizer sees them: after clipping, and unscaled, also
+    where a fused optimizer is what unscales them.
 
     Args:
         model: The module that is trained.
@@ -33,7 +35,7 @@ class HandwrittenLoop:
         cadence: How often.
     """
 
-    def __init__(self, model: nn.Module, probe: Probe, cadence: Cadence) -> None:
+    def __init__(self, model: nn.Module, probe: LiveProbe, cadence: Cadence) -> None:
         self.frames: deque[Frame] = deque(maxlen=KEPT)
         self._model = model
         self._probe = probe
@@ -112,6 +114,9 @@ class HandwrittenLoop:
     def _before_update(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         if self._open and self._ours(optimizer):
             began = time.thread_time()
+            # A `GradScaler` leaves unscaling to optimizers that can do it on the way: they are given the factor.
+            scale = getattr(optimizer, "grad_scale", None)
+            self._probe.parameter_scale = 1.0 if scale is None else float(scale)
             self._probe.gradients_ready()
             self._known += time.thread_time() - began
 

@@ -329,6 +329,10 @@ class Inspector:
         live.frames
         ```
 
+        Gradients are shown as the optimizer uses them. Those of parameters are unscaled in any case; those of
+        activations, where a `GradScaler` is at work, if it is given as `scaler` or the optimizer is a fused one: without
+        either, they are shown multiplied by its scale.
+
         Args:
             budget: Share of the running time that watching may take: ``"1%"`` or 0.01.
             hz: Observed steps a second, at most.

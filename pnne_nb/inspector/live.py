@@ -84,6 +84,7 @@ class _Observation:
         before: By layer, samples of at most so many elements of the parameters before the optimizer's step.
         changes: By layer, (change, value before) of each parameter.
         scale: The factor that the loss is multiplied by before the backward pass.
+        parameter_scale: The factor that the gradients of parameters have.
     """
 
     step: int
@@ -98,6 +99,7 @@ class _Observation:
     before: list[tuple[str, nn.Parameter, int, Tensor]] = field(default_factory=list)
     changes: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
     scale: float = 1.0
+    parameter_scale: float = 1.0
 
     def pool(self, name: str, quantity: Quantity) -> _Pool:
         key = (name, quantity)
@@ -114,8 +116,9 @@ class _Observation:
         tensors = [pool.joined() for _, pool in places] + [_ratio(changes) for changes in self.changes.values()]
         arrays = to_host([*tensors, *self.norms.norms])
         # Divided here, where they are float32: in half precision, small gradients would vanish again.
+        scales = {"gradients": self.scale, "parameter_gradients": self.parameter_scale}
         samples = [
-            array / self.scale if quantity == "gradients" and self.scale != 1.0 else array
+            array if scales.get(quantity, 1.0) == 1.0 else array / scales[quantity]
             for ((_, quantity), _), array in zip(places, arrays, strict=False)
         ]
         ratios = {
@@ -123,7 +126,7 @@ class _Observation:
         }
         frames: list[Frame] = []
         if self.norms.layers:
-            measured = self.norms.finish(arrays[len(tensors) :])
+            measured = self.norms.finish([array / self.parameter_scale for array in arrays[len(tensors) :]])
             frames.append(NormsFrame(self.step, measured.by_layer, measured.total))
         segments = measure_segments(samples, bins)
         statistics = zip(*(column.tolist() for column in segments.values.values()), strict=True)
@@ -151,11 +154,11 @@ class _Observation:
 class LiveProbe:
     """Observes single training steps: gradient norms, histograms and statistics of the watched layers.
 
-    It is a `pnne_nb.probe.Probe`, and portable: between `open` and `close` it holds hooks, otherwise nothing. Norms are exact;
-    histograms and statistics (norms among them) come from samples of at most 2,048 elements (fewer where more than ten quantities
-    are watched: 20,480 in all), evenly spread over the tensor; the frames say how many. Of a
-    layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first
-    floating tensor is measured. A recomputation (activation checkpointing) is not counted again.
+    It is a `pnne_nb.probe.Probe`, and portable: between `open` and `close` it holds hooks, otherwise nothing. Norms are
+    exact; histograms and statistics (norms among them) come from samples of at most 2,048 elements (fewer where more than
+    ten quantities are watched: 20,480 in all, 256 each at least), evenly spread over the tensor; the frames say how many.
+    Of a layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first floating
+    tensor is measured. A recomputation (activation checkpointing) is not counted again.
 
     Gradients of activations come scaled where a `GradScaler` is at work, and are divided by `gradient_scale`: what
     overflowed in half precision on the way stays infinite.
@@ -169,6 +172,10 @@ class LiveProbe:
         bins: Number of bins of each histogram.
         gradient_scale: The factor that the loss was multiplied by before the backward pass, asked in each observed
             step; None for 1.
+
+    Attributes:
+        parameter_scale: The factor that the gradients of parameters have at `gradients_ready`, which they are divided
+            by; 1 unless whoever drives the probe sets it.
 
     Raises:
         LayerNotFoundError: If a pattern or a chosen layer matches nothing.
@@ -188,6 +195,7 @@ class LiveProbe:
     ) -> None:
         self.model = model
         self._gradient_scale = gradient_scale
+        self.parameter_scale = 1.0
         self.gradient_norms = gradient_norms
         self.bins = bins
         if watch is None:
@@ -279,6 +287,10 @@ class LiveProbe:
     def gradients_ready(self) -> None:
         """Start the gradient norms, and sample gradients and parameters before they change."""
         seen = self._seen
+        seen.parameter_scale = self.parameter_scale
+        if self._gradient_scale is None:
+            # What reached the parameters scaled was scaled all the way.
+            seen.scale = self.parameter_scale
         if self.gradient_norms:
             seen.norms = launch_norms(own_parameters(self.model))
         for name, quantities in seen.wanted.items():

@@ -518,6 +518,44 @@ def test_a_handwritten_loop_is_watched() -> None:
     assert live.steps == 3
 
 
+def scaled_loop(fused: bool, told: bool, unscaled: bool) -> dict[tuple[str, str], float]:
+    """The norms that are shown of one step with a `GradScaler`."""
+    torch.manual_seed(0)
+    net, x = mlp(), torch.randn(4, 5)
+    inspector = Inspector(net)
+    inspector.watch("*", ("gradients", "parameter_gradients"))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with inspector.live(scaler=scaler if told else None) as live:
+        scaler.scale(net(x).square().sum()).backward()
+        if unscaled:
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        inspector.step()
+    found = {
+        (frame.layer, frame.quantity): frame.values["norm"]
+        for frame in live.frames
+        if isinstance(frame, StatisticsFrame)
+    }
+    [norms] = [frame for frame in live.frames if isinstance(frame, NormsFrame)]
+    return found | {(layer, "norms"): norm for layer, norm in norms.norms.items()} | {("", "total"): norms.total}
+
+
+@pytest.mark.parametrize(
+    ("fused", "told", "unscaled"),
+    [(False, True, False), (False, True, True), (True, False, False), (True, True, False), (True, True, True)],
+)
+def test_gradients_of_a_handwritten_loop_are_shown_unscaled(fused: bool, told: bool, unscaled: bool) -> None:
+    torch.manual_seed(0)
+    net, x = mlp(), torch.randn(4, 5)
+    net(x).square().sum().backward()
+    total = torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None]).norm().item()
+    found = scaled_loop(fused, told, unscaled)
+    assert found["", "total"] == pytest.approx(total, rel=1e-5)
+    assert found == pytest.approx(scaled_loop(False, True, False), rel=1e-5)
+
+
 def test_a_loop_that_raises_leaves_nothing() -> None:
     net = mlp()
     inspector = Inspector(net)

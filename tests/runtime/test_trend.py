@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.frames import AnomalyFrame, StepFrame
+from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.trend import GradientTrend, LossTrend
 from tests.runtime.tasks import engine
 
@@ -65,6 +67,16 @@ def test_a_training_tells_of_it() -> None:
     trained.start()
     assert trained.wait(60)
     assert trained.history.anomalies[0].kind == "divergence"
+
+
+def test_a_divergence_that_a_probe_has_found_is_not_told_again() -> None:
+    reports = Reports()
+    found = AnomalyFrame(step=40, kind="divergence", message="The loss has grown from 1 to 2.")
+    for step in range(1, 200):
+        if step == 40:
+            reports.publish([found])
+        reports.stepped(StepFrame(step, 1, float(step), 0.1, 8, 0.0))
+    assert reports.history.anomalies == [found]
 
 
 class Killed(Dataset[tuple[Tensor, int]]):
