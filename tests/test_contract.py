@@ -10,6 +10,7 @@ import asyncio
 import copy
 import inspect
 import pickle
+import pydoc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -512,6 +513,32 @@ def test_an_editor_has_graph_selection_model_and_diagnostics() -> None:
     assert kept is not None
     assert torch.equal(kept.get_parameter("conv1.weight"), model.get_parameter("conv1.weight"))
     editor.close()
+
+
+# In words
+
+
+def test_what_a_person_holds_says_what_it_is() -> None:
+    graph, net = lenet(), Net()
+    engine = pn.TrainingEngine(net, (torch.randn(8, 8), torch.arange(8) % 4), epochs=1, device="cpu")
+    assert repr(graph) == 'NodeGraph "lenet": 6 nodes, 5 edges'
+    assert repr(graph.nodes) == "Nodes(x, conv1, relu1, flat, fc, y)"
+    assert repr(engine) == "TrainingEngine(Net, state='idle')"
+    assert repr(engine.history) == "History(0 steps, 0 epochs: loss, learning_rate)"
+    assert repr(pn.TorchCompiler([pn.passes.FuseBatchNorm()])) == "TorchCompiler(passes=[FuseBatchNorm], backend=None)"
+    assert repr(pn.InferenceEngine(net, "cpu")) == "InferenceEngine(Net, device='cpu', batch_size=64)"
+    assert repr(pn.Inspector(net)) == "Inspector(Net, watching 0 layers, not run yet)"
+    assert repr(pn.DeviceManager()).startswith("DeviceManager(cpu")
+
+
+@pytest.mark.parametrize("name", pn.__all__)
+def test_help_can_be_read(name: str) -> None:
+    offered = getattr(pn, name)
+    text = pydoc.render_doc(offered)
+    assert len((offered.__doc__ or "").strip()) > 20, f"{name} has no docstring"
+    assert name in text or not isinstance(offered, type)
+    if callable(offered):
+        inspect.signature(offered)
 
 
 # Errors

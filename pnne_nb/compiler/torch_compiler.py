@@ -36,6 +36,9 @@ class TorchCompiler:
         if backend is not None:
             check_backend(backend)
 
+    def __repr__(self) -> str:
+        return f"TorchCompiler(passes=[{', '.join(one.name for one in self._passes)}], backend={self._backend!r})"
+
     def compile(
         self,
         graph: NodeGraph,
@@ -43,7 +46,14 @@ class TorchCompiler:
         args: Any = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> nn.Module:
-        """Return a model, as ``pn.compile`` does, after the passes; see `transform`."""
+        """Return the model alone that `transform` gives; for the arguments and what is raised, see there.
+
+        Args:
+            graph: The document; it is not changed.
+            reuse: A model whose weights to take.
+            args: Positional example inputs.
+            kwargs: Those by name.
+        """
         if not self._passes and self._backend is None:
             return compile_graph(graph, reuse)
         return self.transform(graph, reuse, args, kwargs).model
@@ -72,5 +82,13 @@ class TorchCompiler:
         return done if self._backend is None else accelerate(done, self._backend, args, kwargs)
 
     def to_source(self, graph: NodeGraph) -> str:
-        """Return the source of the document after the passes, as ``pn.to_source`` does."""
+        """Return the source of the document after the passes, as ``pn.to_source`` does.
+
+        Args:
+            graph: The document; it is not changed.
+
+        Raises:
+            CompileError: If the document cannot be compiled.
+            PassError: If a pass cannot do what was asked of it.
+        """
         return to_source(transform(graph, self._passes).graph if self._passes else graph)

@@ -152,6 +152,11 @@ class History(Mapping[str, NDArray[np.float64]]):
         self._skipped_steps = 0
         self._seconds = 0.0
 
+    def __repr__(self) -> str:
+        with self._lock:
+            steps, epochs = self._total_steps, len(self._epoch_numbers)
+        return f"History({steps} steps, {epochs} epochs: {', '.join(self)})"
+
     def record(self, frame: StepFrame | EpochFrame | AnomalyFrame | MemoryFrame) -> None:
         """Take one frame in."""
         with self._lock:

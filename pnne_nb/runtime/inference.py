@@ -58,6 +58,9 @@ class InferenceEngine:
         self._lock = threading.Lock()
         self._model = self._copied(model)
 
+    def __repr__(self) -> str:
+        return f"InferenceEngine({type(self._model).__name__}, device='{self.device}', batch_size={self.batch_size})"
+
     def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
         module = copy.deepcopy(model) if isinstance(model, nn.Module) else as_module(model, 0)
         return module.to(self.device).eval()
