@@ -12,6 +12,7 @@ from typing import SupportsIndex
 import msgspec
 from torch import nn
 
+from pnne_nb.catalog.collecting import without_collections
 from pnne_nb.compiler import loader, trying
 from pnne_nb.compiler.checking import require_finished
 from pnne_nb.compiler.copying import duplicate
@@ -92,6 +93,11 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     """
     expect_graph(graph)
     expect(reuse, (nn.Module, NoneType), "reuse", "a model")
+    with without_collections():
+        return _made(graph, reuse)
+
+
+def _made(graph: NodeGraph, reuse: nn.Module | None) -> nn.Module:
     compiled = _compiled(graph)
     loaded, expected = compiled.loaded, inputs_of(compiled.lowered.drawings[""])
     former = former_paths(graph, reuse) if reuse is not None else {}
@@ -108,6 +114,9 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
 
 def to_source(graph: NodeGraph) -> str:
     """Return the PyTorch source of the class, stand-alone, with shapes in comments where they are known.
+
+    Args:
+        graph: The document; its name is that of the class.
 
     Raises:
         CompileError: As `compile`.
@@ -243,7 +252,7 @@ def _require_values(graph: NodeGraph, loaded: Loaded, model: nn.Module, carried:
     if any(diagnostic.severity == "error" for diagnostic in found):
         raise failure(graph.name, found)
     for diagnostic in found:
-        warnings.warn(str(diagnostic), stacklevel=3)
+        warnings.warn(str(diagnostic), stacklevel=4)
 
 
 def _is_whole(graph: NodeGraph, path: str) -> bool:

@@ -55,6 +55,12 @@ def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
     Each node's real torch code is tried on the meta device, without data. Sizes that Inputs give as names are
     carried through as expressions. Ports whose value is no tensor, or cannot be known without data, are left out.
 
+    Args:
+        graph: The document; what is unfinished in it is left out.
+
+    Returns:
+        Shape and dtype by port, e.g. ``TensorSpec(("N", 6, "H//2"), "float32")``.
+
     Raises:
         ShapeError: If shapes or element types do not fit; ``diagnostics`` lists every place.
     """
