@@ -9,7 +9,6 @@ The package is a mapping from type name to spec, over the one process-wide regis
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -17,6 +16,7 @@ from types import ModuleType
 from typing import final
 
 from pnne_nb.catalog import facts, functions, layers, operators, optimizers, training
+from pnne_nb.catalog.collecting import without_collections
 from pnne_nb.catalog.custom import register_node
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
@@ -26,15 +26,9 @@ __all__ = ["register_node", "specs"]
 
 def specs() -> tuple[NodeSpec, ...]:
     """Return the spec of everything that the installed torch offers, in the order of the palette."""
-    collecting = gc.isenabled()
-    # Thousands of new objects set off a collection that walks all of torch: longer than the work itself.
-    gc.disable()
-    try:
+    with without_collections():
         found = chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs(), training.specs())
         return tuple(sorted(found, key=_place))
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _place(spec: NodeSpec) -> int:
