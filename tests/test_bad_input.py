@@ -222,3 +222,14 @@ def test_a_value_that_its_property_does_not_take_is_not_even_tried() -> None:
     assert list(pn.infer_shapes(hostile)) == ["x.output"]
     with pytest.raises(pn.CompileError, match="encoder: num_layers cannot be 100000000"):
         pn.compile(hostile)
+
+
+def test_example_inputs_that_no_machine_can_hold_are_refused() -> None:
+    graph = pn.NodeGraph()
+    graph.add("Input", name="x", shape=(2**40, 2**20))
+    graph.add("ReLU", name="relu")
+    graph.add("Output", name="y")
+    graph.connect("x", "relu")
+    graph.connect("relu", "y")
+    with pytest.raises(pn.CompileError, match=r"pass args=\(\.\.\.\)"):
+        pn.plan_memory(graph)

@@ -37,8 +37,8 @@ def example_inputs(graph: NodeGraph, model: nn.Module) -> tuple[Any, ...]:
         )
     failed: Exception | None = None
     for size in SIZES:
-        inputs = tuple(_tensor(node, size) for node in nodes)
         try:
+            inputs = tuple(_tensor(node, size) for node in nodes)
             with imitation(model, inputs) as (twin, given), torch.no_grad():
                 twin(*given)
         except Exception as error:  # noqa: BLE001  # whatever it is, another size is tried
