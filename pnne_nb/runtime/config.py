@@ -84,6 +84,11 @@ class Config(msgspec.Struct, frozen=True):
         require_count("accumulate", self.accumulate)
         if self.early_stopping is not None:
             require_count("early_stopping", self.early_stopping)
+        if self.step_function is not None and not callable(self.step_function):
+            raise TrainingError(
+                "step_function must be a function of model and batch that returns the loss, not "
+                f"{self.step_function!r}."
+            )
         as_every("validate_every", self.validate_every)
         as_every("checkpoint_every", self.checkpoint_every)
         for name in ("shuffle", "deterministic"):

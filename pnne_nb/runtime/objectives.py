@@ -213,7 +213,11 @@ def _call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], optio
     parameters = list(inspect.signature(made_by).parameters)
     for option in options:
         if option not in parameters:
-            raise TrainingError(f"{name} has no argument {option!r}.{near(option, parameters)}")
+            # The first ones are given here: the parameters of the model, or the optimizer.
+            taken = parameters[len(arguments) :]
+            raise TrainingError(
+                f"{name} has no argument {option!r}; it has {', '.join(taken) or 'none'}.{near(option, taken)}"
+            )
     try:
         return made_by(*arguments, **options)
     except (TypeError, ValueError) as error:

@@ -661,6 +661,7 @@ def test_data_without_a_batch() -> None:
         ({"grad_clip": -1.0}, "grad_clip must be a positive norm or None, not -1.0"),
         ({"device": "tpu:9"}, "There is no device 'tpu:9' here; there is cpu"),
         ({"device": "cuda:99"}, "There is no device 'cuda:99' here; there is cpu"),
+        ({"step_function": 3}, "step_function must be a function of model and batch that returns the loss, not 3"),
         ({"precision": "8"}, "precision must be one of '32', 'bf16', '16', not '8'"),
         ({"loss": "Cross"}, "There is no loss called 'Cross'"),
         ({"optimizer": "SDG"}, "There is no optimizer called 'SDG'. Did you mean 'SGD'"),
