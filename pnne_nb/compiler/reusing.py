@@ -35,6 +35,7 @@ def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] =
     buffers = dict(source.named_buffers(remove_duplicate=False))
     device, dtype = _prevailing([*parameters.values(), *buffers.values()])
     made: dict[int, torch.Tensor] = {}
+    typed_in = {kind: _typed_in(kind) for kind in {type(module) for module in target.modules()}}
     for prefix, module in target.named_modules():
         dot = f"{prefix}." if prefix else ""
         before = former_path(prefix, former)
@@ -58,7 +59,7 @@ def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] =
             if value is None:
                 continue
             kept = buffers.get(place + name)
-            if kept is not None and kept.shape == value.shape and name not in _typed_in(module):
+            if kept is not None and kept.shape == value.shape and name not in typed_in[type(module)]:
                 if id(kept) not in copies:
                     copies[id(kept)] = _copy(kept)
                 setattr(module, name, copies[id(kept)])
@@ -79,10 +80,10 @@ def former_path(path: str, former: Mapping[str, str]) -> str | None:
     return path
 
 
-def _typed_in(module: nn.Module) -> set[str]:
-    """Return which tensors of a layer its node's properties say, as a loss's class weights: those follow the node."""
-    spec = registry.get(type(module).__name__)
-    if spec is None or spec.torch is not type(module):
+def _typed_in(kind: type[nn.Module]) -> set[str]:
+    """Return which tensors of a layer are properties of its node, as a loss's class weights: those follow the node."""
+    spec = registry.get(kind.__name__)
+    if spec is None or spec.torch is not kind:
         return set()
     return {prop.name for prop in spec.properties if prop.role == "init" and holds_tensor(prop.type)}
 
@@ -90,7 +91,9 @@ def _typed_in(module: nn.Module) -> set[str]:
 def _match_modes(source: nn.Module, target: nn.Module, former: Mapping[str, str]) -> None:
     modes = {name: module.training for name, module in source.named_modules(remove_duplicate=False)}
     for name, module in target.named_modules(remove_duplicate=False):
-        module.training = modes.get(former_path(name, former) or name, source.training)
+        training = modes.get(former_path(name, former) or name, source.training)
+        if module.training is not training:
+            module.training = training
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
