@@ -273,11 +273,11 @@ def _times(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obje
     """Seconds of every layer in a second pass, in which nothing else is recorded."""
     seconds: dict[str, float] = {}
     began: list[float] = []
-    devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
+    devices = {parameter.device for parameter in model.parameters() if parameter.device.type not in ("cpu", "meta")}
 
     def now() -> float:
         for device in devices:
-            torch.cuda.synchronize(device)
+            torch.accelerator.synchronize(device)
         return time.perf_counter()
 
     def leave(name: str, _output: object) -> None:

@@ -14,13 +14,13 @@ import pandas as pd
 import torch
 from torch import nn
 from torch.autograd.profiler_util import FunctionEvent
-from torch.profiler import ProfilerActivity, record_function
 from torch.profiler import profile as torch_profile
+from torch.profiler import record_function
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.arguments import as_arguments
 from pnne_nb.inspector.compiled import uncompiled
-from pnne_nb.inspector.hooks import HookOwner, in_backward
+from pnne_nb.inspector.hooks import HookOwner, in_backward, tensors_in
 from pnne_nb.inspector.preserve import preserved
 from pnne_nb.inspector.timing import sum_of_outputs
 from pnne_nb.inspector.whereabouts import placed
@@ -40,24 +40,27 @@ class Profile:
 
     Attributes:
         layers: Indexed by path, in the model's order: ``type``, ``calls``, ``forward_ms``, ``backward_ms`` and their
-            sum ``total_ms`` on the CPU, layers inside included, and ``share`` of the whole model. The backward pass
-            is told apart by which layer made the operation; adding up the gradients of parameters belongs to none.
+            sum ``total_ms``, layers inside included, and ``share`` of the whole model. The backward pass is told
+            apart by which layer made the operation; adding up the gradients of parameters belongs to none.
+            Times are those of the accelerator's kernels where the model uses one, else the CPU's.
         operators: Indexed by name, costliest first: ``calls``, ``self_ms``, ``total_ms``, ``device_ms``,
             ``memory`` (bytes allocated, net).
-        forward: Seconds of the forward pass.
-        backward: Seconds of the backward pass, or None if there was none.
+        forward: Seconds of the forward pass, until the accelerator has done its part.
+        backward: Seconds of the backward pass, likewise, or None if there was none.
+        device: Whose times those of the layers are: ``"cpu"``, ``"cuda"``, ``"xpu"``.
     """
 
     layers: pd.DataFrame
     operators: pd.DataFrame
     forward: float
     backward: float | None
+    device: str = "cpu"
 
     def __repr__(self) -> str:
         backward = "" if self.backward is None else f", backward {1000 * self.backward:.3f} ms"
         return (
             f"Profile({len(self.layers)} layers, {len(self.operators)} operators,"
-            f" forward {1000 * self.forward:.3f} ms{backward})"
+            f" forward {1000 * self.forward:.3f} ms{backward}{'' if self.device == 'cpu' else f', on {self.device}'})"
         )
 
     def _repr_html_(self) -> str:
@@ -104,16 +107,20 @@ def _profile(
     warmup: int,
     trace: str | Path | None,
 ) -> Profile:
-    activities = [ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(ProfilerActivity.CUDA)
+    used = {tensor.device.type for _, tensor in tensors_in((args, kwargs))}
+    used |= {parameter.device.type for parameter in model.parameters()}
+    accelerator = next(iter(used - {"cpu", "meta"}), None)
 
     def run() -> None:
         with record_function("forward pass"):
             output = model(*args, **kwargs)
+            if accelerator is not None:
+                torch.accelerator.synchronize()
         if backward:
             with record_function("backward pass"):
                 torch.autograd.backward(sum_of_outputs(output))
+                if accelerator is not None:
+                    torch.accelerator.synchronize()
 
     with preserved(model), torch.set_grad_enabled(backward), torch.compiler.set_stance("force_eager"):
         with placed(model):
@@ -121,7 +128,7 @@ def _profile(
                 run()
         with (
             HookOwner() as hooks,
-            torch_profile(activities=activities, profile_memory=True, acc_events=True) as profiler,
+            torch_profile(profile_memory=True, acc_events=True) as profiler,
         ):
             marks: list[record_function] = []
             for name, module in model.named_modules():
@@ -130,15 +137,17 @@ def _profile(
             run()
     if trace is not None:
         profiler.export_chrome_trace(str(trace))
-    events = {event.key: event for event in profiler.key_averages()}
+    # What the accelerator did is with the CPU's event that started it; by itself, it has the same names again.
+    events = {event.key: event for event in profiler.key_averages() if _on_cpu(event)}
+    on_device = any(event.device_time_total > 0 for event in events.values())
     passes = [events.get(f"{name} pass") for name in ("forward", "backward")]
     forward, back = (None if event is None else event.cpu_time_total / 1e6 for event in passes)
-    behind = _backward_by_layer(profiler.events() or [])
+    behind = _backward_by_layer(profiler.events() or [], on_device=on_device)
     layers = []
     for name, module in model.named_modules():
         mark = events.get(_MARK + name)
         if mark is not None:
-            ahead, back_ms = mark.cpu_time_total / 1e3, behind.get(name, 0.0) / 1e3
+            ahead, back_ms = _spent(mark, on_device=on_device) / 1e3, behind.get(name, 0.0) / 1e3
             layers.append(
                 {
                     "layer": name,
@@ -164,10 +173,19 @@ def _profile(
         if not key.startswith(_MARK) and not key.endswith(" pass")
     ]
     by_operator = pd.DataFrame(operators).set_index("operator").sort_values("self_ms", ascending=False)
-    return Profile(by_layer, by_operator, forward or 0.0, back)
+    return Profile(by_layer, by_operator, forward or 0.0, back, (accelerator or "cpu") if on_device else "cpu")
 
 
-def _backward_by_layer(events: Iterable[FunctionEvent]) -> dict[str, float]:
+def _on_cpu(event: FunctionEvent) -> bool:
+    return bool(event.device_type.name == "CPU")
+
+
+def _spent(event: FunctionEvent, *, on_device: bool) -> float:
+    """Microseconds of what ran within `event`."""
+    return float(event.device_time_total if on_device else event.cpu_time_total)
+
+
+def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> dict[str, float]:
     """Microseconds of the backward pass by layer, layers inside included.
 
     Autograd gives each node the number that it showed to the operation that made it, and to those that began before
@@ -176,6 +194,8 @@ def _backward_by_layer(events: Iterable[FunctionEvent]) -> dict[str, float]:
     makers: dict[int, FunctionEvent] = {}
     marks, nodes = [], []
     for event in sorted(events, key=lambda event: event.time_range.start):
+        if not _on_cpu(event):
+            continue
         if event.name.startswith(_MARK):
             marks.append(event)
         elif event.name.startswith(_NODE):
@@ -185,7 +205,7 @@ def _backward_by_layer(events: Iterable[FunctionEvent]) -> dict[str, float]:
             makers[event.sequence_nr] = event
     spent: dict[int, float] = {}
     for node in nodes:
-        spent[node.sequence_nr] = spent.get(node.sequence_nr, 0.0) + node.cpu_time_total
+        spent[node.sequence_nr] = spent.get(node.sequence_nr, 0.0) + _spent(node, on_device=on_device)
     found: dict[str, float] = {}
     for number, maker in makers.items():
         around = {

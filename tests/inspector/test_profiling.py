@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd.profiler_util import FunctionEvent
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector import profiling
@@ -70,6 +71,28 @@ def test_the_backward_pass_is_told_apart_by_layer() -> None:
     assert layers["backward_ms"].drop(["", "1"]).idxmax() == "1.1"
     assert layers.loc["1", "backward_ms"] >= layers.loc["1.1", "backward_ms"] > layers.loc["1.1", "forward_ms"]
     assert layers.loc["2", "backward_ms"] > 0
+
+
+def event(name: str, start: int, end: int, kernel: int = 0, number: int = -1, **more: Any) -> FunctionEvent:
+    """Of a run on CUDA: on the CPU from `start` to `end`, with a kernel of so many microseconds."""
+    made = FunctionEvent(start, name, 1, start, end, use_device="cuda", sequence_nr=number, **more)  # type: ignore[no-untyped-call]
+    made.scope = 0
+    if kernel:
+        made.append_kernel("kernel", 0, kernel)  # type: ignore[no-untyped-call]
+    return made
+
+
+def test_on_an_accelerator_its_kernels_count_and_not_their_start() -> None:
+    node = "autograd::engine::evaluate_function: AddmmBackward0"
+    events = [
+        event("layer: 0", 0, 10),
+        event("aten::addmm", 2, 5, kernel=300, number=7),
+        event("layer: 0", 1, 400, device_type=torch.autograd.DeviceType.CUDA),  # type: ignore[attr-defined]
+        event(node, 20, 24, kernel=900, number=7),
+    ]
+    assert profiling._backward_by_layer(events, on_device=True) == {"0": 900.0}
+    assert profiling._backward_by_layer(events, on_device=False) == {"0": 4.0}
+    assert profiling._spent(events[1], on_device=True) == 300.0
 
 
 def test_what_a_checkpoint_computes_again_is_counted_once() -> None:
