@@ -229,6 +229,12 @@ def test_the_catalogue_is_a_mapping_of_specs() -> None:
     assert dropout.properties["p"].range == (0.0, 1.0)
 
 
+def test_a_layer_in_the_place_of_its_type_is_understood() -> None:
+    for layer in (nn.Conv2d, nn.Conv2d(1, 1, 1)):
+        with pytest.raises(pn.UnknownTypeError, match="Did you mean 'Conv2d'"):
+            pn.NodeGraph().add(layer)  # type: ignore[arg-type]  # as people write it
+
+
 def test_ports_are_wired_or_typed_and_variadic() -> None:
     graph = pn.NodeGraph()
     for name in "abc":

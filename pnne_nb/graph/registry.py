@@ -117,8 +117,10 @@ def require_type(types: Mapping[str, NodeSpec], name: object) -> NodeSpec:
     """
     spec = types.get(name) if isinstance(name, str) else None
     if spec is None:
+        # Who gives a layer, or its class, means the type of that name.
+        meant = getattr(name, "__name__", type(name).__name__) if callable(name) else name
         raise UnknownTypeError(
-            f"There is no node type {shown(name)}.{near(name, types)} "
+            f"There is no node type {shown(name)}.{near(meant, types)} "
             "pn.catalog lists all of them; pn.register_node adds your own."
         )
     return spec

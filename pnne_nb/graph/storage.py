@@ -62,7 +62,9 @@ def _accessing(path: str | Path, what: str) -> Iterator[Path]:
     try:
         yield Path(path)
     except FileNotFoundError as error:
-        raise GraphFileNotFoundError(f"There is no graph file {str(path)!r}.") from error
+        place = str(path)[:200]
+        missing = f"graph file {place!r}" if what == "read" else f"directory {str(Path(place).parent)!r} for {place!r}"
+        raise GraphFileNotFoundError(f"There is no {missing}.") from error
     except OSError as error:
         raise GraphFileAccessError(f"{str(path)[:200]!r} cannot be {what}: {error.strerror or error}.") from error
     except ValueError as error:

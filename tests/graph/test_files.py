@@ -87,6 +87,8 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         NodeGraph.load("nofile")
     with pytest.raises(GraphFileNotFoundError):
         NodeGraph.load(tmp_path / "none.pnne.json")
+    with pytest.raises(GraphFileNotFoundError, match=r"There is no directory '.*/none' for '.*/none/net.pnne.json'"):
+        NodeGraph().save(tmp_path / "none" / "net.pnne.json")
     with pytest.raises(GraphFileAccessError, match="cannot be read: Is a directory"):
         NodeGraph.load(tmp_path)
     with pytest.raises(GraphFileAccessError, match="cannot be read: it is no path of a file"):
