@@ -56,21 +56,28 @@ class Luggage(msgspec.Struct, frozen=True):
         Raises:
             TrainingError: Something cannot be pickled, or is too large.
         """
-        for name in self.__struct_fields__:
-            try:
-                cloudpickle.dumps(getattr(self, name))
-            except Exception as error:
-                raise TrainingError(
-                    f"{_CALLED.get(name, name)} cannot be handed to the processes of a group: {type(error).__name__}: "
-                    f"{error} Open files, locks and connections belong to one process: open them when they are needed."
-                ) from error
-        packed: bytes = cloudpickle.dumps(self)
+        try:
+            packed: bytes = cloudpickle.dumps(self)
+        except Exception as error:
+            raise TrainingError(
+                f"{self._culprit()} cannot be handed to the processes of a group: {type(error).__name__}: {error} Open "
+                "files, locks and connections belong to one process: open them when they are needed."
+            ) from error
         if len(packed) > _LARGEST:
             raise TrainingError(
                 f"Data and model objects take {len(packed) >> 20} MiB, too much to be handed over: let the dataset read "
                 "its examples from files when they are asked for."
             )
         return packed
+
+    def _culprit(self) -> str:
+        """What cannot be pickled, as the engine calls it."""
+        for name, called in _CALLED.items():
+            try:
+                cloudpickle.dumps(getattr(self, name))
+            except Exception:  # noqa: BLE001  whatever a class of the notebook raises
+                return called
+        return "Something"
 
 
 _CALLED = {"model": "The model", "train": "train_data", "val": "val_data", "arguments": "An argument of the engine"}
