@@ -60,17 +60,26 @@ class Workbench:
 
     def open(self, graph: str, options: str = "height=640") -> EditorPage:
         """Show an editor of the document that the Python code `graph` makes; return it once it is in step."""
+        (editor,) = self.open_views(1, graph, options)
+        return editor
+
+    def open_views(self, number: int, graph: str, options: str) -> list[EditorPage]:
+        """Show several editors of one document, one below the other."""
         for key in ("Shift", "Control"):
             self.page.keyboard.up(key)
         self.page.mouse.up()
         self.page.mouse.move(0, 0)
-        self._write(1, f"graph = {graph}\neditor = pn.GraphEditor(graph, {options})\neditor")
+        others = [f"display(pn.GraphEditor(graph, {options}))"] * (number - 1)
+        lines = [f"graph = {graph}", f"editor = pn.GraphEditor(graph, {options})", "display(editor)", *others]
+        self._write(1, "\n".join(lines))
         self.notebook.run_cell(1)
-        editor = EditorPage(self.page, self.page.get_by_test_id("pnne-editor"))
-        expect(editor.root).to_have_count(1)
+        roots = self.page.get_by_test_id("pnne-editor")
+        expect(roots).to_have_count(number)
         self.notebook.scroll_to(1)
-        self.in_step(editor)
-        return editor
+        views = [EditorPage(self.page, roots.nth(place)) for place in range(number)]
+        for view in views:
+            self.in_step(view)
+        return views
 
     def _write(self, cell: int, source: str) -> None:
         self.page.evaluate(

@@ -281,7 +281,7 @@ export class Editor {
   nudge(dx: number, dy: number): void {
     const scene = this.scene();
     const { nodes, frames, moving, boxes } = this.view.get();
-    if (!scene || nodes.size + frames.size === 0) return;
+    if (!scene || nodes.size + frames.size === 0 || this.session.isLocked()) return;
     const carried = this.carriedBy(scene, frames);
     const places = new Map<string, Point>();
     for (const name of new Set([...nodes, ...carried.nodes])) {

@@ -27,7 +27,7 @@ export default function editorWidget(): Widget {
       if (!shared) throw new Error("The editor's model was not initialized.");
       const editor = new Editor(shared);
       const ends = new AbortController();
-      const root = makeRoot(model, el);
+      const root = makeRoot(model, el, ends.signal);
       editor.root = root;
       keepKeysHere(root, ends.signal);
       activateOnClick(root, editor, ends.signal);
@@ -54,11 +54,16 @@ function countViews(model: Model, change: number): void {
   model.save_changes();
 }
 
-function makeRoot(model: Model, el: HTMLElement): HTMLElement {
+function makeRoot(model: Model, el: HTMLElement, signal: AbortSignal): HTMLElement {
   const root = document.createElement("div");
   root.className = "pnne-editor";
   root.dataset.testid = "pnne-editor";
-  root.style.height = `${Number(model.get("height")) || DEFAULT_HEIGHT}px`;
+  const resize = () => {
+    root.style.height = `${Number(model.get("height")) || DEFAULT_HEIGHT}px`;
+  };
+  resize();
+  model.on("change:height", resize);
+  signal.addEventListener("abort", () => model.off("change:height", resize));
   root.tabIndex = -1;
   el.append(root);
   return root;

@@ -1,0 +1,115 @@
+"""Properties and feedback in a real JupyterLab: what one types reaches the kernel, and what Python finds is shown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from tests.browser.workbench import Workbench
+
+CONV = "placed(chain(), 'Conv2d', 'conv', 0.0, 180.0, out_channels=6, kernel_size=5)"
+FROM_PYTHON = "graph.set('linear1', out_features=16)"
+
+
+def test_values_are_judged_while_one_types_and_stored_as_the_property_wants_them(workbench: Workbench) -> None:
+    editor = workbench.open(CONV)
+    editor.select("conv")
+    reason = editor.root.locator(".pnne-reason")
+    channels, size = editor.field("conv", "out_channels"), editor.field("conv", "kernel_size")
+    for field, text, why in (
+        (channels, "0", "It must be a whole number ≥ 1."),
+        (size, "3, 5, 7", "a tuple of 2 values"),
+    ):
+        field.fill(text)
+        expect(reason).to_contain_text(why)
+        expect(field).to_have_attribute("aria-invalid", "true")
+        field.press("Escape")
+        expect(reason).to_have_count(0)
+    assert workbench.properties("conv") == {"out_channels": 6, "kernel_size": 5}
+    size.fill("3, 5")
+    size.press("Enter")
+    workbench.done("Set conv.kernel_size", editor)
+    channels.press("ArrowUp")
+    channels.press("Enter")
+    workbench.done("Set conv.out_channels", editor)
+    editor.field("conv", "padding_mode").select_option("reflect")
+    workbench.done("Set conv.padding_mode", editor)
+    editor.field("conv", "bias").uncheck()
+    workbench.done("Set conv.bias", editor)
+    assert workbench.properties("conv") == {
+        "out_channels": 7, "kernel_size": (3, 5), "padding_mode": "reflect", "bias": False,
+    }  # fmt: skip
+    expect(editor.node("conv")).to_contain_text("no bias")
+    editor.root.get_by_role("button", name="Reset kernel_size").click()
+    workbench.done("Reset conv.kernel_size", editor)
+    expect(editor.field("conv", "kernel_size")).to_have_value("")
+    assert "kernel_size" not in workbench.properties("conv")
+    docs = editor.root.get_by_role("link", name="docs")
+    expect(docs).to_have_attribute("href", re.compile(r"docs\.pytorch\.org/.*Conv2d"))
+    editor.select("x")
+    editor.field("x", "dtype").select_option("float16")
+    workbench.done("Set x.dtype", editor)
+    assert workbench.properties("x")["dtype"] == "float16"
+    expect(editor.field("x", "dtype")).to_have_value("float16")
+
+
+def test_several_nodes_are_set_at_once(workbench: Workbench) -> None:
+    editor = workbench.open("chain('Linear', 'Linear', out_features=8)")
+    workbench.execute(FROM_PYTHON)
+    editor.pick("linear1", "linear2")
+    field = editor.field("linear1", "out_features")
+    expect(field).to_have_attribute("placeholder", "mixed")
+    field.fill("32")
+    field.press("Enter")
+    workbench.done("Set 2 nodes.out_features", editor)
+    assert [workbench.properties(name) for name in ("linear1", "linear2")] == [{"out_features": 32}] * 2
+    for name in ("linear1", "linear2"):
+        expect(editor.node(name)).to_contain_text("→32")
+
+
+def test_shapes_costs_and_problems_follow_the_edits(workbench: Workbench) -> None:
+    editor = workbench.open("chain('Linear', 'Linear', 'Output', out_features=8)")
+    expect(editor.edge("linear2.output", "output1.input")).to_contain_text("N×8")
+    costs = editor.root.get_by_role("region", name="Costs of the model")
+    expect(costs).to_contain_text("144 parameters, 576 B")
+    expect(costs).to_contain_text("128 mult-adds")
+    workbench.execute(FROM_PYTHON)
+    expect(editor.edge("linear1.output", "linear2.input")).to_contain_text("N×16")
+    expect(costs).to_contain_text("280 parameters")
+    editor.select("linear2")
+    expect(editor.root.get_by_label("Costs", exact=True)).to_contain_text("Parameters136")
+    editor.field("linear2", "in_features").fill("5")
+    editor.field("linear2", "in_features").press("Enter")
+    problem = editor.node("linear2").get_by_role("img", name=re.compile("in_features is 5"))
+    expect(problem).to_be_visible()
+    editor.canvas.focus()
+    editor.press("Escape")
+    editor.root.get_by_role("button", name="1 problem").click()
+    editor.root.get_by_role("list", name="Problems").get_by_role("button", name=re.compile("^linear2")).click()
+    expect(editor.root.get_by_label("Name", exact=True)).to_have_value("linear2")
+    workbench.notebook.screenshot("lab-problem", editor.root)
+    panel = editor.root.get_by_role("complementary", name="Properties")
+    panel.get_by_role("button", name="Set in_features to 16").click()
+    workbench.done("Set in_features to 16", editor)
+    assert workbench.properties("linear2")["in_features"] == 16
+    expect(problem).to_have_count(0)
+    expect(editor.root.get_by_role("button", name="No problems")).to_be_disabled()
+
+
+def test_a_connection_shows_what_it_would_do_before_it_is_made(workbench: Workbench) -> None:
+    editor = workbench.open("chain('Linear', 'Linear', out_features=8)")
+    workbench.execute("graph.set('linear2', in_features=5)\ngraph.disconnect('linear1', 'linear2')")
+    workbench.in_step(editor)
+    before = workbench.value("graph.version")
+    ghost = editor.root.locator(".pnne-ghost-preview")
+    editor.drag(editor.port("linear1.output"), *editor.centre(editor.port("linear2.input")), drop=False)
+    expect(ghost).to_contain_text("in_features is 5")
+    expect(ghost).to_contain_text("Set in_features to 8")
+    workbench.notebook.screenshot("lab-ghost", editor.root)
+    assert workbench.value("graph.version") == before
+    editor.page.mouse.up()
+    workbench.done("Connect linear1.output → linear2.input", editor)
+    expect(ghost).to_have_count(0)
