@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError
+from pnne_nb.errors import InspectionError, expect
 from pnne_nb.frames import Quantity
 from pnne_nb.inspector.capture import Capture, Recorder
 from pnne_nb.inspector.compiled import is_compiled
@@ -65,11 +66,14 @@ def run_once(
         loss_fn: A function of output and target that gives a scalar, or None.
 
     Raises:
-        InspectionError: If `target` is given without `loss_fn`, or the loss is not a scalar with a gradient.
+        InspectionError: If `target` is given without `loss_fn`, the loss is not a scalar with a gradient, or the model
+            does not take the NumPy array that it was given.
     """
     if target is not None and loss_fn is None:
         raise InspectionError("A target needs a loss_fn: run_inspection(data, target, nn.CrossEntropyLoss()).")
     if loss_fn is not None:
+        hint = "Give the loss itself, such as nn.CrossEntropyLoss()."
+        expect(loss_fn, Callable, "loss_fn", "a function of output and target", hint)
         _refuse_updates_in_backward(model)
     recorder = Recorder(model, watched)
     frozen = not any(parameter.requires_grad for parameter in model.parameters())
@@ -84,7 +88,7 @@ def run_once(
         args, kwargs = _arguments(data, needs_grad=frozen and loss_fn is not None)
         with placed(model):
             recorder.attach(hooks)
-            output = model(*args, **kwargs)
+            output = _called(model, args, kwargs)
         loss = None
         if loss_fn is not None:
             loss = loss_fn(output) if target is None else loss_fn(output, _copied(target))
@@ -99,6 +103,17 @@ def run_once(
         loss=None if loss is None else float(loss.detach()),
         output=_detached(output),
     )
+
+
+def _called(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
+    try:
+        return model(*args, **kwargs)
+    except TypeError as error:
+        if any(isinstance(value, np.ndarray) for value in (*args, *kwargs.values())):
+            raise InspectionError(
+                f"The model does not take a NumPy array ({error}). Give it tensors: torch.from_numpy(data)."
+            ) from error
+        raise
 
 
 def _arguments(data: object, *, needs_grad: bool) -> tuple[tuple[object, ...], dict[str, object]]:

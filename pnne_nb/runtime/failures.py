@@ -89,6 +89,8 @@ def _advice(loss: Any, output: Any, target: Any) -> str:
         if target.shape == output.shape:
             return ""
         return " Numbers of classes must be integers: give target.long()."
+    if output.dim() == target.dim() > 1 and target.shape[1] == 1 < count:
+        return " There is one number of a class for each example: give target.squeeze(1)."
     low, high = int(target.min()), int(target.max())
     ignored = getattr(loss, "ignore_index", None)
     if (low < 0 and low != ignored) or high >= count:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import ArgumentError, LayerNotFoundError, PnneError
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, PnneError
 from pnne_nb.inspector.checks import check_gradients, check_numerics
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.live import LiveProbe
@@ -108,6 +109,12 @@ def test_a_pattern_is_a_text(pattern: Any) -> None:
         Inspector(mlp()).watch(pattern)
     with pytest.raises(ArgumentError, match="is no pattern of layers"):
         Inspector(mlp()).watch(exclude=3)  # type: ignore[arg-type]
+
+
+def test_an_array_where_tensors_are_wanted_is_said() -> None:
+    inspector = Inspector(mlp())
+    with pytest.raises(InspectionError, match=r"does not take a NumPy array .*torch\.from_numpy\(data\)"):
+        inspector.run_inspection(np.zeros((2, 4), dtype=np.float32))
 
 
 def test_no_pattern_at_all_is_no_layer() -> None:

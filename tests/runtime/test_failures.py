@@ -37,7 +37,8 @@ def failure(model: nn.Module, data: Any, **options: Any) -> tuple[BaseException,
          "2: give the last layer 4 outputs, or number the classes from 0")),
         (4, CLASSES - 1, {}, r"The targets reach from -1 to 2, and an output with 4 columns knows the classes 0 to 3"),
         (4, CLASSES.float(), {}, r"target \(16,\) float32: .* Numbers of classes must be integers: give target.long\(\)"),
-        (4, CLASSES[:, None], {}, r"target \(16, 1\) int64: 0D or 1D target tensor expected"),
+        (4, CLASSES[:, None], {}, (r"target \(16, 1\) int64: 0D or 1D target tensor expected.* There is one number of a "
+         r"class for each example: give target.squeeze\(1\)")),
         (4, CLASSES.float()[:, None], {"loss": "BCEWithLogitsLoss"}, (r"BCEWithLogitsLoss cannot compare the model's "
          r"output \(16, 4\) float32 with the target \(16, 1\) float32")),
     ],
