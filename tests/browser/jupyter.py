@@ -200,6 +200,13 @@ class Notebook:
         self.run_cell(index, wait=wait)
         return index
 
+    def write_cell(self, index: int, code: str) -> None:
+        """Put other code into the cell at `index`."""
+        self._evaluate(
+            "notebook.widgets[argument.index].model.sharedModel.setSource(argument.code); return true;",
+            {"index": index, "code": code},
+        )
+
     def run_cell(self, index: int, *, wait: bool = True) -> None:
         """Run the cell at `index`; fail the test if it raises."""
         self._evaluate(

@@ -11,10 +11,13 @@ STEPS = 8
 """Moves of the pointer in one drag: a browser that sees only the two ends takes it for a click."""
 
 
+DRAWN = """(figure) => [...figure.querySelectorAll('path.line, rect.bar')]
+    .map((mark) => mark.getAttribute('d') ?? [mark.getAttribute('width'), mark.getAttribute('height')]).join(' ')"""
+"""What a figure shows: its curves and bars."""
+
 COUNT_PICTURES = """() => {
+    const drawn = DRAWN;
     const figures = document.querySelectorAll('.pnne-dashboard .bqplot');
-    const drawn = (figure) => [...figure.querySelectorAll('path.line, rect.bar')]
-        .map((mark) => mark.getAttribute('d') ?? mark.getAttribute('height')).join(' ');
     const looks = {
         loss: () => drawn(figures[0]),
         'gradient norms': () => drawn(figures[2]),
@@ -33,7 +36,7 @@ COUNT_PICTURES = """() => {
         requestAnimationFrame(frame);
     };
     requestAnimationFrame(frame);
-}"""
+}""".replace("DRAWN", DRAWN)
 """Counts, at each of the page's own frames, the different pictures of a dashboard: `window.pictures.counts`."""
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from pnne_nb.widgets.pacing import IN_FLIGHT
-from tests.browser.jupyter import LabServer, Notebook, Theme
-from tests.browser.pages import COUNT_PICTURES, DashboardPage
+from tests.browser.jupyter import LabServer, Notebook, Theme, write_notebook
+from tests.browser.pages import COUNT_PICTURES, DRAWN, DashboardPage
 
-if TYPE_CHECKING:
-    from tests.browser.conftest import OpenNotebook
+Show = Callable[..., Locator]
 
 SETUP = """
 import torch
@@ -37,21 +36,20 @@ class Net(nn.Module):
 engine = pn.TrainingEngine(Net(), (x[:1400], y[:1400]), (x[1400:], y[1400:]), epochs=10_000, device="cpu",
                            checkpoint_dir="run", checkpoint_every=10_000)
 """
+SHOWN = 2
+"""The cell with the dashboard."""
 SHOW = "dashboard = pn.TrainingDashboard(engine); dashboard"
 BUSY = """
 import os, time
-while not os.path.exists("enough"): time.sleep(0.01)
+start_time = time.time()
+while not os.path.exists("enough") and time.time() < start_time + 60: time.sleep(0.01)
 os.listdir("run")
 """
 
 
 def paths(dashboard: Locator) -> list[str]:
     """What each figure draws, as SVG path data."""
-    found: list[str] = dashboard.locator(".bqplot").evaluate_all(
-        """figures => figures.map(figure =>
-            [...figure.querySelectorAll('path.line, rect.bar')]
-                .map(mark => mark.getAttribute('d') ?? mark.getAttribute('height')).join(' '))"""
-    )
+    found: list[str] = dashboard.locator(".bqplot").evaluate_all(f"figures => figures.map({DRAWN})")
     return found
 
 
@@ -63,13 +61,36 @@ def state(dashboard: Locator) -> Locator:
     return dashboard.get_by_role("status")
 
 
+@pytest.fixture(scope="module")
+def notebook(lab_server: LabServer, browser: Browser) -> Iterator[Notebook]:
+    """One notebook for all of these tests: its cells are run again for each."""
+    write_notebook(lab_server.directory / "dashboard.ipynb", [SETUP, "", SHOW])
+    with Notebook(lab_server, browser, "dashboard.ipynb") as notebook:
+        yield notebook
+
+
 @pytest.fixture
-def shown(open_notebook: OpenNotebook) -> tuple[Notebook, Locator]:
-    notebook = open_notebook(SETUP, SHOW)
-    notebook.run_all()
-    dashboard = notebook.page.locator(".pnne-dashboard")
-    dashboard.locator(".bqplot").nth(5).wait_for()
-    return notebook, dashboard
+def show(notebook: Notebook) -> Iterator[Show]:
+    """Return a function that shows a dashboard of a new training; what it is given is run between the two."""
+
+    def show(between: str = "") -> Locator:
+        notebook.write_cell(SHOWN - 1, between)
+        for cell in range(SHOWN + 1):
+            notebook.run_cell(cell)
+        notebook.scroll_to(SHOWN)
+        dashboard = notebook.page.locator(".pnne-dashboard")
+        expect(dashboard).to_have_count(1)
+        dashboard.locator(".bqplot").nth(5).wait_for()
+        expect(state(dashboard)).to_have_text("Ready")
+        return dashboard
+
+    yield show
+    notebook.evaluate("engine.state in {'running', 'paused'} and engine.stop()")
+
+
+@pytest.fixture
+def shown(notebook: Notebook, show: Show) -> tuple[Notebook, Locator]:
+    return notebook, show()
 
 
 def test_start_step_pause_stop_and_moving_plots(
@@ -97,12 +118,10 @@ def test_start_step_pause_stop_and_moving_plots(
 
 def wait_for_another_picture(notebook: Notebook, figure: int, before: str) -> None:
     notebook.page.wait_for_function(
-        """([figure, before]) => {
-            const marks = document.querySelectorAll('.pnne-dashboard .bqplot')[figure]
-                .querySelectorAll('path.line, rect.bar');
-            const now = [...marks].map(m => m.getAttribute('d') ?? m.getAttribute('height')).join(' ');
+        f"""([figure, before]) => {{
+            const now = ({DRAWN})(document.querySelectorAll('.pnne-dashboard .bqplot')[figure]);
             return now.length > 10 && now !== before;
-        }""",
+        }}""",
         arg=[figure, before],
         timeout=30_000,
     )
@@ -163,7 +182,7 @@ def test_a_reload_shows_the_present(shown: tuple[Notebook, Locator]) -> None:
     press(dashboard, "Start")
     notebook.wait_for("len(engine.history.epochs) >= 2")
     notebook.reload()
-    notebook.scroll_to(1)
+    notebook.scroll_to(SHOWN)
     expect(state(dashboard)).to_have_text("Running")
     expect(dashboard.locator(".pnne-facts")).to_contain_text("step")
     press(dashboard, "Stop")
@@ -172,7 +191,7 @@ def test_a_reload_shows_the_present(shown: tuple[Notebook, Locator]) -> None:
     expect(dashboard.locator(".pnne-facts")).to_contain_text(f"step {steps:,}")
     before = paths(dashboard)
     notebook.reload()
-    notebook.scroll_to(1)
+    notebook.scroll_to(SHOWN)
     dashboard.locator(".bqplot").nth(5).wait_for()
     expect(dashboard.locator(".pnne-facts")).to_contain_text(f"step {steps:,}")
     expect(state(dashboard)).to_have_text("Stopped")
@@ -180,10 +199,8 @@ def test_a_reload_shows_the_present(shown: tuple[Notebook, Locator]) -> None:
     assert len(before) == 6
 
 
-def test_a_failure_names_the_layer(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook(SETUP, "engine.module.conv2 = nn.Conv2d(5, 16, 3)", SHOW)
-    notebook.run_all()
-    dashboard = notebook.page.locator(".pnne-dashboard")
+def test_a_failure_names_the_layer(notebook: Notebook, show: Show) -> None:
+    dashboard = show("engine.module.conv2 = nn.Conv2d(5, 16, 3)")
     press(dashboard, "Start")
     alert = dashboard.get_by_role("alert").filter(has_text="conv2")
     expect(alert).to_be_visible()
@@ -198,10 +215,8 @@ detach = pn.Inspector(engine.module).attach(engine)
 """
 
 
-def test_what_is_wrong_stands_at_its_layer_with_what_to_try(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook(SETUP, BREAK, SHOW)
-    notebook.run_all()
-    dashboard = notebook.page.locator(".pnne-dashboard")
+def test_what_is_wrong_stands_at_its_layer_with_what_to_try(notebook: Notebook, show: Show) -> None:
+    dashboard = show(BREAK)
     press(dashboard, "Start")
     findings = dashboard.get_by_role("list", name="Findings")
     dead = findings.get_by_role("listitem").filter(has_text="of its outputs are 0")
@@ -221,19 +236,19 @@ def test_running_the_cell_again_keeps_one_dashboard(shown: tuple[Notebook, Locat
     notebook.evaluate("__import__('pnne_nb').TrainingDashboard(engine) is dashboard")
     widgets = notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)")
     for _ in range(5):
-        notebook.run_cell(1)
+        notebook.run_cell(SHOWN)
     assert notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)") == widgets
     expect(dashboard).to_have_count(1)
 
 
-def test_a_new_engine_in_the_same_cell_closes_the_old_dashboard(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook(SETUP + SHOW)
-    notebook.run_cell(0)
-    dashboard = notebook.page.locator(".pnne-dashboard")
+def test_a_new_engine_in_the_same_cell_closes_the_old_dashboard(notebook: Notebook) -> None:
+    notebook.write_cell(SHOWN - 1, SETUP + SHOW)
+    notebook.run_cell(SHOWN - 1)
+    dashboard = notebook.output_area(SHOWN - 1).locator(".pnne-dashboard")
     dashboard.wait_for()
     widgets = notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)")
     for _ in range(3):
-        notebook.run_cell(0)
+        notebook.run_cell(SHOWN - 1)
     dashboard.wait_for()
     assert notebook.evaluate("len(__import__('ipywidgets').widgets.widget._instances)") == widgets
     expect(dashboard).to_have_count(1)
