@@ -41,8 +41,17 @@ def inputs_of(drawing: Drawing) -> tuple[Expected, ...]:
     return tuple(found)
 
 
-def misfits(expected: Sequence[Expected], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
-    """Yield in which way the arguments of a call are not what the Input nodes say, a sentence each."""
+def misfits(
+    expected: Sequence[Expected], args: Sequence[Any], kwargs: Mapping[str, Any], home: torch.device | None
+) -> Iterator[str]:
+    """Yield in which way the arguments of a call are not what the Input nodes say, a sentence each.
+
+    Args:
+        expected: What they say.
+        args: Arguments by position.
+        kwargs: Those by name.
+        home: Where all parameters and buffers of the model are; None if that is not one place.
+    """
     known: dict[str, int] = {}
     given = {**dict(zip((each.name for each in expected), args, strict=False)), **kwargs}
     if len(args) > len(expected) or any(each.name not in given for each in expected) or len(given) > len(expected):
@@ -61,6 +70,8 @@ def misfits(expected: Sequence[Expected], args: Sequence[Any], kwargs: Mapping[s
         elif value.is_floating_point() != getattr(torch, each.dtype).is_floating_point:
             kind = str(value.dtype).removeprefix("torch.")
             yield f"Input {each.name!r} expects {each.dtype}, and was given {kind}: convert it with .to(torch.{each.dtype})."
+        elif home is not None and value.device != home:
+            yield f"Input {each.name!r} is on {value.device}, and the model on {home}: move one of them with .to(...)."
 
 
 def _fits(actual: Sequence[int], wanted: Sequence[int | str], known: dict[str, int]) -> bool:

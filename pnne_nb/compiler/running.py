@@ -70,7 +70,9 @@ def find_failure(error: BaseException) -> Failure | None:
     for frame, number in _frames(error):
         loaded = loader.find(frame.f_code.co_filename)
         line = loaded.generated.lines.get(number) if loaded is not None else None
-        if line is not None and line.calls:
+        if loaded is not None and line is not None and line.calls:
+            if last is None:
+                path += _outside(loaded, frame.f_locals.get("self"))
             path.append(line.node)
             last = frame, line
     if last is None:
@@ -78,6 +80,16 @@ def find_failure(error: BaseException) -> Failure | None:
     frame, line = last
     inputs = {name: describe(frame.f_locals[name]) for name in line.variables if name in frame.f_locals}
     return Failure(".".join(path), inputs)
+
+
+def _outside(loaded: loader.Loaded, part: object) -> Iterator[str]:
+    """Yield where a nested module is that was called by itself, as when it is computed again for the backward pass."""
+    if type(part) is not loaded.cls:
+        for model in list(loaded.instances):
+            path = next((path for path, module in model.named_modules() if module is part), "")
+            if path:
+                yield path
+                return
 
 
 def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tuple[Expected, ...] = ()) -> nn.Module:
@@ -163,7 +175,9 @@ def _unexpected(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     """Say in which way the arguments of a call are not what the document's Input nodes say."""
     loaded = loader.loaded_from(model)
     expected = loaded.instances.get(model) if loaded is not None else None
-    return "\n".join(misfits(expected, args, kwargs)) if expected else ""
+    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    home = next(iter(devices)) if len(devices) == 1 else None
+    return "\n".join(misfits(expected, args, kwargs, home)) if expected else ""
 
 
 def _named(error: Exception, unexpected: str) -> ExecutionError | None:
@@ -185,9 +199,15 @@ def _named(error: Exception, unexpected: str) -> ExecutionError | None:
         said = f"{place}. Its inputs:{inputs}" if inputs else f"{place}."
         error.add_note(f"{said}\n{unexpected}" if unexpected else said)
         return None
-    parts = [f"{place}: {error}", *([f"Its inputs:{inputs}"] if inputs else []), *([unexpected] if unexpected else [])]
+    reason = f"{error}" if type(error) in (RuntimeError, ValueError, TypeError) and str(error) else _with_kind(error)
+    parts = [f"{place}: {reason}", *([f"Its inputs:{inputs}"] if inputs else []), *([unexpected] if unexpected else [])]
     message = "\n".join(parts)
     return ExecutionError(message, [Diagnostic(code="execution", message=str(error), node=failure.node)])
+
+
+def _with_kind(error: Exception) -> str:
+    """Return what an exception says after its kind: many say no more than a key."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _frames(error: BaseException) -> Iterator[tuple[types.FrameType, int]]:

@@ -144,10 +144,11 @@ def test_values_in_words(value: object, expected: str) -> None:
             torch.zeros(2, 1, 28, 28, dtype=torch.int64),
             r"Input 'x' expects float32, and was given int64: convert it with \.to\(torch\.float32\)\.",
         ),
+        (torch.zeros(2, 1, 28, 28, device="meta"), r"Input 'x' is on meta, and the model on cpu: move one of them .*"),
     ],
 )
 def test_what_the_input_nodes_say_is_told_when_a_call_fails(value: object, said: str) -> None:
-    with pytest.raises(pn.ExecutionError, match=rf"(?s)Node 'conv1' failed: .*{said}$"):
+    with pytest.raises(pn.ExecutionError, match=rf"(?s)Node '\w+' failed: .*{said}$"):
         pn.compile(graphs.lenet())(value)
 
 
@@ -186,3 +187,18 @@ def test_documents_with_the_same_text_speak_of_their_own_inputs() -> None:
     copied = copy.deepcopy(models[0])
     with pytest.raises(pn.ExecutionError, match="Node 'conv' failed"):
         copied(torch.zeros(1, 2, 28, 28))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(KeyError("key"), "KeyError: 'key'"), (AssertionError(), "AssertionError"), (ValueError("why"), "why")],
+)
+def test_a_reason_that_says_little_comes_with_its_kind(error: Exception, said: str) -> None:
+    model = pn.compile(graphs.mlp())
+
+    def fail(*_: object) -> None:
+        raise error
+
+    model.get_submodule("act").register_forward_hook(fail)
+    with pytest.raises(pn.ExecutionError, match=rf"Node 'act' failed: {said}\n"):
+        model(torch.zeros(1, 8))

@@ -332,7 +332,7 @@ def test_a_failure_while_computing_again_names_its_node() -> None:
     with pytest.raises(ValueError, match="the second time") as caught:
         out.sum().backward()
 
-    assert blame(caught.value) == "relu0"
+    assert blame(caught.value) == "block0.relu0"
 
 
 def test_a_recurrent_net_keeps_its_state_when_it_is_copied() -> None:
