@@ -59,3 +59,29 @@ def test_a_view_opens_where_a_large_graph_begins(open_editor: OpenEditor, dx: fl
     expect(editor.node("x")).to_be_in_viewport(ratio=1)
     editor.button("Fit view").click()
     expect(editor.root.locator(".pnne-far")).to_be_visible()
+
+
+def test_what_has_no_places_is_arranged_when_it_is_entered(open_editor: OpenEditor) -> None:
+    # As what from_module makes: no node has a place, at any depth.
+    graph = NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 8))
+    for name in ("fc", "relu", "sum"):
+        graph.add({"fc": "Linear", "relu": "ReLU", "sum": "add"}[name], name=name)
+    graph.set("fc", out_features=8)
+    for source, target in (("x", "fc"), ("fc", "relu"), ("relu", "sum.input"), ("x", "sum.other")):
+        graph.connect(source, target)
+    graph.group(["fc", "relu", "sum"], name="block")
+    for name in ("input", "fc", "relu", "sum"):
+        graph.move(f"block.{name}")
+    graph.arrange()
+    editor = open_editor(graph)
+    editor.node("block").dblclick()
+    expect(editor.node("block.fc")).to_be_visible()
+    editor.page.wait_for_function("() => document.querySelector('.pnne-said').textContent === 'Arrange'")
+    assert all(graph[f"block.{name}"].position is not None for name in ("input", "fc", "relu", "sum"))
+    skipped = editor.edge("block.input.output", "block.sum.other").locator("path").first
+    box, card = skipped.bounding_box(), editor.node("block.fc").bounding_box()
+    assert box is not None
+    assert card is not None
+    outside = box["x"] < card["x"] or box["x"] + box["width"] > card["x"] + card["width"]
+    assert outside, "the edge runs behind the node between its ends"

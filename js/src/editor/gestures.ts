@@ -1,8 +1,9 @@
 import type { EdgeState, Op } from "../protocol";
 import { boxesOf, endsOf, type NodeBox } from "./canvas/boxes";
 import type { Point } from "./canvas/placement";
+import { labelPlace } from "./canvas/routes";
 import { cardFor, ownerOf } from "./canvas/scene";
-import { curveOf, edgeAt } from "./canvas/wires";
+import { edgeAt, routeOf } from "./canvas/wires";
 import { type Alignment, aligned, distributed, type Placed } from "./document/align";
 import { whyNotConnect } from "./document/connection";
 import { edgeId, nodeOf } from "./document/document";
@@ -68,9 +69,10 @@ export function addIntoEdge(editor: Editor): void {
   const edge = selectedEdge(editor);
   const scene = editor.scene();
   if (!edge || !scene || !editor.viewport || editor.session.isLocked()) return;
-  const curve = curveOf(edge, endsOf(scene, boxesOf(scene, STILL)));
-  if (!curve) return;
-  const at: Point = [(curve[0][0] + curve[3][0]) / 2, (curve[0][1] + curve[3][1]) / 2];
+  const boxes = boxesOf(scene, STILL);
+  const route = routeOf(edge, endsOf(scene, boxes), boxes);
+  if (!route) return;
+  const { at } = labelPlace(route);
   editor.patch({ quick: { kind: "add", at, from: null, edge, ...editor.viewport.over(at) } });
 }
 

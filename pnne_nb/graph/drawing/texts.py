@@ -93,7 +93,8 @@ def _value(prop: Property, node: Node, resolved: Mapping[str, object]) -> object
 
 
 def _brief(name: str) -> str:
-    return re.sub(r"_(size|channels|features)$", "", re.sub(r"^(num|n)_", "", name))
+    stem = re.sub(r"_(size|channels|features)$", "", re.sub(r"^(num|n)_", "", name))
+    return "pad" if stem == "padding" else stem
 
 
 def _short(value: object) -> str:

@@ -1,12 +1,21 @@
-import { BaseEdge, type EdgeProps, getBezierPath } from "@xyflow/react";
+import { BaseEdge, type EdgeProps } from "@xyflow/react";
 import { memo } from "react";
 import { useEditor, useView } from "../context";
 import type { WireEdge } from "./flow";
 import { useFlow } from "./Live";
+import type { Point } from "./placement";
+import { labelPlace, pathThrough } from "./routes";
 
 /** An edge, with the shape of what it carries beside its middle, and what comes back along it in a training. */
 export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
-  const [path, x, y] = getBezierPath(props);
+  // While an end is on the move, the way around what stands between is not known yet.
+  const moving = useView(({ moving }) => moving.has(props.source) || moving.has(props.target));
+  const around = moving ? [] : (props.data?.around ?? []);
+  const points: Point[] = [[props.sourceX, props.sourceY], ...around, [props.targetX, props.targetY]];
+  const {
+    at: [x, y],
+    side,
+  } = labelPlace(points);
   const isDropTarget = useView((view) => view.dropEdge === props.id);
   const source = useEditor().scene()?.cards.get(props.source);
   const [address = ""] = props.data?.address.split("->") ?? [];
@@ -17,14 +26,14 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   const state = `${isDropTarget ? " pnne-drop" : ""}${flow ? " pnne-live" : ""}${flow?.bad ? " pnne-bad-flow" : ""}`;
   return (
     <g data-edge={props.data?.address} className={`pnne-wire${state}`} style={flow?.style}>
-      <BaseEdge path={path} interactionWidth={18} />
+      <BaseEdge path={pathThrough(points)} interactionWidth={18} />
       {props.data?.label && (
-        <text className="pnne-wire-label" x={x} y={y} dx={7} dy={3.5}>
+        <text className="pnne-wire-label" x={x} y={y} dx={7 * side} dy={3.5} textAnchor={side < 0 ? "end" : "start"}>
           {props.data.label}
         </text>
       )}
       {flow && (
-        <text className="pnne-wire-flow" x={x} y={y} dx={-7} dy={3.5}>
+        <text className="pnne-wire-flow" x={x} y={y} dx={-7} dy={side < 0 ? 17 : 3.5}>
           {flow.text}
         </text>
       )}

@@ -1,6 +1,5 @@
 import { STILL, type ViewState } from "../view";
 import type { Card } from "./card";
-import { topLeft } from "./flow";
 import type { Point } from "./placement";
 import { centreOf, type ShownScene } from "./scene";
 
@@ -15,6 +14,14 @@ export interface Box {
 export interface NodeBox extends Box {
   readonly name: string;
   readonly card: Card;
+}
+
+export function topLeft(card: Card, [x, y]: Point): Point {
+  return [x - card.geometry.width / 2, y - card.geometry.height / 2];
+}
+
+export function centre(card: Card, [x, y]: Point): [number, number] {
+  return [x + card.geometry.width / 2, y + card.geometry.height / 2];
 }
 
 const resting = new WeakMap<ShownScene, NodeBox[]>();

@@ -118,7 +118,10 @@ export function summaryOf(
 }
 
 function brief(name: string): string {
-  return name.replace(/^(num|n)_/, "").replace(/_(size|channels|features)$/, "");
+  return name
+    .replace(/^(num|n)_/, "")
+    .replace(/_(size|channels|features)$/, "")
+    .replace(/^padding$/, "pad");
 }
 
 function short(value: unknown): string {

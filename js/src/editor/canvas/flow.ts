@@ -2,15 +2,18 @@ import { type Edge, type Node, type NodeHandle, Position } from "@xyflow/react";
 import type { EdgeState, Frame, TensorShape } from "../../protocol";
 import { edgeId, splitPort } from "../document/document";
 import type { FrameBox } from "../document/frame";
+import { STILL } from "../view";
+import { boxesOf, endsOf, topLeft } from "./boxes";
 import type { Card } from "./card";
 import { HANDLE_SIZE } from "./geometry";
 import type { Point } from "./placement";
 import { cardFor, centreOf, type ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
+import { routeOf } from "./wires";
 
 export type CardNode = Node<{ card: Card }, "card">;
 export type FrameNode = Node<{ frame: Frame; box: FrameBox }, "frame">;
-export type WireEdge = Edge<{ address: string; label: string }, "wire">;
+export type WireEdge = Edge<{ address: string; label: string; around: readonly Point[] }, "wire">;
 
 /** Turns a scene into React Flow's nodes and edges; objects that would be equal are the same ones as before. */
 export class FlowMaker {
@@ -68,18 +71,22 @@ export class FlowMaker {
     shapes: ReadonlyMap<string, TensorShape>,
   ): WireEdge[] {
     const made = new Map<string, WireEdge>();
+    const boxes = boxesOf(scene, STILL);
+    const ends = endsOf(scene, boxes);
     for (const edge of edges) {
       const id = edgeId(edge);
       const label = shapeLabel(shapes.get(scene.prefix + edge.source));
       const earlier = this.edges.get(id);
       const [source, sourceHandle] = splitPort(edge.source);
       const shownSource = cardFor(scene, source);
+      const around = routeOf(edge, ends, boxes)?.slice(1, -1) ?? [];
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
       if (
         earlier &&
         earlier.data?.label === label &&
         earlier.data.address === address &&
         earlier.source === shownSource &&
+        String(earlier.data.around) === String(around) &&
         earlier.selected === selected.has(id)
       ) {
         made.set(id, earlier);
@@ -94,20 +101,12 @@ export class FlowMaker {
         target,
         targetHandle,
         selected: selected.has(id),
-        data: { address, label },
+        data: { address, label, around },
       });
     }
     this.edges = made;
     return [...made.values()];
   }
-}
-
-export function topLeft(card: Card, [x, y]: Point): Point {
-  return [x - card.geometry.width / 2, y - card.geometry.height / 2];
-}
-
-export function centre(card: Card, [x, y]: Point): [number, number] {
-  return [x + card.geometry.width / 2, y + card.geometry.height / 2];
 }
 
 function cardNode(

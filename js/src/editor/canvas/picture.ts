@@ -7,9 +7,10 @@ import { boxesOf, endsOf, extentOf, type NodeBox } from "./boxes";
 import { timesOf } from "./card";
 import { lookOf } from "./categories";
 import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
+import { labelPlace, pathThrough } from "./routes";
 import type { ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
-import { curveOf } from "./wires";
+import { routeOf } from "./wires";
 
 const MARGIN = 24;
 /** Pixels of the picture per pixel of the canvas, and the most that browsers draw in one direction. */
@@ -29,16 +30,16 @@ export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorS
   const color = coloursOf(root);
   const parts: string[] = frames.map((frame) => framePicture(frame, color));
   for (const edge of scene.wires) {
-    const curve = curveOf(edge, ends);
-    if (!curve) continue;
-    const [a, b, c, d] = curve;
+    const points = routeOf(edge, ends, boxes);
+    if (!points) continue;
     parts.push(
-      `<path d="M${a} C${b} ${c} ${d}" fill="none" stroke="${color("wire")}" stroke-width="1.6">` +
+      `<path d="${pathThrough(points)}" fill="none" stroke="${color("wire")}" stroke-width="1.6">` +
         `<title>${escaped(edgeId(edge))}</title></path>`,
     );
     const label = shapeLabel(shapes.get(scene.prefix + edge.source));
-    const [x, y] = [(a[0] + d[0]) / 2 + 7, (a[1] + d[1]) / 2 + 3.5];
-    if (label) parts.push(text(x, y, label, SMALL_SIZE, color("muted"), "monospace"));
+    const { at, side } = labelPlace(points);
+    const x = at[0] + (side < 0 ? -7 - label.length * SMALL_SIZE * 0.6 : 7);
+    if (label) parts.push(text(x, at[1] + 3.5, label, SMALL_SIZE, color("muted"), "monospace"));
   }
   for (const box of boxes) parts.push(cardPicture(box, color));
   const view = [left - MARGIN, top - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN];

@@ -89,10 +89,11 @@ export function useViewport(): void {
     };
   }, [editor, domNode, screenToFlowPosition, setViewport, getViewport, setCenter, getZoom]);
 
-  const asked = useRef(false);
+  // Each graph is arranged once, when it is first seen without places: what is imported has none, at any depth.
+  const asked = useRef(new Set<string>());
   useEffect(() => {
-    if (!scene || !mayEdit || asked.current) return;
-    asked.current = true;
+    if (!scene || !mayEdit || asked.current.has(scene.graphId)) return;
+    asked.current.add(scene.graphId);
     if (!arranged) editor.arrange();
   }, [editor, scene, mayEdit, arranged]);
 

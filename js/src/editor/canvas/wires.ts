@@ -3,26 +3,43 @@ import { nodeOf, splitPort } from "../document/document";
 import { endsOf, type NodeBox } from "./boxes";
 import type { HandlePlace } from "./geometry";
 import type { Point } from "./placement";
+import { type Curve, curvesThrough, pointOn, routed } from "./routes";
 import type { ShownScene } from "./scene";
 
 const SAMPLES = 24;
 
-/** The four points of an edge's curve, which runs out of the lower side of one node into the upper side of another. */
-export type Curve = readonly [Point, Point, Point, Point];
+/** Up to so many nodes, edges run around those that stand in their way; of more, nobody follows one by eye. */
+export const MOST_ROUTED = 150;
 
-export function curveOf(edge: EdgeState, boxes: ReadonlyMap<string, NodeBox>): Curve | null {
-  const source = boxes.get(nodeOf(edge.source));
-  const target = boxes.get(nodeOf(edge.target));
+/** The curve of an edge from the lower side of one node into the upper side of another, whatever stands between. */
+export function curveOf(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): Curve | null {
+  const points = endsAt(edge, ends);
+  return points && (curvesThrough(points)[0] ?? null);
+}
+
+/** The points that an edge passes vertically, around the nodes between its ends. */
+export function routeOf(
+  edge: EdgeState,
+  ends: ReadonlyMap<string, NodeBox>,
+  boxes: readonly NodeBox[],
+): readonly Point[] | null {
+  const points = endsAt(edge, ends);
+  if (!points || boxes.length > MOST_ROUTED) return points;
+  const [source, target] = [ends.get(nodeOf(edge.source)), ends.get(nodeOf(edge.target))];
+  return routed(
+    points[0],
+    points[1],
+    boxes.filter((box) => box !== source && box !== target),
+  );
+}
+
+function endsAt(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): readonly [Point, Point] | null {
+  const source = ends.get(nodeOf(edge.source));
+  const target = ends.get(nodeOf(edge.target));
   if (!source || !target) return null;
-  const [x1, y1] = portPlace(source, splitPort(edge.source)[1], "output");
-  const [x2, y2] = portPlace(target, splitPort(edge.target)[1], "input");
-  // As React Flow bends them.
-  const bend = y2 >= y1 ? (y2 - y1) / 2 : 6.25 * Math.sqrt(y1 - y2);
   return [
-    [x1, y1],
-    [x1, y1 + bend],
-    [x2, y2 - bend],
-    [x2, y2],
+    portPlace(source, splitPort(edge.source)[1], "output"),
+    portPlace(target, splitPort(edge.target)[1], "input"),
   ];
 }
 
@@ -35,16 +52,19 @@ export function edgeAt(
   except = "",
 ): EdgeState | null {
   const ends = endsOf(scene, boxes);
+  // A node that is held over an edge is not in its way.
+  const others = boxes.filter((box) => box.name !== except);
   let best: EdgeState | null = null;
   let nearest = reach;
   for (const edge of scene.wires) {
     if (nodeOf(edge.source) === except || nodeOf(edge.target) === except) continue;
-    const curve = curveOf(edge, ends);
-    if (!curve || !mayPass(curve, x, y, reach)) continue;
-    for (let step = 1; step < SAMPLES; step += 1) {
-      const [px, py] = pointOn(curve, step / SAMPLES);
-      const distance = Math.hypot(px - x, py - y);
-      if (distance < nearest) [best, nearest] = [edge, distance];
+    for (const curve of curvesThrough(routeOf(edge, ends, others) ?? [])) {
+      if (!mayPass(curve, x, y, reach)) continue;
+      for (let step = 1; step < SAMPLES; step += 1) {
+        const [px, py] = pointOn(curve, step / SAMPLES);
+        const distance = Math.hypot(px - x, py - y);
+        if (distance < nearest) [best, nearest] = [edge, distance];
+      }
     }
   }
   return best;
@@ -65,11 +85,4 @@ function mayPass(curve: Curve, x: number, y: number, reach: number): boolean {
     y > Math.min(...ys) - reach &&
     y < Math.max(...ys) + reach
   );
-}
-
-function pointOn([a, b, c, d]: Curve, t: number): Point {
-  const s = 1 - t;
-  const mix = (axis: 0 | 1) =>
-    s * s * s * a[axis] + 3 * s * s * t * b[axis] + 3 * s * t * t * c[axis] + t * t * t * d[axis];
-  return [mix(0), mix(1)];
 }

@@ -1,0 +1,28 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import type { Point } from "../src/editor/canvas/placement";
+import { routed } from "../src/editor/canvas/routes";
+
+interface Case {
+  about: string;
+  start: Point;
+  end: Point;
+  boxes: [number, number, number, number][];
+  points: Point[];
+}
+
+const path = fileURLToPath(new URL("../../tests/cases/routes.json", import.meta.url));
+const { cases } = JSON.parse(readFileSync(path, "utf8")) as { cases: Case[] };
+
+describe("edges run around nodes as in Python", () => {
+  test.each(cases)("$about", ({ start, end, boxes, points }) => {
+    const between = boxes.map(([left, top, right, bottom]) => ({
+      left,
+      top,
+      width: right - left,
+      height: bottom - top,
+    }));
+    expect(routed(start, end, between)).toEqual(points);
+  });
+});
