@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
 from tests.editor.conftest import OpenEditor
-from tests.editor.page import STATIC, EditorPage, sent
+from tests.editor.page import STATIC, EditorPage
 
 
 def chain(length: int = 3) -> NodeGraph:
@@ -72,48 +72,6 @@ def test_keys_edit_the_graph_and_never_reach_the_notebook(open_editor: OpenEdito
     editor.button("Fit view").focus()
     editor.page.keyboard.press("x")
     assert editor.page.evaluate("() => window.stolen") == []
-
-
-def test_ctrl_s_still_reaches_the_notebook(open_editor: OpenEditor) -> None:
-    editor = open_editor(chain())
-    editor.page.evaluate(
-        """() => {
-          window.saved = 0;
-          document.addEventListener("keydown", (event) => {
-            const marked = event.target.closest?.("[data-lm-suppress-shortcuts]");
-            if (!marked && event.ctrlKey && event.key === "s" && event.keyCode === 83) {
-              window.saved += 1;
-              event.preventDefault();
-            }
-          }, true);
-        }"""
-    )
-    editor.node("fc1").click()
-    editor.page.keyboard.press("Control+s")
-    assert editor.page.evaluate("() => window.saved") == 1
-
-
-def test_arrow_keys_move_the_selection_as_one_edit(open_editor: OpenEditor) -> None:
-    editor = open_editor(chain())
-    start = editor.graph["fc1"].position
-    assert start is not None
-    editor.node("fc1").click()
-    for _ in range(3):
-        editor.page.keyboard.press("ArrowRight")
-    expect(editor.root).to_have_attribute("data-version", str(editor.graph.version + 1))
-    assert editor.graph["fc1"].position == (start[0] + 24, start[1])
-    assert len(sent(editor.kernel, "edit")) == 1
-
-
-def test_a_selection_is_duplicated_as_one_undo_step(open_editor: OpenEditor) -> None:
-    editor = open_editor(chain())
-    editor.node("fc1").click()
-    editor.page.keyboard.press("Control+a")
-    editor.page.keyboard.press("Control+d")
-    expect(editor.root.locator("[data-node]")).to_have_count(10)
-    editor.settle()
-    assert len(editor.graph.edges) == 8
-    assert editor.graph.undo_label == "Duplicate 5 nodes"
 
 
 def test_the_wheel_scrolls_the_page_until_the_editor_was_clicked(open_editor: OpenEditor) -> None:
@@ -193,19 +151,6 @@ def test_edits_from_python_appear(open_editor: OpenEditor) -> None:
     expect(editor.node("fc1")).to_contain_text("→32")
     expect(editor.node("late")).to_be_attached()
     editor.settle()
-
-
-def test_a_missed_commit_is_asked_for(open_editor: OpenEditor) -> None:
-    editor = open_editor(chain())
-    before = len(sent(editor.kernel, "sync"))
-    editor.graph.add("ReLU", name="lost")
-    editor.kernel.pending()
-    editor.graph.add("ReLU", name="told")
-    editor.deliver()
-    expect(editor.node("lost")).to_be_attached()
-    expect(editor.node("told")).to_be_attached()
-    editor.settle()
-    assert len(sent(editor.kernel, "sync")) == before + 1
 
 
 def test_a_busy_kernel_is_waited_for_and_the_graph_can_be_saved(open_editor: OpenEditor) -> None:
@@ -318,22 +263,3 @@ def test_from_far_away_a_large_graph_is_one_picture_and_comes_back_whole(open_ed
     for source, target in ((edge.source, edge.target) for edge in graph.edges):
         if source.split(".")[0] in names and target.split(".")[0] in names:
             expect(editor.edge(source, target)).to_be_attached()
-
-
-def test_a_read_only_editor_shows_and_does_not_edit(open_editor: OpenEditor) -> None:
-    editor = open_editor(chain())
-    editor.page.evaluate("() => window.model.set('read_only', true)")
-    expect(editor.root.get_by_role("searchbox")).to_have_count(0)
-    editor.node("fc1").click()
-    expect(editor.field("fc1", "out_features")).to_be_disabled()
-    expect(editor.button("Arrange")).to_be_disabled()
-    editor.page.keyboard.press("Delete")
-    expect(editor.toast).to_contain_text("read-only")
-    expect(editor.node("fc1")).to_be_visible()
-
-
-def test_a_forced_theme_overrules_the_hosts(open_editor: OpenEditor) -> None:
-    editor = open_editor(chain(), theme="light")
-    editor.page.evaluate("() => window.model.set('theme', 'dark')")
-    expect(editor.root).to_have_attribute("data-theme", "dark")
-    expect(editor.root).to_have_css("background-color", "rgb(27, 29, 33)")

@@ -144,3 +144,19 @@ def test_the_problems_list_jumps_to_the_node(editor: EditorPage) -> None:
     editor.root.get_by_role("button", name=re.compile("problem")).click()
     editor.root.get_by_role("list", name="Problems").get_by_role("button", name=re.compile("^conv1")).click()
     expect(editor.root.locator(".react-flow__node.selected [data-node=conv1]")).to_be_visible()
+
+
+def test_a_property_is_made_an_input_and_wired(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.add("sum", name="total")
+    graph.add("Input", name="axis", shape=())
+    graph.move("total", 0, 200)
+    graph.move("axis", 260, 40)
+    editor = open_editor(graph)
+    editor.node("total").click()
+    editor.button("Input port for dim").click()
+    expect(editor.port("total.dim")).to_be_visible()
+    editor.drag(editor.port("axis.output"), editor.port("total.dim"))
+    expect(editor.edge("axis.output", "total.dim")).to_be_attached()
+    editor.settle()
+    assert graph.edges == (("axis.output", "total.dim"),)
