@@ -6,9 +6,9 @@ import re
 
 from playwright.sync_api import expect
 
+from pnne_nb.graph.document import NodeGraph
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import STATIC
-from tests.editor.test_pictures import small
 
 THEMED = re.compile(r"var\(\s*--(?:jp|vscode|colab)[\w-]*\s*(.)")
 
@@ -29,7 +29,12 @@ def test_nothing_asks_for_the_application_of_one_host() -> None:
 
 def test_a_page_without_a_kernel_shows_the_graph_plainly_and_says_so(open_editor: OpenEditor) -> None:
     # As a widget's state stored in a page: there is a snapshot, and nobody answers.
-    editor = open_editor(small(), busy=True, own_page=True)
+    graph = NodeGraph("small")
+    graph.add("Input", name="x", shape=("N", 8))
+    graph.add("Linear", name="fc1", out_features=8)
+    graph.connect("x", "fc1")
+    graph.arrange()
+    editor = open_editor(graph, busy=True, own_page=True)
     expect(editor.node("fc1")).to_be_visible()
     expect(editor.root.locator(".pnne-unknown")).to_have_count(0)
     expect(editor.edge("x.output", "fc1.input")).to_be_attached()
