@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +63,7 @@ def check_gradients(
 ) -> GradientReport:
     """Compare the gradients that autograd gives with finite differences, on a copy in float64.
 
-    Every floating input and every trainable parameter is checked by itself, along random directions. Random
+    Every floating or complex input and every trainable parameter is checked by itself, along random directions. Random
     numbers (dropout) are the same in every evaluation. Where a function has a kink within `eps` (ReLU at 0),
     the two differ by nature.
 
@@ -76,14 +76,15 @@ def check_gradients(
         rtol: Relative tolerance.
     """
     model = copy.deepcopy(uncompiled(net)).double()
-    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    call = [_double(arg) for arg in as_arguments(args)]
-    keywords = {key: _double(value) for key, value in (kwargs or {}).items()}
+    state = {name: _double(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+    call = [_double(arg) if isinstance(arg, Tensor) else arg for arg in as_arguments(args)]
+    keywords = {key: _double(value) if isinstance(value, Tensor) else value for key, value in (kwargs or {}).items()}
 
     def evaluate(place: str, value: Tensor) -> tuple[Tensor, ...]:
         # Every evaluation gets fresh buffers: a running mean that moves on would make a different function.
-        values = {name: tensor.detach().clone() for name, tensor in state.items()}
+        values = {name: tensor.clone() for name, tensor in state.items()}
         positional = list(call)
+        value = _DenseGradient.apply(value)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         if place.startswith("args."):
             positional[int(place[5:])] = value
         else:
@@ -91,10 +92,14 @@ def check_gradients(
         with torch.random.fork_rng():
             torch.manual_seed(0)
             output = functional_call(model, values, tuple(positional), keywords)
-        return tuple(tensor for _, tensor in tensors_in(output) if tensor.is_floating_point() and tensor.requires_grad)
+        return tuple(tensor for _, tensor in tensors_in(output) if tensor.requires_grad)
 
     places = {f"args.{index}": arg for index, arg in enumerate(call) if _differentiable(arg)}
-    places |= {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    places |= {name: state[name] for name, parameter in model.named_parameters() if parameter.requires_grad}
+    broken = [name for name, start in places.items() if isinstance(start, Tensor) and not _finite(start)]
+    if broken:
+        reason = f"There is nothing to compare: {', '.join(broken)} has NaN or infinite values (see check_numerics)."
+        return GradientReport((), dict.fromkeys(places, reason), ())
     checked, wrong, unused = [], {}, []
     with placed(model):
         for name, start in places.items():
@@ -180,11 +185,24 @@ def _finite(tensor: Tensor) -> bool:
     return tensor.device.type == "meta" or bool(torch.isfinite(tensor.detach()).all())
 
 
-def _double(value: object) -> object:
-    if isinstance(value, Tensor):
-        return value.detach().double() if value.is_floating_point() else value.detach()
-    return value
+def _double(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _differentiable(value: object) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 0
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()) and value.numel() > 0
+
+
+class _DenseGradient(torch.autograd.Function):
+    """Gives its input a dense gradient: of a sparse one (``Embedding(sparse=True)``), `gradcheck` says it is wrong."""
+
+    @staticmethod
+    def forward(_context: Any, value: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(_context: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0].to_dense()

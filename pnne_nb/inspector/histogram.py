@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from pnne_nb.errors import ArgumentError, shown
 from pnne_nb.inspector.sampling import FloatArray, sample, to_host
 
 Bins = int | Literal["auto"]
@@ -51,10 +52,13 @@ def histograms(tensors: Sequence[Tensor], bins: Bins = "auto", *, log: bool = Fa
         log: Use magnitudes and log-spaced bins.
 
     Raises:
-        ValueError: If `bins` is neither ``"auto"`` nor at least 1.
+        ArgumentError: If `bins` is neither ``"auto"`` nor at least 1.
     """
-    if bins != "auto" and bins < 1:
-        raise ValueError(f"bins must be 'auto' or at least 1, not {bins!r}.")
+    asked: object = bins
+    if asked != "auto" and not (isinstance(asked, int) and asked >= 1):
+        raise ArgumentError(
+            f"bins must be 'auto' or at least 1, not {shown(bins)}. For log-spaced bins, say log=True besides."
+        )
     arrays = to_host([sample(tensor, INSPECTION_SAMPLE) for tensor in tensors])
     return [_histogram(array, tensor.numel(), bins, log=log) for tensor, array in zip(tensors, arrays, strict=True)]
 

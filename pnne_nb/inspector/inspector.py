@@ -127,6 +127,7 @@ class Inspector:
 
         Raises:
             InspectionError: If `target` is given without `loss_fn`, or the loss is not a scalar with a gradient.
+            ArgumentError: If `loss_fn` cannot be called.
         """
         watched = self._watched or dict.fromkeys(match_layers(self._model), DEFAULT)
         with self.held():

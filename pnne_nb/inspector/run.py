@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, expect
+from pnne_nb.errors import ArgumentError, InspectionError, shown
 from pnne_nb.frames import Quantity
 from pnne_nb.inspector.capture import Capture, Recorder
 from pnne_nb.inspector.compiled import is_compiled
@@ -72,8 +72,11 @@ def run_once(
     if target is not None and loss_fn is None:
         raise InspectionError("A target needs a loss_fn: run_inspection(data, target, nn.CrossEntropyLoss()).")
     if loss_fn is not None:
-        hint = "Give the loss itself, such as nn.CrossEntropyLoss()."
-        expect(loss_fn, Callable, "loss_fn", "a function of output and target", hint)
+        if not callable(loss_fn):
+            raise ArgumentError(
+                f"loss_fn must be a function of output and target, not {shown(loss_fn)}."
+                " Give the loss itself, such as nn.CrossEntropyLoss()."
+            )
         _refuse_updates_in_backward(model)
     recorder = Recorder(model, watched)
     frozen = not any(parameter.requires_grad for parameter in model.parameters())

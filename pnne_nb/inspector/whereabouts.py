@@ -45,7 +45,8 @@ class _Running:
         received = ", ".join(f"{_shape(one)} {str(one.dtype).removeprefix('torch.')} on {one.device}" for one in inputs)
         devices = sorted({str(parameter.device) for parameter in module.parameters()})
         owns = f"; its parameters are on {', '.join(devices)}" if devices else ""
-        return f"While inspecting, {where}, which received {received or 'no tensor'}{owns}."
+        asks = "" if name or received else " Give its arguments as a tensor or a tuple of them, after the model."
+        return f"While inspecting, {where}, which received {received or 'no tensor'}{owns}.{asks}"
 
     def _enter(self, name: str, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if not in_backward():

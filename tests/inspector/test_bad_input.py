@@ -69,7 +69,7 @@ def test_an_error_in_the_middle_names_the_layer(tool: Tool) -> None:
     [
         (torch.randn(2, 9), "[2, 9] float"),
         (torch.randint(0, 3, (2, 5)), "[2, 5] int64 on cpu"),
-        (torch.randn(2, 5, dtype=torch.complex64), "[2, 5] complex64 on cpu"),
+        (torch.randn(2, 5, dtype=torch.complex64), "[2, 5] complex"),
         (torch.empty(2, 5, device="meta"), "on meta; its parameters are on cpu"),
         ("text", "received no tensor"),
         ([1.0, 2.0], "received no tensor"),

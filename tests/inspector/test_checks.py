@@ -61,6 +61,29 @@ def test_dropout_and_batch_norm_are_the_same_in_every_evaluation() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+class Spectrum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3, dtype=torch.complex64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(torch.fft.fft(x))  # type: ignore[no-any-return]
+
+
+def test_complex_values_and_sparse_gradients_are_checked() -> None:
+    report = check_gradients(Spectrum(), torch.randn(2, 4))
+    assert set(report.checked) == {"args.0", "linear.weight", "linear.bias"}
+    assert check_gradients(nn.Embedding(5, 3, sparse=True), torch.tensor([1, 4, 1])).checked == ("weight",)
+
+
+def test_what_is_not_finite_has_no_gradient_to_compare() -> None:
+    report = check_gradients(nn.Linear(2, 2), torch.tensor([[1.0, float("nan")]]))
+    assert not report
+    assert report.wrong["bias"] == (
+        "There is nothing to compare: args.0 has NaN or infinite values (see check_numerics)."
+    )
+
+
 class Root(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.sqrt()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pnne_nb.errors import ArgumentError
 from pnne_nb.inspector import histogram
 from pnne_nb.inspector.histogram import automatic_bins, histograms
 
@@ -53,3 +54,5 @@ def test_large_tensors_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_bins_are_refused() -> None:
     with pytest.raises(ValueError, match="bins must be 'auto' or at least 1, not 0"):
         histograms([torch.ones(1)], 0)
+    with pytest.raises(ArgumentError, match=r"not 'log'\. For log-spaced bins, say log=True"):
+        histograms([torch.ones(1)], "log")  # type: ignore[arg-type]

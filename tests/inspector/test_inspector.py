@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, LayerNotFoundError
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError
 from pnne_nb.frames import NormsFrame, StatisticsFrame, StepFrame
 from pnne_nb.inspector import drawing
 from pnne_nb.inspector.budget import parse_share
@@ -391,6 +391,11 @@ def test_plots_are_drawn_by_whoever_was_installed(monkeypatch: pytest.MonkeyPatc
         (lambda i: i.get_statistics("head", "gradients"), InspectionError, r"the last run had no loss"),
         (lambda i: i.get_statistics("blocks.0.ffn.1", "parameters"), InspectionError, r"it has no parameters"),
         (lambda i: i.run_inspection(torch.zeros(1, 2, 8), 3), InspectionError, r"A target needs a loss_fn"),
+        (
+            lambda i: i.run_inspection(torch.zeros(1, 2, 8), 3, "CrossEntropyLoss"),
+            ArgumentError,
+            r"loss_fn must be a function of output and target, not 'CrossEntropyLoss'.*nn\.CrossEntropyLoss\(\)",
+        ),
         (lambda i: i.step(), InspectionError, r"step\(\) belongs inside"),
         (lambda i: i.attach(None, budget="fast"), ValueError, r"budget must be a share .* not 'fast'"),
     ],
