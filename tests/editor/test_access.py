@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.protocol.messages import Ailment, LayerState, Training
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage
 
@@ -278,3 +279,32 @@ def test_what_the_mouse_selects_is_said(graph: NodeGraph, open_editor: OpenEdito
     expect(said).to_have_text("fc1.output->fc2.input selected")
     editor.root.locator(".react-flow__pane").click(position={"x": 30, "y": 300})
     expect(said).to_have_text("Nothing selected")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_what_comes_and_goes(open_editor: OpenEditor, theme: str) -> None:
+    graph = NodeGraph("row")
+    graph.add("Input", name="x", shape=("N", 8))
+    for place, before in enumerate(["x", "r0", "r1"]):
+        graph.add("ReLU", name=f"r{place}")
+        graph.connect(before, f"r{place}")
+    graph.add("Output", name="y")
+    graph.connect("r2", "y")
+    graph.arrange()
+    editor = open_editor(graph, theme=theme)
+    editor.page.evaluate("source => { new Function(source)(); }", AXE.read_text(encoding="utf-8"))
+    # A folded row with its buttons, a training with an ailing layer, and a notice with an offer.
+    editor.button("Fold repeats").click()
+    ailment = Ailment("dead", "All of its outputs are 0.")
+    editor.kernel.show(Training(3, 40, {"r0": LayerState(mean=0.1, std=0.5, zeros=1.0, flow=0.2, ailment=ailment)}))
+    editor.deliver()
+    editor.node("r0").hover()
+    expect(editor.button("Unfold r0 to r2")).to_be_visible()
+    expect(editor.root.get_by_role("region", name="Live training")).to_be_visible()
+    assert violations(editor) == ""
+    editor.node("r0").click()
+    editor.page.keyboard.press("Delete")
+    expect(editor.toast).to_be_visible()
+    editor.page.set_viewport_size({"width": 500, "height": 760})
+    editor.button("Properties").click()
+    assert violations(editor) == ""
