@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Browser, Locator, expect
 
-from tests.browser.jupyter import Notebook, Theme
-
-if TYPE_CHECKING:
-    from tests.browser.conftest import OpenNotebook
+from tests.browser.jupyter import LabServer, Notebook, Theme, write_notebook
 
 SETUP = """
 import torch
@@ -47,11 +45,19 @@ explorer
 """
 
 
+@pytest.fixture(scope="module")
+def notebook(lab_server: LabServer, browser: Browser) -> Iterator[Notebook]:
+    """One notebook for all of these tests: its cells are run again for each."""
+    write_notebook(lab_server.directory / "explorer.ipynb", [SETUP, SHOW])
+    with Notebook(lab_server, browser, "explorer.ipynb") as notebook:
+        notebook.collapse_sidebar()
+        yield notebook
+
+
 @pytest.fixture
-def shown(open_notebook: OpenNotebook) -> tuple[Notebook, Locator]:
-    notebook = open_notebook(SETUP, SHOW)
-    notebook.collapse_sidebar()
-    notebook.run_all()
+def shown(notebook: Notebook) -> tuple[Notebook, Locator]:
+    for cell in (0, 1):
+        notebook.run_cell(cell)
     root = notebook.output_area(1).locator("[data-testid='pnne-explorer']")
     root.locator("canvas").first.wait_for()
     return notebook, root
