@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
+import threading
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, final, overload
@@ -24,6 +26,11 @@ from pnne_nb.graph.structural import MODULE_PROPERTIES
 from pnne_nb.graph.types import ConstantType, OptionalType, PropertyType
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
+
+_meeting = threading.Lock()
+"""Held while a function is registered that an import has met: two imports may meet it at once."""
+
+_PLAIN = (bool, int, float, str)
 
 HOME = "registered"
 """First part of the targets of registered types: they are no names that anything could be imported by."""
@@ -152,6 +159,69 @@ def result_class(cls: type) -> NodeSpec:
         torch=cls,
     )
     registry.register(spec, replace=_is_rerun(spec))
+    return spec
+
+
+def called_function(target: Callable[..., Any], keywords: Sequence[str] = ()) -> NodeSpec:
+    """Return the node type of a function that a model calls and nothing of torch's stands for; registered when first met.
+
+    Args:
+        target: A function that its module has under its name, or a subclass of ``torch.autograd.Function``.
+        keywords: Names that a call passes to its ``**kwargs``.
+
+    Raises:
+        RegistrationError: If its name cannot stand in source, or means something else there, or it has no signature.
+    """
+    with _meeting:
+        return _called(target, keywords)
+
+
+def _called(target: Callable[..., Any], keywords: Sequence[str]) -> NodeSpec:
+    is_function = isinstance(target, type) and issubclass(target, Function)
+    name = str(getattr(target, "__qualname__", ""))
+    home = sys.modules.get(str(getattr(target, "__module__", "")))
+    if not _is_name(name) or getattr(home, name, None) is not target:
+        raise RegistrationError(f"{shown(name)} is not what its module has under this name, so source cannot name it.")
+    found = registry.get(name)
+    if found is not None and found.torch is target and all(found.property_named(each) for each in keywords):
+        return found
+    if found is not None and found.torch is not target and not _is_rerun(found):
+        raise RegistrationError(f"There is another node type {shown(name)}.")
+    try:
+        skip = 1 if is_function and target.setup_context is Function.setup_context else 0
+        call = target.forward if is_function else target
+        parameters = list(inspect.signature(call).parameters.values())[skip:]
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{name} has no Python signature.") from error
+    known = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    before = [prop.name for prop in found.properties] if found is not None and found.torch is target else []
+    named = list(dict.fromkeys([*(p.name for p in known), *before, *keywords]))
+    spread = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    # apply takes no keywords, so that every argument is passed.
+    defaults = {} if is_function else {p.name: p.default for p in known if isinstance(p.default, _PLAIN)}
+    missing = REQUIRED if is_function else None
+    spec = NodeSpec(
+        type=name,
+        category="Called",
+        kind="function",
+        target=f"{HOME}.{name}",
+        inputs=(
+            *(Port(each, kind="value", optional=True) for each in named),
+            *(Port(each, kind="value", optional=True, variadic=True) for each in spread),
+        ),
+        outputs=(Port("output", kind="value"),),
+        properties=tuple(
+            Property(each, OptionalType(ConstantType()), defaults.get(each, missing), role="call", doc="")
+            for each in named
+        ),
+        positional=(
+            *(p.name for p in known if p.kind is not p.KEYWORD_ONLY),
+            *(f"*{each}" for each in spread),
+        ),
+        doc=docs.summary(target.__doc__),
+        torch=target,
+    )
+    registry.register(spec, replace=found is not None)
     return spec
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,6 +31,36 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
             is_parameter = isinstance(each, nn.Parameter)
             made[id(each)] = nn.Parameter(value, requires_grad=each.requires_grad) if is_parameter else value
     return copy.deepcopy(module, made)
+
+
+@contextmanager
+def untouched(module: nn.Module) -> Iterator[None]:
+    """Put back what running a copy has changed in a module: its hooks may speak of the original."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    each = list(module.modules())
+    if not any(vars(part).get(name) for part in each for name in (*hooks, "forward")):
+        yield
+        return
+    kept = [(vars(part), dict(vars(part))) for part in each]
+    held = [
+        (value, copy.copy(value))
+        for _, attributes in kept
+        for value in attributes.values()
+        if isinstance(value, (dict, list))
+    ]
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for attributes, before in kept:
+            attributes.clear()
+            attributes.update(before)
+        for value, content in held:
+            value.clear()
+            value.update(content) if isinstance(value, dict) else value.extend(content)
+        with torch.no_grad():
+            for buffer, values in buffers:
+                buffer.copy_(values)
 
 
 def _computed(module: nn.Module) -> Iterator[torch.Tensor]:

@@ -14,7 +14,7 @@ from pnne_nb.graph.values import Value, to_json
 
 _INTEGER = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
 # What torch says when it needs the data, which a trial does not have.
-_NEEDS_DATA = ("meta tensor", "data-dependent", "Cannot copy out", "_local_scalar_dense")
+_NEEDS_DATA = ("meta tensor", "meta Long tensor", "data-dependent", "Cannot copy out", "_local_scalar_dense")
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -200,10 +200,14 @@ class _Writer:
         if program.form:
             self._expressions.lists.add("")
             chain = program.form == "chain"
-            made = repeated([_joined(self._made(member, names)) for member in program.members], spread=chain)
-            line = Line(program.definition, program.members[0].name, calls=False)
+            modules = [member for member in program.members if not isinstance(member, Weight)]
+            made = repeated([_joined(self._made(member, names)) for member in modules], spread=chain)
+            line = Line(program.definition, modules[0].name, calls=False)
             opening, closing = ("super().__init__(", ")") if chain else ("super().__init__([", "])")
             self._statement("", [opening, *made, closing], line)
+            for member in program.members:
+                if isinstance(member, Weight):
+                    self._member(program, member, names)
             return
         self._lines.append("        super().__init__()")
         for top, members in groupby(program.members, lambda member: member.name.partition(".")[0]):
@@ -366,7 +370,8 @@ class _Writer:
             return
         broken = [
             f"{self._margin}{head}{first}",
-            *(f"{self._margin}    {argument}," for argument in arguments),
+            # What is written once for all that are alike takes no comma.
+            *(f"{self._margin}    {argument}{',' * (' for _ in range(' not in argument)}" for argument in arguments),
             f"{self._margin}{last}{tail}",
         ]
         for text_line in broken:

@@ -151,14 +151,13 @@ def _chained(program: Program, programs: Mapping[str, Program], chains: set[str]
 
 
 def _form(program: Program, programs: Mapping[str, Program]) -> Literal["", "list", "loop"]:
-    names = [member.name for member in program.members]
+    names = [member.name for member in program.members if not isinstance(member, Weight)]
     if not program.definition or not names or names != [str(index) for index in range(len(names))]:
         return ""
-    if any(isinstance(member, Weight) for member in program.members) or program.parameters:
+    if program.parameters or _holds_opaque(program, programs):
         return ""
-    if _holds_opaque(program, programs):
-        return ""
-    return "loop" if len(names) > 1 and _repeats(program) else "list"
+    # A list may have tensors of its own, as that of a parametrization has the one that it is made from.
+    return "loop" if 1 < len(names) == len(program.members) and _repeats(program) else "list"
 
 
 def _repeats(program: Program) -> bool:

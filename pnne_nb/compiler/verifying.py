@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.compiling import compile as compile_graph
-from pnne_nb.compiler.copying import duplicate
+from pnne_nb.compiler.copying import duplicate, untouched
 from pnne_nb.compiler.running import describe
 from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph
@@ -97,10 +97,12 @@ def verify(
     """
     expect(net, nn.Module, "net", "the module to compare with")
     args, given = call_arguments(args, kwargs)
-    model = compile_graph(graph, reuse=net)
     opaque: dict[str, str] = {}
     _collect_opaque(graph, "", "", opaque)
-    return VerificationReport(tuple(compare(net, model, args, given, whole_prefix(graph))), opaque)
+    with untouched(net):
+        with private_random_state():
+            model = compile_graph(graph, reuse=net)
+        return VerificationReport(tuple(compare(net, model, args, given, whole_prefix(graph))), opaque)
 
 
 def call_arguments(

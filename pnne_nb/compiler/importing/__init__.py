@@ -1,9 +1,13 @@
 """Any ``nn.Module`` → a document that compiles to the same module, proved by running both.
 
 ``observing`` calls the module once in each mode, ``tracing`` records one ``forward`` with what was observed (``values``
-stand for what it computes, ``rebinding`` gives it functions that know them, ``modes`` joins training and evaluation),
-``translating`` draws the recording, ``nesting`` gives containers their graph, ``assembling`` makes the document,
-``locating`` finds what is not equal, ``importer`` puts it together.
+stand for what it computes, ``rebinding`` gives it functions that know them, ``rewriting`` says methods by others,
+``refusing`` goes past checks, ``assigning`` watches its attributes, ``outlining`` finds the function to keep as one call,
+``modes`` joins training and evaluation), ``translating`` draws the recording, ``nesting`` gives containers their graph,
+``assembling`` makes the document, ``locating`` finds what is not equal, ``importer`` puts it together.
+
+There is no second way by ``torch.export``: it fails where this does (what goes by the data), fixes sizes and modes to the
+example, and speaks of operators where people have written functions.
 """
 
 from pnne_nb.compiler.importing.importer import from_module as from_module

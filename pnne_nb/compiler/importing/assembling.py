@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import final
 
@@ -209,6 +210,10 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["member"] = level.order[item]
     if item.owner is None and len(item.member) > 1:
         origin["held"] = ".".join(item.member)
+    if item.type == "Input":
+        assumed = [text for text in level.assumed if re.search(rf"\b{re.escape(item.argument or item.name)}\b", text)]
+        if assumed:
+            origin["assumes"] = tuple(assumed)
     if item.ties:
         origin["ties"] = dict(item.ties)
     if item.absent:

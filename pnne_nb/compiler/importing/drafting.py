@@ -37,6 +37,7 @@ class Item:
         kinds: What its outputs carry, by port; tensors unless told otherwise.
         called: Whether the original calls it.
         ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph.
+        again: Whether training computes what is inside again for the backward pass.
         absent: Whether it is a tensor whose values are too many for a document.
     """
 
@@ -52,6 +53,7 @@ class Item:
     argument: str = ""
     kinds: dict[str, Kind] = field(default_factory=dict)
     called: bool = True
+    again: bool = False
     absent: bool = False
     ties: dict[str, str] = field(default_factory=dict)
 
@@ -68,12 +70,16 @@ class Level:
         holder: The module whose order of parameters, buffers and submodules it keeps.
         items: In the order in which they run.
         order: Place of each parameter, buffer and submodule in the original.
+        again: Whether training computes all of it again for the backward pass.
+        assumed: What was taken from the example because Python asked: how often a loop runs, how a branch goes.
     """
 
     title: str
     holder: nn.Module
     items: list[Item] = field(default_factory=list)
     order: dict[Item, int] = field(default_factory=dict)
+    again: bool = False
+    assumed: tuple[str, ...] = ()
 
     def add(self, item: Item) -> Item:
         """Append an item and return it."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from pnne_nb.catalog.custom import result_class
+from pnne_nb.catalog.custom import called_function, result_class
 from pnne_nb.catalog.operators import choose
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.values import TYPE
@@ -105,11 +105,11 @@ def function_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, 
         return spec, _by_name(spec, name, args, {}, kind)
     if target in (torch.min, torch.max) and len(args) == 2 and kind(args[1]) == "tensor":
         target = getattr(torch, _OF_TWO[target.__name__])
-    spec = _find(target)
+    spec = _find(target, tuple(node.kwargs))
     return spec, _by_name(spec, spec.type, args, node.kwargs, kind)
 
 
-def _find(target: Any) -> NodeSpec:
+def _find(target: Any, keywords: tuple[str, ...]) -> NodeSpec:
     if isinstance(target, type) and (is_dataclass(target) or hasattr(target, "_fields")):
         try:
             return result_class(target)
@@ -134,8 +134,11 @@ def _find(target: Any) -> NodeSpec:
             # torch.relu, torch.nn.functional.relu and Tensor.relu are one type.
             if module.startswith("torch") or getattr(torch, name, None) is target:
                 return spec
-    shown = f"{module}.{name}" if module and module != "builtins" else name
-    raise UntranslatableError(f"there is no node type for the function {shown}")
+    try:
+        return called_function(target, keywords)
+    except RegistrationError as error:
+        shown = f"{module}.{name}" if module and module != "builtins" else name
+        raise UntranslatableError(f"there is no node type for the function {shown}: {error}") from error
 
 
 def _by_name(

@@ -7,22 +7,24 @@ from typing import Any, final
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.compiling import compile as compile_graph
-from pnne_nb.compiler.copying import duplicate
+from pnne_nb.compiler.copying import duplicate, untouched
 from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_title, complete
+from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
 from pnne_nb.compiler.importing.drafting import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.locating import Fault, find_fault
 from pnne_nb.compiler.importing.nesting import nest
 from pnne_nb.compiler.importing.observing import Frames, observe
-from pnne_nb.compiler.importing.tracing import Arguments, Slot
-from pnne_nb.compiler.importing.translating import parameter_names, port_names, translate
+from pnne_nb.compiler.importing.translating import translate
 from pnne_nb.compiler.renaming import follow
-from pnne_nb.compiler.verifying import call_arguments
+from pnne_nb.compiler.verifying import call_arguments, private_random_state
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.structural import CHECKPOINT
 
 
 def from_module(
@@ -47,15 +49,25 @@ def from_module(
         raise CompileError(f"pn.from_module takes an nn.Module, not a {type(net).__name__}.")
     args, given = call_arguments(args, kwargs)
     _refuse_cycles(net)
+    _refuse_lazy(net)
+    with untouched(net):
+        return _proved(net, args, given)
+
+
+def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> NodeGraph:
     try:
         work = duplicate(net, torch.Tensor.detach)  # shares the memory, which tracing leaves alone
     except Exception as error:
         raise CompileError(f"{type(net).__name__} cannot be copied, so it cannot be imported: {error}") from error
     frames = observe(work, args, given)
     opaque: dict[str, str] = {}
-    for _ in range(2 + sum(1 for _ in net.named_modules())):
-        graph = _Import(work, opaque, frames).document(args, given)
+    again = True
+    for _ in range(3 + sum(1 for _ in net.named_modules())):
+        graph = _Import(work, opaque, frames, again=again).document(args, given)
         fault = _check(graph, net, args, given)
+        if fault is not None and fault.again:
+            again = False
+            continue
         if fault is None:
             follow(graph)
             return graph
@@ -68,12 +80,14 @@ def from_module(
 
 def _check(graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fault | None:
     try:
-        model = compile_graph(graph, reuse=net)
+        with private_random_state():  # fresh weights are drawn before those of `net` take their place
+            model = compile_graph(graph, reuse=net)
     except CompileError as error:
         place = next((d.node for d in error.diagnostics if d.node is not None), "")
         return Fault(
             _module_path(net, place),
             f"what was drawn of it does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
+            again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
         )
     return find_fault(graph, net, model, args, kwargs)
 
@@ -107,12 +121,23 @@ def _refuse_cycles(net: nn.Module) -> None:
             pending += [(child, False) for child in module._modules.values() if child is not None]
 
 
+def _refuse_lazy(net: nn.Module) -> None:
+    for path, module in net.named_modules():
+        tensors = [*module._parameters.values(), *module._buffers.values()]
+        if any(isinstance(tensor, (UninitializedBuffer, UninitializedParameter)) for tensor in tensors):
+            raise CompileError(
+                f"{type(net).__name__} cannot be imported yet: the parameters of {path or 'it'}, a "
+                f"{type(module).__name__}, have no shape before the first call. Call the module once, then import it."
+            )
+
+
 @final
 class _Import:
-    def __init__(self, net: nn.Module, opaque: Mapping[str, str], frames: Frames) -> None:
+    def __init__(self, net: nn.Module, opaque: Mapping[str, str], frames: Frames, *, again: bool) -> None:
         self._net = net
         self._opaque = opaque
         self._frames = frames
+        self._again = again
         self._levels: dict[tuple[str, str], Level] = {}
 
     def document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeGraph:
@@ -125,6 +150,8 @@ class _Import:
             if isinstance(value, torch.Tensor):
                 item.properties = {"shape": tuple(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
         self._tie(level)
+        if self._again:
+            _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
         graph.apply(Assembly().root(level), label=f"Import {class_title(self._net)}")
         return NodeGraph.from_json(graph.to_json())
@@ -156,6 +183,8 @@ class _Import:
                 reason = reason or str(error)
             else:
                 return level
+        if any(True for _ in self._net.children()):
+            reason += "; moved into a submodule or function of its own, only that part would stay closed"
         return self._whole(called, positional, reason)
 
     def _whole(self, called: list[tuple[str, Any]], positional: int, reason: str) -> Level:
@@ -213,6 +242,16 @@ class _Import:
         tensor = all(isinstance(frame.result, torch.Tensor) for frame in frames.values())
         kind: Kind = "tensor" if tensor else "value"
         return Item("Module", name, {"target": class_name(called)}, member=below, reason=reason, kinds={"output": kind})
+
+
+def _compute_again(level: Level, *, inside: bool) -> None:
+    """Checkpoint the nodes whose calls the original computes again; `inside`: the whole level's call already is."""
+    for item in level.items:
+        whole = item.inner is not None and item.inner.again
+        if (item.again and not inside) or whole:
+            item.properties[CHECKPOINT.name] = True
+        if item.inner is not None:
+            _compute_again(item.inner, inside=whole)
 
 
 def _holds(value: Any, kinds: tuple[type, ...]) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
-from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from pnne_nb.catalog import facts
 from pnne_nb.graph.registry import registry
@@ -15,9 +14,9 @@ from pnne_nb.graph.spec import NodeSpec, Property
 from pnne_nb.graph.types import check, holds_tensor
 
 _SCALARS = (bool, int, float, str, tuple, type(None))
-_HOOKS = (
-    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
-    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+_CALLED = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_LOADED = (
+    "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
 
 
@@ -29,15 +28,15 @@ def layer_spec(module: nn.Module) -> NodeSpec | None:
 
 def obstacle(module: nn.Module) -> str:
     """Say why a module cannot be taken apart whatever its code does, or return an empty string."""
-    if any(not _is_torchs(hook) for name in _HOOKS for hook in (getattr(module, name, None) or {}).values()):
-        return "it has hooks, which a graph does not draw"
+    hooks = [hook for name in _CALLED for hook in (getattr(module, name, None) or {}).values()]
+    hooks += [h for name in _LOADED for h in (getattr(module, name, None) or {}).values() if not _is_torchs(h)]
+    if hooks:
+        names = ", ".join(dict.fromkeys(str(getattr(h, "__qualname__", type(h).__qualname__)) for h in hooks))
+        return f"it has hooks, which a graph does not draw ({names})"
     if isinstance(module, torch.jit.ScriptModule):
         return "it is a scripted module, which has no Python code"
     if "forward" in vars(module):
         return "its forward method was replaced on the instance"
-    tensors = [*module._parameters.values(), *module._buffers.values()]
-    if any(isinstance(tensor, (UninitializedBuffer, UninitializedParameter)) for tensor in tensors):
-        return "its parameters have no shape before the first call"
     return ""
 
 

@@ -27,10 +27,12 @@ class Fault(NamedTuple):
     Attributes:
         path: Of the module.
         reason: What differs.
+        again: Whether it is computing something again for the backward pass that fails.
     """
 
     path: str
     reason: str
+    again: bool = False
 
 
 def find_fault(

@@ -9,8 +9,10 @@ from typing import Any, final
 from torch import fx, nn
 
 from pnne_nb.catalog.operators import choose
+from pnne_nb.compiler.importing.calling import Arguments
 from pnne_nb.compiler.importing.observing import Frames
-from pnne_nb.compiler.importing.tracing import Arguments, Recording, changes, trace
+from pnne_nb.compiler.importing.recognising import changes
+from pnne_nb.compiler.importing.tracing import Recording, trace
 
 
 def trace_modes(module: nn.Module, arguments: Arguments, frames: Frames) -> Recording:

@@ -7,39 +7,59 @@ that other code uses is replaced.
 
 from __future__ import annotations
 
-import builtins
+import inspect
 import math
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import nn
+from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint
 
-from pnne_nb.compiler.importing.values import Traced, TracedTensor, known, type_of
+from pnne_nb.compiler.importing.values import UNKNOWN, Traced, TracedTensor, is_traced, known, type_of
 
 if TYPE_CHECKING:
     from pnne_nb.compiler.importing.tracing import Recorder
 
+_SIZED = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
+"""What torch makes of sizes: refused by its compiled code where a size is only known when it runs."""
 
-def rebound(cls: type[nn.Module], recorder: Recorder) -> Callable[..., Any]:
-    """Return a class's ``forward``, which calls the class's other methods as copies too."""
+
+def plainly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Stand for ``torch.utils.checkpoint.checkpoint``: call a function without its arguments for checkpointing."""
+    own = inspect.signature(checkpoint).parameters
+    return function(*args, **{name: value for name, value in kwargs.items() if name not in own})
+
+
+def rebound(
+    cls: type[nn.Module], recorder: Recorder, leaves: Collection[Any], methods: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """Return a class's ``forward``, which calls the class's other methods as copies too.
+
+    Args:
+        cls: The class.
+        recorder: Records what the functions are called with.
+        leaves: Functions that are recorded as a whole.
+        methods: Other methods that the copy has.
+    """
+    view = _View(recorder, leaves)
 
     def run(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        spaces: dict[int, dict[str, Any]] = {}
         own: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             if base.__module__.partition(".")[0] in ("torch", "builtins"):
                 continue
             for name, value in vars(base).items():
                 if isinstance(value, staticmethod):
-                    own[name] = staticmethod(_copy(value.__func__, recorder, spaces))
+                    own[name] = staticmethod(view.copied(value.__func__))
                 elif isinstance(value, types.FunctionType) and not name.startswith("__"):
-                    own[name] = _copy(value, recorder, spaces)
+                    own[name] = view.copied(value)
         original = module.__class__
         # Of this object, which is a private copy, alone.
         module.__class__ = type(
-            cls.__name__, (cls,), {**own, "__module__": cls.__module__, "__reduce__": object.__reduce__}
+            cls.__name__, (cls,), {**own, **methods, "__module__": cls.__module__, "__reduce__": object.__reduce__}
         )
         try:
             return type(module).forward(module, *args, **kwargs)
@@ -49,51 +69,135 @@ def rebound(cls: type[nn.Module], recorder: Recorder) -> Callable[..., Any]:
     return run
 
 
-def _copy(function: Any, recorder: Recorder, spaces: dict[int, dict[str, Any]]) -> Any:
-    if not isinstance(function, types.FunctionType):
-        return function
-    copied = types.FunctionType(
-        function.__code__,
-        _space(function.__globals__, recorder, spaces),
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    copied.__kwdefaults__ = function.__kwdefaults__
-    copied.__dict__.update(function.__dict__)
-    return copied
+class Names(dict[str, Any]):
+    """The names of a module as traced code sees them; each is looked at when it is first used."""
 
+    def __init__(self, original: dict[str, Any], view: _View) -> None:
+        super().__init__({name: original[name] for name in ("__name__", "__builtins__") if name in original})
+        self._original = original
+        self._view = view
 
-def _space(original: dict[str, Any], recorder: Recorder, spaces: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return a copy of a module's names, in which its functions see the copy as well."""
-    found = spaces.get(id(original))
-    if found is not None:
+    def __missing__(self, name: str) -> Any:
+        if name in self._original:
+            found = self._view.seen(self._original[name], _package(self._original))
+        elif name in self._view.builtins:
+            found = self._view.builtins[name]
+        else:
+            raise KeyError(name)
+        self[name] = found
         return found
-    found = spaces[id(original)] = dict(original)
-    replaced = _functions(recorder)
-    for name, value in original.items():
-        if isinstance(value, types.FunctionType) and _package(value.__globals__) == _package(original):
-            found[name] = _copy(value, recorder, spaces)
-        elif value is math:
-            found[name] = _like(math, {each: replaced[each] for each in ("sqrt", "floor", "ceil")})
-        elif value is torch:
-            found[name] = _like(torch, {each: replaced[each] for each in ("finfo", "iinfo", "is_tensor")})
-        elif value is math.sqrt or value is math.floor or value is math.ceil:
-            found[name] = replaced[value.__name__]
-    for name in ("len", "int", "isinstance"):
-        if original.get(name, getattr(builtins, name)) is getattr(builtins, name):
-            found[name] = replaced[name]
-    return found
+
+
+@final
+class _Namespace:
+    """A module as traced code sees it."""
+
+    def __init__(self, module: types.ModuleType, view: _View, package: str) -> None:
+        self._seen = module, view, package
+
+    def __getattr__(self, name: str) -> Any:
+        module, view, package = self._seen
+        found = vars(self)[name] = view.seen(getattr(module, name), package)
+        return found
+
+
+@final
+class _Applied:
+    """A ``torch.autograd.Function`` whose calls are recorded as a whole."""
+
+    def __init__(self, function: type[Function], recorder: Recorder) -> None:
+        self._function = function
+        self._recorder = recorder
+
+    def apply(self, *args: Any) -> Any:
+        return _whole(self._function, self._recorder, args, {})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+
+@final
+class _View:
+    """What traced code sees in place of what other code sees."""
+
+    def __init__(self, recorder: Recorder, leaves: Collection[Any]) -> None:
+        self._recorder = recorder
+        self._leaves = leaves
+        self._spaces: dict[int, Names] = {}
+        self._copies: dict[int, Any] = {}
+        replaced = _functions(recorder)
+        self.builtins = {name: replaced[name] for name in ("len", "int", "float", "isinstance", "range")}
+        self._replaced = {id(getattr(math, name)): replaced[name] for name in ("sqrt", "floor", "ceil")}
+        self._replaced |= {id(getattr(torch, name)): replaced[name] for name in ("finfo", "iinfo", "is_tensor")}
+        self._replaced[id(checkpoint)] = plainly
+        self._replaced |= {id(getattr(torch, name)): self._sized(getattr(torch, name)) for name in _SIZED}
+
+    def seen(self, value: Any, package: str) -> Any:
+        """Return what code of a package sees in place of a value of one of its names."""
+        if id(value) in self._replaced:
+            return self._replaced[id(value)]
+        if isinstance(value, types.FunctionType):
+            if value in self._leaves:
+                return lambda *args, **kwargs: _whole(value, self._recorder, args, kwargs)
+            return self.copied(value) if _package(value.__globals__) == package else value
+        if isinstance(value, types.ModuleType):
+            return _Namespace(value, self, package)
+        if _is_autograd(value):
+            return _Applied(value, self._recorder)
+        owner: Any = getattr(value, "__self__", None) if isinstance(value, types.MethodType) else None
+        if _is_autograd(owner) and value.__name__ == "apply":
+            return _Applied(owner, self._recorder).apply
+        return value
+
+    def copied(self, function: Any) -> Any:
+        """Return a function that sees names as traced code does."""
+        if not isinstance(function, types.FunctionType):
+            return function
+        if id(function) in self._copies:
+            return self._copies[id(function)]
+        space = self._spaces.setdefault(id(function.__globals__), Names(function.__globals__, self))
+        # What a decorator wraps is in a cell of its closure.
+        cells = tuple(types.CellType() if _wraps(cell) else cell for cell in function.__closure__ or ())
+        copied = types.FunctionType(
+            function.__code__, space, function.__name__, function.__defaults__, cells if function.__closure__ else None
+        )
+        self._copies[id(function)] = copied
+        for new, old in zip(cells, function.__closure__ or (), strict=True):
+            if new is not old:
+                new.cell_contents = self.seen(old.cell_contents, _package(function.__globals__))
+        copied.__kwdefaults__ = function.__kwdefaults__
+        copied.__dict__.update(function.__dict__)
+        return copied
+
+    def _sized(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if is_traced((args, kwargs)) and known((args, kwargs)) is UNKNOWN:
+                return self._recorder.watched(function, args, kwargs)
+            return function(*args, **kwargs)
+
+        return call
+
+
+def _wraps(cell: types.CellType) -> bool:
+    try:
+        return isinstance(cell.cell_contents, types.FunctionType)
+    except ValueError:
+        return False  # still empty
+
+
+def _is_autograd(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Function)
+
+
+def _whole(target: Any, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not is_traced((args, kwargs)):
+        call: Any = target.apply if _is_autograd(target) else target
+        return call(*args, **kwargs)
+    return recorder.create_proxy("call_function", target, args, kwargs)
 
 
 def _package(space: dict[str, Any]) -> str:
     return str(space.get("__name__", "")).partition(".")[0]
-
-
-def _like(original: types.ModuleType, replaced: dict[str, Any]) -> types.ModuleType:
-    module = types.ModuleType(original.__name__)
-    vars(module).update({**vars(original), **replaced})
-    return module
 
 
 def _functions(recorder: Recorder) -> dict[str, Any]:
@@ -105,16 +209,25 @@ def _functions(recorder: Recorder) -> dict[str, Any]:
 
     def is_instance(value: Any, kind: Any) -> bool:
         stands_for = type_of(value)
-        return isinstance(value, kind) or (stands_for is not type(value) and _is_subclass(stands_for, kind))
+        return isinstance(value, kind) if stands_for is type(value) else _is_subclass(stands_for, kind)
 
     def recorded(plain: Callable[..., Any], target: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            value = args[0] if len(args) == 1 else None
-            if issubclass(type(value), Traced) and isinstance(value, (int, float)):
-                return recorder.create_proxy("call_function", target, (value,), {})
-            return plain(*args)
+            value: Any = args[0] if len(args) == 1 else None
+            if not issubclass(type(value), Traced):
+                return plain(*args)
+            if type(value) is TracedTensor:
+                number = value.item()
+                return number if plain is float or not _has_fraction(value) else call(number)
+            if isinstance(value, (int, float)) or value.value is UNKNOWN:
+                return value if plain is float else recorder.create_proxy("call_function", target, (value,), {})
+            return plain(value)
 
         return call
+
+    def counted(*args: Any) -> range:
+        # range itself takes a size without asking.
+        return range(*(recorder.settle(value) if issubclass(type(value), Traced) else value for value in args))
 
     return {
         "isinstance": is_instance,
@@ -122,27 +235,36 @@ def _functions(recorder: Recorder) -> dict[str, Any]:
         "finfo": lambda dtype: torch.finfo(known(dtype)),
         "iinfo": lambda dtype: torch.iinfo(known(dtype)),
         "len": length,
-        "int": _Integer("int", (int,), {"convert": staticmethod(recorded(int, math.trunc))}),
+        "int": _Number("int", (int,), {"kind": int, "convert": staticmethod(recorded(int, math.trunc))}),
+        "float": _Number("float", (float,), {"kind": float, "convert": staticmethod(recorded(float, float))}),
+        "range": _Number("range", (), {"kind": range, "convert": staticmethod(counted)}),
         "sqrt": recorded(math.sqrt, math.sqrt),
         "floor": recorded(math.floor, math.floor),
         "ceil": recorded(math.ceil, math.ceil),
     }
 
 
+def _has_fraction(value: TracedTensor) -> bool:
+    return value.value is UNKNOWN or value.value.is_floating_point()
+
+
 def _is_subclass(kind: type, parent: Any) -> bool:
-    return any(_is_subclass(kind, each) for each in parent) if isinstance(parent, tuple) else issubclass(kind, parent)
+    if isinstance(parent, tuple):
+        return any(_is_subclass(kind, each) for each in parent)
+    return issubclass(kind, parent)
 
 
-class _Integer(type):
-    """Type of what stands for ``int``, in calls and in ``isinstance``."""
+class _Number(type):
+    """Type of what stands for ``int``, ``float`` and ``range``, in calls and in ``isinstance``."""
 
+    kind: type
     convert: Callable[..., Any]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return int(*args, **kwargs) if kwargs else cls.convert(*args)
+        return cls.kind(*args, **kwargs) if kwargs else cls.convert(*args)
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, int)
+        return isinstance(instance, cls.kind)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, int)
+        return issubclass(subclass, cls.kind)

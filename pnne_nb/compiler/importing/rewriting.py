@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.values import UNKNOWN, TracedTensor, is_traced, known
@@ -35,6 +35,13 @@ _CASTS = {"byte": torch.uint8, "char": torch.int8, "cdouble": torch.complex128, 
 _PLACES = ("cpu", "cuda")
 _TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
           "Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}  # fmt: skip
+_VIEWS = frozenset((
+    "chunk", "data", "detach", "diagonal", "expand", "expand_as", "flatten", "getattr", "getitem", "imag", "movedim",
+    "narrow", "permute", "real", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose",
+    "type_as", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as", "view_as_complex", "view_as_real",
+))  # fmt: skip
+"""What may give the same memory anew."""
+
 _RESHAPES = frozenset(("detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"))
 """Methods in place that change how a tensor is seen, and none of its elements."""
 
@@ -58,7 +65,7 @@ def method(recorder: Recorder, name: str, owner: Any, args: tuple[Any, ...], kwa
     base = _SYNONYMS.get(base, base)
     if base != name and base in registry and hasattr(Tensor, base):
         changed = recorder.call_method(owner, base, args, kwargs)
-        if name in _RESHAPES:
+        if name in _RESHAPES or _is_own(owner.node):
             owner.node = changed.node
             owner.value = changed.value
             return owner
@@ -66,11 +73,21 @@ def method(recorder: Recorder, name: str, owner: Any, args: tuple[Any, ...], kwa
     return ABSENT
 
 
+def _is_own(node: fx.Node) -> bool:
+    """Whether a tensor was made here and is no view of another, so that a new one can take its place."""
+    while node.op == "call_method" and str(node.target).endswith("_") and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    name = str(getattr(node.target, "__name__", node.target))
+    return node.op in ("call_function", "call_method") and name not in _VIEWS
+
+
 def function(recorder: Recorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a function of torch's by others, or return `ABSENT`."""
     name = str(getattr(target, "__name__", ""))
     if target in (torch.tensor, torch.as_tensor, torch.asarray):
         return _tensor(recorder, *args, **kwargs)
+    if target is torch.where and len(args) == 1 and not kwargs:
+        return recorder.call_method(recorder.call_method(args[0], "nonzero", (), {}), "unbind", (1,), {})
     if name in registry and name not in _KNOWN:
         return ABSENT
     if getattr(torch, name, None) is not target or not is_traced(args[:1]) or not hasattr(Tensor, name):

@@ -12,9 +12,10 @@ from __future__ import annotations
 import operator
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from types import FunctionType
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -23,10 +24,24 @@ from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.compiler.importing import rewriting
+from pnne_nb.compiler.importing.assigning import Attributes
+from pnne_nb.compiler.importing.calling import (
+    Arguments,
+    Slot,
+    can_be_passed,
+    holds_tensors,
+    one_form,
+    opened,
+    parameter_names,
+)
+from pnne_nb.compiler.importing.circumstances import asking, autocast, is_checkpointed
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.layers import obstacle
 from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
+from pnne_nb.compiler.importing.outlining import outside
 from pnne_nb.compiler.importing.quoting import shown
 from pnne_nb.compiler.importing.rebinding import rebound
+from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, draws, only_looks
 from pnne_nb.compiler.importing.refusing import accepted
 from pnne_nb.compiler.importing.values import (
     UNKNOWN,
@@ -46,34 +61,13 @@ MODE = "training"
 FRAMES = "frames"
 """Where a call of a submodule keeps what was observed of it."""
 
-_CREATORS = frozenset(
-    getattr(torch, name)
-    for name in ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
-)
+AGAIN = "again"
+"""Where a call of a submodule keeps whether training computes it again for the backward pass."""
+
+MAX_LEAVES = 8
+"""Functions of one ``forward`` that are tried to be called as a whole."""
+
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_SWAPPED = {
-    "__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul, "__rtruediv__": operator.truediv,
-    "__rdiv__": operator.truediv, "__rfloordiv__": operator.floordiv, "__rmod__": operator.mod,
-    "__rpow__": operator.pow, "__rmatmul__": operator.matmul,
-}  # fmt: skip
-
-
-@final
-class Slot:
-    """A place in a call's arguments where a computed value arrives.
-
-    Attributes:
-        name: Of the argument.
-        tensor: Whether the value is a tensor.
-    """
-
-    def __init__(self, name: str, *, tensor: bool) -> None:
-        self.name = name
-        self.tensor = tensor
-
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-"""Positional and keyword arguments, with `Slot` where values arrive."""
 
 
 class Recording(NamedTuple):
@@ -104,13 +98,19 @@ def trace(module: nn.Module, arguments: Arguments, frames: Frames, *, training: 
     Raises:
         UntranslatableError: If it cannot be recorded.
     """
-    recorder = Recorder(module, frames, training=training)
-    try:
-        return recorder.run(arguments)
-    except UntranslatableError:
-        raise
-    except Exception as error:
-        raise UntranslatableError(_reason(error)) from error
+    leaves: list[Any] = []
+    while True:
+        recorder = Recorder(module, frames, training=training)
+        try:
+            return recorder.run(arguments, leaves)
+        except Exception as error:
+            # A function that cannot be followed may still be called as a whole.
+            found = outside(error)
+            if found is None or found in leaves or len(leaves) >= MAX_LEAVES:
+                raise (
+                    error if isinstance(error, UntranslatableError) else UntranslatableError(_reason(error))
+                ) from error
+            leaves.append(found)
 
 
 def _reason(error: Exception) -> str:
@@ -129,25 +129,33 @@ class Recorder(fx.Tracer):
         self._training = training
         self._frames = frames
         self._frame = frames.get(training) or frames.get(not training)
-        self._cursor = 0
+        self._prefix = f"{self._frame.path}." if self._frame is not None and self._frame.path else ""
+        self._leaves: Sequence[Any] = ()
+        self._obstacles: dict[str, str] = {}
         self._slots: dict[str, Slot] = {}
         self._detached: dict[fx.Node, Traced] = {}
         self._born_detached: set[fx.Node] = set()
         self._by_mode: set[fx.Node] = set()
+        self._checked: set[fx.Node] = set()
         self._branches = False
         self._assumed: dict[str, None] = {}
         self._grad = torch.is_grad_enabled()
+        self._autocast = autocast()
+        self.device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), torch.device("cpu"))
         self.root = module  # where fx looks for constants
         self.tensor_attrs = _plain_tensors(module)
 
-    def run(self, arguments: Arguments) -> Recording:
-        """Record the call."""
+    def run(self, arguments: Arguments, leaves: Sequence[Any] = ()) -> Recording:
+        """Record the call; `leaves` are functions that are recorded as a whole."""
+        self._leaves = leaves
         frame = self._frame
-        given = (frame.args, frame.kwargs) if frame is not None else (UNKNOWN, UNKNOWN)
-        args, kwargs = (self._placeholders(value, seen) for value, seen in zip(arguments, given, strict=True))
+        named = parameter_names(self._module)
+        seen = {} if frame is None else {**{named(i): value for i, value in enumerate(frame.args)}, **frame.kwargs}
+        args = tuple(self._placeholders(v, seen.get(named(i), UNKNOWN)) for i, v in enumerate(arguments[0]))
+        kwargs = {name: self._placeholders(v, seen.get(name, UNKNOWN)) for name, v in arguments[1].items()}
         # torch.arange(n) and its like take no traced tensor: a mode, which is of this thread alone, sees them.
-        with self._intercepted(), _Watch(self):
-            result = rebound(type(self._module), self)(self._module, *args, **kwargs)
+        with self._intercepted() as watched, _Watch(self):
+            result = rebound(type(self._module), self, leaves, watched.methods)(self._module, *args, **kwargs)
             if is_dataclass(result) and frame is not None and frame.path:
                 result = tuple(fields_of(result).values())
         self.graph.output(self.create_arg(result))
@@ -173,11 +181,12 @@ class Recorder(fx.Tracer):
     # What the forward of the module finds
 
     @contextmanager
-    def _intercepted(self) -> Iterator[None]:
+    def _intercepted(self) -> Iterator[Attributes]:
         """Have the module's submodules and tensors stand for themselves, and refuse what it assigns."""
         kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
         before: list[dict[str, Any]] = []
         buffers: list[tuple[str, dict[str, Any], str]] = []
+        watched: Attributes | None = None
         mode = wrap(self.graph.get_attr(MODE), self, self._training)
         self._by_mode.add(mode.node)
         seen: dict[int, Traced] = {}
@@ -188,6 +197,7 @@ class Recorder(fx.Tracer):
                 kept += [(store, dict(store)) for store in stores]
                 own["training"] = mode
                 if module is not self._module:
+                    self._obstacles[path] = obstacle(module)
                     own["forward"] = self._calling(path)
                 for hooks in _HOOKS:
                     own[hooks] = OrderedDict()
@@ -199,12 +209,17 @@ class Recorder(fx.Tracer):
                             if store is module._buffers:
                                 buffers.append((place, store, name))
                 before += [dict(store) for store in stores]
-            yield
+            watched = Attributes(self._module)
+            yield watched
+            watched.refuse_state()
             originals = {id(store): old for (store, _), old in zip(kept, before, strict=True)}
             for _, store, name in buffers:
                 self._assigned(originals[id(store)][name], store, name)
-            self._refusechanges([(store, old) for (store, _), old in zip(kept, before, strict=True)])
+            # Its own plain attributes, which come first, are watched.
+            self._refuse_changes([(store, old) for (store, _), old in zip(kept, before, strict=True)][1:])
         finally:
+            if watched is not None:
+                watched.restore()
             for store, old in kept:
                 added = {name: value for name, value in store.items() if name.startswith("_tensor_constant")}
                 store.clear()
@@ -230,7 +245,7 @@ class Recorder(fx.Tracer):
             self.call_method(original, "copy_", (new.detach(),), {})
 
     @staticmethod
-    def _refusechanges(stores: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    def _refuse_changes(stores: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
         changed = {
             name
             for store, old in stores
@@ -242,11 +257,15 @@ class Recorder(fx.Tracer):
 
     def _calling(self, path: str) -> Callable[..., Any]:
         def forward(*args: Any, **kwargs: Any) -> Any:
+            self._refuse_autocast()
             frames = self._frames_of(path)
+            if not can_be_passed((args, kwargs)):
+                return self._followed(path, frames, args, kwargs)
             seen = frames.get(self._training) or frames.get(not self._training)
-            args, kwargs = self._settled(_opened((args, kwargs)))
+            args, kwargs = self._settled(opened(one_form(self._module.get_submodule(path), args, kwargs)))
             node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
             node.meta[FRAMES] = frames
+            node.meta[AGAIN] = is_checkpointed(sys._getframe(1), Recorder.run.__code__)
             result = seen.result if seen is not None else UNKNOWN
             if not is_dataclass(result):
                 return self._settled(wrap(node, self, result))
@@ -257,14 +276,23 @@ class Recorder(fx.Tracer):
 
         return forward
 
+    def _followed(self, path: str, frames: Frames, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record what a submodule does that is given an object, such as a cache, which no port carries."""
+        module = self._module.get_submodule(path)
+        if self._obstacles[path]:
+            raise UntranslatableError(f"{path} is given an object that no port carries, and {self._obstacles[path]}")
+        before = self._frames, self._frame
+        self._frames, self._frame = frames, frames.get(self._training) or frames.get(not self._training)
+        try:
+            return rebound(type(module), self, self._leaves, {})(module, *args, **kwargs)
+        finally:
+            self._frames, self._frame = before
+
     def _frames_of(self, path: str) -> Frames:
         """Return what was observed of the next call of a submodule, in both modes."""
-        if self._frame is None:
-            return {}
-        prefix = f"{self._frame.path}." if self._frame.path else ""
         found: Frames = {}
         for mode, frame in self._frames.items():
-            calls = [each for each in frame.inner if each.path == prefix + path]
+            calls = [each for each in frame.inner if each.path == self._prefix + path]
             number = sum(node.op == "call_module" and node.target == path for node in self.graph.nodes)
             if calls:
                 found[mode] = calls[min(number, len(calls) - 1)]
@@ -288,8 +316,10 @@ class Recorder(fx.Tracer):
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
     ) -> Any:
         """Record a call and return what stands for its result."""
+        self._refuse_autocast()
         args, kwargs = self._settled((args, kwargs))
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
+        node.meta[AGAIN] = is_checkpointed(sys._getframe(1), Recorder.run.__code__)
         if not torch.is_grad_enabled() and self._grad:
             self._born_detached.add(node)
         module = getattr(target, "__module__", "")
@@ -313,6 +343,13 @@ class Recorder(fx.Tracer):
             return getattr(owner.opened(), name)(*args, **kwargs)
         return self.create_proxy("call_method", name, (owner, *args), kwargs)
 
+    def _refuse_autocast(self) -> None:
+        if autocast() != self._autocast:
+            raise UntranslatableError(
+                "it computes under an autocast of its own, which no node does: cast its input instead, or put the "
+                "autocast around the call of the whole model"
+            )
+
     def _settled(self, arguments: Any) -> Any:
         """Return arguments, tensors without gradient where the original computes without."""
         return self._without_grad(arguments) if self._grad and not torch.is_grad_enabled() else arguments
@@ -328,7 +365,7 @@ class Recorder(fx.Tracer):
                 self._born_detached.add(made)
                 self._detached[node] = wrap(made, self, value.value)
             return self._detached[node]
-        if type(value) is TracedTuple and _holds_tensors(value.value):
+        if type(value) is TracedTuple and holds_tensors(value.value):
             return tuple(map(self._without_grad, value))
         if type(value) in (tuple, list):
             return type(value)(map(self._without_grad, value))
@@ -339,7 +376,7 @@ class Recorder(fx.Tracer):
         name = getattr(function, "__name__", "")
         if name == "_set_grad_enabled":
             return function(*map(bool, args))
-        if function not in _CREATORS and not is_traced((args, kwargs)):
+        if function not in CREATORS and not is_traced((args, kwargs)):
             return function(*args, **kwargs)
         if function is torch._assert:
             return None
@@ -348,8 +385,8 @@ class Recorder(fx.Tracer):
             return self.call_method(target, "copy_", (self.watched(function, args, kwargs),), {})
         if name == "__get__":  # of a property
             return getattr(args[0], function.__self__.__name__)  # type: ignore[attr-defined]  # a bound descriptor
-        if name in _SWAPPED:
-            return self.create_proxy("call_function", _SWAPPED[name], (args[1], args[0]), {})
+        if name in SWAPPED:
+            return self.create_proxy("call_function", SWAPPED[name], (args[1], args[0]), {})
         if getattr(torch.Tensor, name, None) is function:
             plain = getattr(operator, name, None) if name.startswith("__") else None
             if plain is not None:
@@ -366,15 +403,19 @@ class Recorder(fx.Tracer):
         given, named = known(args), known(kwargs)
         if given is UNKNOWN or named is UNKNOWN:
             return UNKNOWN
-        if target in _CREATORS or "device" in named:
+        if target in CREATORS or "device" in named:
             named = {**named, "device": "meta"}
         try:
             with torch.no_grad():
                 if kind == "call_method":
                     return getattr(given[0], target)(*given[1:], **named)
+                if isinstance(target, type) and issubclass(target, torch.autograd.Function):
+                    return target.apply(*given)  # type: ignore[no-untyped-call]  # torch does not say
                 return target(*given, **named)
-        except (RuntimeError, NotImplementedError):
-            return UNKNOWN  # what only data can tell
+        except Exception as error:
+            if isinstance(error, (RuntimeError, NotImplementedError)) or isinstance(target, FunctionType):
+                return UNKNOWN  # what only data can tell
+            raise
 
     # What Python wants to know
 
@@ -384,9 +425,12 @@ class Recorder(fx.Tracer):
             self._branches = True
             return bool(value.value)
         if value.value is UNKNOWN or type(value) is TracedTensor:
-            answer = accepted(_asking(sys._getframe(1)))
+            answer = accepted(asking(sys._getframe(1)))
+            if answer is None:
+                answer = certain(value.node)
             if answer is None:
                 raise self.unknown(value)
+            self._checked.add(value.node)
             return answer
         answer = bool(value.value)
         self._assumed.setdefault(f"{shown(value.node)} is {answer}")
@@ -411,22 +455,19 @@ class Recorder(fx.Tracer):
 
     def _sweep(self) -> None:
         """Remove what was only recorded for Python to look at."""
+        checks = {node for node in self._checked if not draws(node)}
         for node in reversed(list(self.graph.nodes)):
-            if not node.users and (node.op == "get_attr" or _only_looks(node)):
+            if node.users:
+                continue
+            if (
+                node in checks
+                and node.op in ("call_function", "call_method")
+                and not changes(node.op, node.target, node.kwargs)
+            ):
+                checks.update(each for each in node.all_input_nodes if not draws(each))
                 self.graph.erase_node(node)
-
-
-def _opened(value: Any) -> Any:
-    """Return arguments with several results that are passed on as one taken apart, as each call may have them anew."""
-    if type(value) is TracedTuple and _holds_tensors(value.value):
-        return tuple(map(_opened, value))
-    if type(value) in (tuple, list):
-        return type(value)(map(_opened, value))
-    return {k: _opened(v) for k, v in value.items()} if type(value) is dict else value
-
-
-def _holds_tensors(value: Any) -> bool:
-    return type(value) is tuple and any(isinstance(part, torch.Tensor) or _holds_tensors(part) for part in value)
+            elif node.op == "get_attr" or only_looks(node):
+                self.graph.erase_node(node)
 
 
 def _plain_tensors(module: nn.Module) -> Any:
@@ -437,44 +478,6 @@ def _plain_tensors(module: nn.Module) -> Any:
         for name, value in vars(each).items()
         if isinstance(value, torch.Tensor)
     }
-
-
-def _only_looks(node: fx.Node) -> bool:
-    target: Any = node.target
-    if node.op == "call_method":
-        return target in ("size", "detach")
-    if (
-        node.op != "call_function"
-        or target is operator.setitem
-        or str(getattr(target, "__name__", ""))
-        in (
-            "iadd",
-            "isub",
-            "imul",
-            "itruediv",
-            "ipow",
-        )
-    ):
-        return False
-    return target is getattr or getattr(target, "__module__", "") in ("_operator", "math")
-
-
-def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call changes its first argument."""
-    if kind == "call_method":
-        name = str(target)
-    else:
-        name = str(getattr(target, "__name__", ""))
-        if target in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow):
-            return True
-    return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
-
-
-def _asking(frame: Any) -> Any:
-    """Return the frame of the code outside this package that asks."""
-    while frame.f_globals.get("__name__", "").startswith("pnne_nb.compiler.importing"):
-        frame = frame.f_back
-    return frame
 
 
 class _Watch(TorchFunctionMode):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from typing import Any, cast, final
 
 import torch
 from torch import fx, nn
 
 from pnne_nb.compiler.importing.assembling import MAX_STORED, class_title, stored, values_of
+from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
 from pnne_nb.compiler.importing.drafting import Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.functions import function_call, method_call
 from pnne_nb.compiler.importing.modes import trace_modes
-from pnne_nb.compiler.importing.observing import Frames
-from pnne_nb.compiler.importing.tracing import FRAMES, MODE, Arguments, Slot
-from pnne_nb.graph.ports import KEYWORDS
+from pnne_nb.compiler.importing.observing import Frames, fields_of
+from pnne_nb.compiler.importing.recognising import only_looks
+from pnne_nb.compiler.importing.tracing import AGAIN, FRAMES, MODE
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Port, Required, Returns
 from pnne_nb.graph.types import EnumType, PropertyType, UnionType, check
@@ -39,7 +40,9 @@ def translate(module: nn.Module, arguments: Arguments, frames: Frames, child: Ch
         UntranslatableError: If something in it cannot be drawn.
     """
     recording = trace_modes(module, arguments, frames)
-    return _Translation(module, recording.slots, child).run(recording.graph)
+    level = _Translation(module, recording.slots, child).run(recording.graph)
+    level.assumed = recording.assumed
+    return level
 
 
 def constant_tensor(tensor: torch.Tensor) -> dict[str, object]:
@@ -57,10 +60,13 @@ class _Translation:
         self._level = Level(class_title(module), module)
         self._sources: dict[fx.Node, Source] = {}
         self._several: dict[fx.Node, tuple[Item, Returns]] = {}  # calls with several outputs
+        self._fields: dict[fx.Node, tuple[str, ...]] = {}  # of results that come in one piece
         self._modules: dict[tuple[str, ...], Item] = {}
         self._attributes: dict[str, Item] = {}
 
     def run(self, graph: fx.Graph) -> Level:
+        work = [node for node in graph.nodes if node.op.startswith("call_") and not only_looks(node)]
+        self._level.again = bool(work) and all(node.meta.get(AGAIN) for node in work)
         for node in graph.nodes:
             match node.op:
                 case "placeholder":
@@ -117,6 +123,8 @@ class _Translation:
             raise UntranslatableError("its forward calls itself")
         called = self._module.get_submodule(str(node.target))
         item = self._child(called, path, self._passed(called, node), node.meta.get(FRAMES, {}))
+        # To compute one layer again saves nothing.
+        item.again = bool(node.meta.get(AGAIN)) and any(True for _ in called.children())
         owner = self._modules.setdefault(path, item)
         if owner is not item:
             if owner.type != item.type or owner.properties != item.properties or owner.inner is not item.inner:
@@ -152,6 +160,14 @@ class _Translation:
             self._level.add(item)
             item.inputs.update(sources)
             self._sources[node] = (item, "output")
+            frame = next(iter(node.meta.get(FRAMES, {}).values()), None)
+            result: Any = frame.result if frame is not None else None
+            by_key = isinstance(result, Mapping)
+            if is_dataclass(result):
+                if not by_key:
+                    kind = type(result).__name__
+                    raise UntranslatableError(f"{node.target} stays closed and gives a {kind}, which no node opens")
+                self._fields[node] = tuple(fields_of(result))
         elif item.inner is not None:
             values: list[fx.Node] = []
             fx.node.map_arg((node.args, node.kwargs), values.append)
@@ -209,6 +225,9 @@ class _Translation:
     def _unpacked(self, node: fx.Node) -> bool:
         """Take one of several outputs of a call, without a node for that."""
         source, index = node.args
+        if isinstance(source, fx.Node) and source in self._fields and type(index) is int:
+            node.args = (source, self._fields[source][index])
+            return False
         if not isinstance(source, fx.Node) or source not in self._several or type(index) is not int:
             return False
         item, outputs = self._several[source]
@@ -358,39 +377,3 @@ def _admits_mode(kind: PropertyType) -> bool:
     return isinstance(kind, UnionType) and any(
         isinstance(option, EnumType) and "auto" in option.choices for option in kind.options
     )
-
-
-def port_names(called: nn.Module, positional: int, keywords: Sequence[str]) -> tuple[str, ...]:
-    """Return the ports of a module that is kept as it is: its arguments by name, after `KEYWORDS` by keyword only.
-
-    Args:
-        called: The module.
-        positional: How many arguments it is given by position.
-        keywords: Names of those that it is given by keyword.
-    """
-    parameters = _parameters(called)
-    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    name = parameter_names(called)
-    found = [name(index) for index in range(positional)]
-    waiting = list(keywords)
-    for each in names[positional:]:
-        if each not in waiting:
-            break
-        waiting.remove(each)
-        found.append(each)
-    return (*found, KEYWORDS, *waiting) if waiting else tuple(found)
-
-
-def parameter_names(called: nn.Module) -> Callable[[int], str]:
-    """Return a function that names the positional arguments of a module's ``forward``."""
-    parameters = _parameters(called)
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    spread = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "input")
-    return lambda index: names[index] if index < len(names) else f"{spread}_{index - len(names)}"
-
-
-def _parameters(called: nn.Module) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(type(called).forward).parameters.values())[1:]
-    except (AttributeError, TypeError, ValueError):
-        return []  # scripted modules tell nothing

@@ -7,8 +7,11 @@ of a tensor can tell is not.
 
 from __future__ import annotations
 
+import dis
 import operator
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -54,7 +57,8 @@ class Traced(fx.Proxy):
     def __iter__(self) -> Iterator[Any]:
         if isinstance(self.value, dict):
             return iter(self.value)
-        return (self[index] for index in range(len(self)))
+        count = _unpacked(sys._getframe(1)) if self.value is UNKNOWN else None
+        return (self[index] for index in range(len(self) if count is None else count))
 
     def __index__(self) -> int:
         return operator.index(self.tracer.settle(self))
@@ -105,7 +109,8 @@ class Traced(fx.Proxy):
         names = getattr(kind, "_fields", getattr(kind, "__match_args__", ())) if issubclass(kind, tuple) else ()
         if name in names:
             return self[names.index(name)]
-        found = getattr(self.value, name)
+        # Without data, every tensor is on the meta device.
+        found = getattr(self.tracer.device if isinstance(self.value, torch.device) else self.value, name)
         if isinstance(found, torch.Tensor):
             raise UntranslatableError(f"it reads {name} of a {kind.__name__}")
         return found
@@ -113,6 +118,8 @@ class Traced(fx.Proxy):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "data" and type(self) is TracedTensor:
             self.data.copy_(value)
+        elif name == "requires_grad" and self.node.op in ("call_function", "call_method"):
+            pass  # of a tensor made here, whose gradient nobody sees
         elif name in _OWN:
             object.__setattr__(self, name, value)
         else:
@@ -193,6 +200,12 @@ class _Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._owner.tracer.call_method(self._owner, self._name, args, kwargs)
+
+
+def _unpacked(frame: FrameType) -> int | None:
+    """Return how many values the code takes that iterates: ``rows, columns = torch.where(mask)``."""
+    steps = (step for step in dis.get_instructions(frame.f_code) if step.offset == frame.f_lasti)
+    return next((step.argval for step in steps if step.opname == "UNPACK_SEQUENCE"), None)
 
 
 def wrap(node: fx.Node, tracer: Recorder, value: Any) -> Traced:

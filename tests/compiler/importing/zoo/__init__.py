@@ -9,7 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.compiler.importing.zoo import generative, language, structures, transformers, vision, windows
+from tests.compiler.importing.zoo import (
+    assistants,
+    detectors,
+    generative,
+    habits,
+    language,
+    sequences,
+    states,
+    structures,
+    transformers,
+    vision,
+    windows,
+)
 
 
 @dataclass
@@ -92,7 +104,6 @@ MODELS: dict[str, Entry] = {
         (tokens(9, 2, 5), torch.tensor([5, 3])),
         {},
         ((tokens(9, 3, 6), torch.tensor([6, 4, 1])),),
-        ("module",),
     ),
     "translation": Entry(
         structures.Translation, (tokens(10, 2, 5), tokens(10, 2, 4)), {}, ((tokens(10, 3, 6), tokens(10, 3, 2)),)
@@ -112,4 +123,90 @@ MODELS: dict[str, Entry] = {
     "early exit": Entry(structures.EarlyExit, (image(2, 3),), {}, ((image(4, 3),),), ("loop",)),
     "assignments": Entry(structures.Hopfield, (image(2, 4),), others=((image(5, 4),),)),
     "loss inside": Entry(structures.LossInside, (image(4, 4), tokens(3, 4)), {}, ((image(6, 4), tokens(3, 6)),)),
+    "causal lm": Entry(assistants.CausalLM, (tokens(19, 2, 5),), others=((tokens(19, 3, 7),),)),
+    "causal lm labels": Entry(
+        assistants.CausalLM,
+        (),
+        {"input_ids": tokens(19, 2, 5), "attention_mask": torch.ones(2, 5), "labels": tokens(19, 2, 5)},
+    ),
+    "causal lm fused": Entry(
+        lambda: assistants.CausalLM(attn="sdpa"), (tokens(19, 2, 5),), {"output_hidden_states": False}
+    ),
+    "causal lm maps": Entry(
+        lambda: assistants.CausalLM(use_cache=False, output_attentions=True, act="new"), (tokens(19, 2, 5),)
+    ),
+    "causal lm checkpointed": Entry(
+        lambda: assistants.CausalLM(use_cache=False, gradient_checkpointing=True),
+        (tokens(19, 2, 5),),
+        others=((tokens(19, 3, 7),),),
+    ),
+    "bucketed attention": Entry(assistants.BucketedAttention, (image(2, 5, 8),), others=((image(3, 6, 8),),)),
+    "retinanet": Entry(detectors.RetinaNet, (image(2, 3, 8, 8),), others=((image(2, 3, 12, 8),),)),
+    "yolo": Entry(detectors.YOLO, (image(2, 3, 8, 8),), others=((image(3, 3, 12, 8),),)),
+    "guided unet": Entry(
+        detectors.GuidedUNet,
+        (image(2, 1, 4, 4), tokens(9, 2), image(2, 3, 5), tokens(3, 2)),
+        others=((image(3, 1, 8, 4), tokens(9, 3), image(3, 2, 5), tokens(3, 3)),),
+    ),
+    "packed lm": Entry(
+        sequences.PackedLM,
+        (tokens(11, 3, 5), torch.tensor([5, 2, 3])),
+        others=((tokens(11, 2, 6), torch.tensor([4, 6])),),
+    ),
+    "packed lm plain": Entry(lambda: sequences.PackedLM("RNN"), (tokens(11, 3, 5), torch.tensor([5, 2, 3]))),
+    "attending decoder": Entry(
+        sequences.AttendingDecoder, (image(2, 4, 6), tokens(9, 2, 3)), others=((image(3, 5, 6), tokens(9, 3, 3)),)
+    ),
+    "conv lstm": Entry(sequences.ConvLSTM, (image(2, 3, 1, 4, 4),), others=((image(3, 3, 1, 5, 4),),)),
+    "attention on graphs": Entry(
+        sequences.GNN,
+        (image(5, 4), tokens(5, 2, 8), torch.tensor([0, 0, 1, 1, 1])),
+        others=((image(6, 4), tokens(6, 2, 5), torch.tensor([0, 1, 1, 1, 1, 1])),),
+    ),
+    "counted pool": Entry(
+        sequences.CountedPool,
+        (image(5, 4), torch.tensor([0, 0, 1, 1, 1])),
+        others=((image(4, 4), torch.tensor([0, 1, 2, 2])),),
+    ),
+    "counted items": Entry(
+        sequences.CountedItems,
+        (image(5, 4), torch.tensor([0, 0, 1, 1, 1])),
+        others=((image(4, 4), torch.tensor([0, 1, 2, 2])),),
+    ),
+    "moving codebook": Entry(states.MovingCodebook, (image(2, 3, 4),), others=((image(3, 2, 4),),)),
+    "running norm": Entry(states.RunningNorm, (image(5, 4),), others=((image(3, 4),),)),
+    "contrast": Entry(states.Contrastive, (image(3, 4), image(3, 4)), others=((image(2, 4), image(2, 4)),)),
+    "momentum contrast": Entry(states.MomentumContrast, (image(3, 4), image(3, 4))),
+    "probe": Entry(states.Probe, (image(3, 4),), others=((image(2, 4),),)),
+    "distilling": Entry(states.Distilling, (image(3, 4),), others=((image(2, 4),),)),
+    "checkpointed blocks": Entry(states.CheckpointedBlocks, (image(3, 4),), others=((image(2, 4),),)),
+    "checkpointed closure": Entry(states.CheckpointedClosure, (image(3, 4),), others=((image(2, 4),),)),
+    "cached table": Entry(states.CachedTable, (image(3, 4),), others=((image(2, 4),), (image(5, 4),))),
+    "cached rotation": Entry(states.CachedRotation, (image(2, 3, 4),), others=((image(2, 5, 4),),)),
+    "kept attention": Entry(states.KeptAttention, (image(3, 4),), others=((image(5, 4),),)),
+    "flexible calls": Entry(habits.CallsFlexible, (image(2, 4), image(2, 4)), others=((image(3, 4), image(3, 4)),)),
+    "enumerated": Entry(habits.Enumerated, (image(2, 3),), others=((image(3, 3),),)),
+    "modalities": Entry(
+        habits.Modalities,
+        ({"img": image(2, 4), "txt": image(2, 5)},),
+        others=(({"img": image(3, 4), "txt": image(3, 5)},),),
+    ),
+    "fourier": Entry(habits.Fourier, (image(2, 2, 8),), others=((image(3, 2, 10),),)),
+    "spectrogram": Entry(habits.Spectrogram, (image(2, 32),), others=((image(3, 40),),)),
+    "squaring": Entry(habits.AroundSquaring, (image(3, 4),), others=((image(2, 4),),)),
+    "adversarial": Entry(habits.Adversarial, (image(3, 4),), others=((image(2, 4),),)),
+    "talkative": Entry(habits.Talkative, (image(3, 4),), others=((image(2, 4),),)),
+    "masked": Entry(
+        habits.Masked,
+        (image(3, 4), torch.tensor([True, False, True])),
+        others=((image(2, 4), torch.tensor([True, True])),),
+    ),
+    "normalized": Entry(habits.Normalized, (image(1, 2, 4),), others=((image(3, 2, 4),),)),
+    "symmetric weight": Entry(habits.SymmetricWeight, (image(2, 4),), others=((image(3, 4),),)),
+    "numpy numbers": Entry(habits.NumPyNumbers, (image(3, 4),), others=((image(2, 4),),)),
+    "stochastic depth": Entry(habits.StochasticDepth, (image(3, 4),), others=((image(2, 4),),)),
+    "distributions": Entry(habits.Distributions, (image(3, 4),)),
+    "routed experts": Entry(habits.RoutedExperts, (image(3, 4),), others=((image(5, 4),),)),
+    "hit experts": Entry(habits.HitExperts, (image(2, 3, 4),), others=((image(3, 2, 4),),), opaque=("module",)),
+    "deciding": Entry(habits.Deciding, (image(3, 4),), others=((image(2, 4),),), opaque=("module",)),
 }

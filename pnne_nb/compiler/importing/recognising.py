@@ -1,0 +1,70 @@
+"""What a recorded call does: whether it changes its argument, draws random numbers, or only looks at a size."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+CREATORS = frozenset(
+    getattr(torch, name)
+    for name in ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
+)
+"""What makes tensors of sizes, and is called without a tensor."""
+
+SWAPPED = {
+    "__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul, "__rtruediv__": operator.truediv,
+    "__rdiv__": operator.truediv, "__rfloordiv__": operator.floordiv, "__rmod__": operator.mod,
+    "__rpow__": operator.pow, "__rmatmul__": operator.matmul,
+}  # fmt: skip
+"""Operators whose right operand is the tensor."""
+
+
+def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call changes its first argument."""
+    if kind == "call_method":
+        name = str(target)
+    else:
+        name = str(getattr(target, "__name__", ""))
+        if target in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow):
+            return True
+    return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
+
+
+def only_looks(node: fx.Node) -> bool:
+    """Whether a call computes nothing of a tensor's elements."""
+    target: Any = node.target
+    if node.op == "call_method":
+        return target in ("size", "detach")
+    if (
+        node.op != "call_function"
+        or target is operator.setitem
+        or str(getattr(target, "__name__", ""))
+        in (
+            "iadd",
+            "isub",
+            "imul",
+            "itruediv",
+            "ipow",
+        )
+    ):
+        return False
+    return target is getattr or getattr(target, "__module__", "") in ("_operator", "math")
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a call draws random numbers, which the calls after it would then draw otherwise."""
+    name = str(getattr(node.target, "__name__", node.target))
+    return any(word in name for word in ("rand", "drop", "bernoulli", "normal", "multinomial", "poisson", "uniform"))
+
+
+def certain(node: fx.Node) -> bool | None:
+    """Answer whether a random number between 0 and 1 is below a limit that none, or every one, is below."""
+    drawn, limit = node.args if len(node.args) == 2 else (None, None)
+    if not isinstance(drawn, fx.Node) or drawn.target is not torch.rand or not isinstance(limit, (int, float)):
+        return None
+    below = getattr(node.target, "__name__", node.target) == "lt"
+    return None if not below or 0 < limit < 1 else limit >= 1
