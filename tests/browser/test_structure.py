@@ -11,7 +11,8 @@ from tests.browser.pages import EditorPage
 
 if TYPE_CHECKING:
     from tests.browser.conftest import OpenNotebook
-    from tests.browser.jupyter import Notebook, Theme
+    from tests.browser.jupyter import Theme
+    from tests.browser.workbench import Workbench
 
 ENCODER = """
 import pnne_nb as pn
@@ -37,25 +38,21 @@ graph.arrange()
 graph.frames.add("Classifier", around=["head", "relu"], colour="blue")
 graph.arrange("ffn1")
 graph.arrange()
-editor = pn.GraphEditor(graph)
-editor
 """
 
 
-def open_editor(notebook: Notebook, code: str = ENCODER) -> EditorPage:
-    """Run the cell that shows an editor; return its page."""
-    index = notebook.run(code)
-    notebook.collapse_sidebar()
-    root = notebook.output_area(index).get_by_test_id("pnne-editor")
-    expect(root).to_be_visible()
-    return EditorPage(notebook.page, root)
+def open_encoder(workbench: Workbench) -> EditorPage:
+    """Show an editor of the encoder."""
+    workbench.execute(ENCODER)
+    return workbench.open("graph", "")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_structure_looks_like_this(open_notebook: OpenNotebook, theme: Theme) -> None:
-    notebook = open_notebook(size=(1500, 1000))
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_structure_looks_like_this(workbench: Workbench, theme: Theme) -> None:
+    notebook = workbench.notebook
     notebook.set_theme(theme)
-    editor = open_editor(notebook)
+    editor = open_encoder(workbench)
+    expect(editor.root).to_have_attribute("data-theme", theme)
     expect(editor.node("ffn1").locator(".pnne-times")).to_have_text("×2")
     expect(editor.edge("head.output", "relu.input")).to_contain_text("10")
     notebook.screenshot(f"lab-structure-{theme}", editor.root)
@@ -69,10 +66,10 @@ def test_structure_looks_like_this(open_notebook: OpenNotebook, theme: Theme) ->
     notebook.screenshot(f"lab-structure-{theme}-inside", editor.root)
 
 
-def test_every_gesture_reaches_python_and_no_key_reaches_the_notebook(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook(size=(1500, 1000))
-    editor = open_editor(notebook)
-    cells = notebook.page.evaluate("window.jupyterapp.shell.currentWidget.content.widgets.length")
+def test_every_gesture_reaches_python_and_no_key_reaches_the_notebook(workbench: Workbench) -> None:
+    notebook = workbench.notebook
+    editor = open_encoder(workbench)
+    state = workbench.state()
     press = editor.page.keyboard.press
     editor.select("head")
     for key in ("h", "h"):
@@ -102,40 +99,35 @@ def test_every_gesture_reaches_python_and_no_key_reaches_the_notebook(open_noteb
     notebook.wait_for("graph['ffn2'].definition == 'ffn12' or graph['ffn2'].definition == 'ffn1_2'")
     press("Escape")
     notebook.wait_for("pn.compile(graph) is not None")
-    assert notebook.page.evaluate("window.jupyterapp.shell.currentWidget.content.widgets.length") == cells
+    assert workbench.state() == state
 
 
-def test_a_block_goes_from_one_notebook_to_another(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook(size=(1500, 1000))
-    notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    editor = open_editor(notebook)
-    editor.select("ffn1")
-    editor.root.get_by_role("button", name="Publish").click()
-    notebook.wait_for("list(pn.blocks) == ['ffn1']")
+def test_a_block_goes_from_one_notebook_to_another(workbench: Workbench, open_notebook: OpenNotebook) -> None:
+    editor = open_encoder(workbench)
     editor.select("ffn1")
     editor.page.keyboard.press("Control+c")
+    editor.page.wait_for_function("async () => (await navigator.clipboard.readText()).includes('pnne-fragment')")
     copied = editor.page.evaluate("navigator.clipboard.readText()")
     there = open_notebook(size=(1500, 1000))
     there.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    other = open_editor(there, "import pnne_nb as pn\ngraph = pn.NodeGraph('other')\npn.GraphEditor(graph)")
+    index = there.run("import pnne_nb as pn\ngraph = pn.NodeGraph('other')\npn.GraphEditor(graph)")
+    other = EditorPage(there.page, there.output_area(index).get_by_test_id("pnne-editor"))
     there.page.evaluate("text => navigator.clipboard.writeText(text)", copied)
-    other.root.get_by_role("region", name="Graph").click()
+    other.canvas.click()
     other.page.keyboard.press("Control+v")
     expect(other.node("subgraph1")).to_be_visible()
     there.wait_for("graph['subgraph1.gelu'].type == 'GELU'")
 
 
-def test_a_published_block_is_in_every_open_editor(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook(size=(1500, 1000))
-    index = notebook.run(
-        ENCODER + "\nother = pn.GraphEditor(pn.NodeGraph('other'), height=400)\ndisplay(editor, other)\n"
-    )
-    notebook.collapse_sidebar()
-    roots = notebook.output_area(index).get_by_test_id("pnne-editor")
-    expect(roots).to_have_count(2)
-    first, second = EditorPage(notebook.page, roots.first), EditorPage(notebook.page, roots.last)
-    notebook.evaluate("pn.blocks.publish(graph, 'ffn1', 'FeedForward').name")
-    expect(first.option("block:FeedForward")).to_be_visible()
-    second.option("block:FeedForward").click()
-    expect(second.node("feed_forward1")).to_be_visible()
-    notebook.wait_for("other.graph['feed_forward1.up'].type == 'Linear'")
+def test_a_published_block_is_in_every_open_editor(workbench: Workbench) -> None:
+    workbench.execute(ENCODER)
+    first, second = workbench.open_views(2, "graph", "height=400")
+    workbench.execute("pn.blocks.publish(graph, 'ffn1', 'FeedForward')")
+    try:
+        expect(first.option("block:FeedForward")).to_be_visible()
+        second.option("block:FeedForward").click()
+        workbench.done("Add feed_forward1", second)
+        expect(first.node("feed_forward1")).to_be_attached()
+        assert workbench.value("graph['feed_forward1.up'].type") == "Linear"
+    finally:
+        workbench.execute("pn.blocks.remove('FeedForward')")
