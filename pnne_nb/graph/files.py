@@ -83,7 +83,8 @@ def read(text: str | bytes) -> Content:
     if isinstance(version, int) and version > FORMAT_VERSION:
         _fail(
             "$.formatVersion",
-            f"the file has format version {version}, and this pnne_nb reads up to {FORMAT_VERSION}. Install a newer pnne_nb.",
+            f"the file has format version {shown(version)}, and this pnne_nb reads up to {FORMAT_VERSION}. "
+            "Install a newer pnne_nb.",
         )
     if isinstance(version, bool) or version != FORMAT_VERSION:
         _fail("$.formatVersion", f"there is no format version {shown(version)}.")
@@ -96,6 +97,9 @@ def read(text: str | bytes) -> Content:
     content = Content("")
     _placed("$.name", lambda: apply_op(content, RenameDocument(data.get("name", ""))))
     states = {id: _convert(graph, GraphState, _at(id)) for id, graph in graphs.items()}
+    # Before anything is made of them, and again below with every use of a definition.
+    if (total := sum(len(state.nodes) for state in states.values())) > MAX_NODES:
+        _fail("$.graphs", f"the file has {total} nodes; the limit is {MAX_NODES}.")
     for id in states:
         if id:
             _placed(_at(id), lambda id=id: apply_op(content, AddGraph(id)))
@@ -174,7 +178,8 @@ def _parse(text: str | bytes) -> Any:
     except RecursionError:
         _fail("$", "the file is nested too deeply.")
     except ValueError as error:
-        _fail("$", f"{error}")
+        # Of a number of thousands of digits, Python speaks of its own settings.
+        _fail("$", "a number in it has too many digits." if "digits" in str(error) else f"{error}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

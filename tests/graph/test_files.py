@@ -178,7 +178,7 @@ def _root(nodes: object = (), edges: object = (), **more: object) -> str:
         (TEXT.replace('"name": "net"', '"name": "net", "name": "net"'), "the key 'name' stands twice in one object"),
         (TEXT.replace("2.5", "NaN"), "NaN is not JSON"),
         (TEXT.replace("2.5", "1e999"), "a position is a pair of finite numbers"),
-        (TEXT.replace("2.5", "1" * 5000), "Exceeds the limit"),
+        (TEXT.replace("2.5", "1" * 5000), "a number in it has too many digits"),
         (TEXT.replace('"net"', '"\\ud800"'), "this is not UTF-8 text"),
         (TEXT.replace("2.5", "[" * 100_000 + "]" * 100_000), "nested too deeply"),
         (_root([{"name": "a", "type": "R", "origin": DEEP}]), r"nodes\[0\].origin: the value is nested too deeply"),
@@ -205,6 +205,15 @@ def test_too_large_a_file_is_not_even_read(tmp_path: Path, monkeypatch: pytest.M
         NodeGraph.load(path)
     with pytest.raises(GraphFileError, match="the text is longer than 100 bytes"):
         NodeGraph.from_json(TEXT)
+
+
+def test_more_nodes_than_anybody_draws_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_NODES", 3)
+    monkeypatch.setattr(files, "make_node", None)
+    nodes = [{"name": f"a{index}", "type": "ReLU"} for index in range(4)]
+    graphs = {"": {"nodes": nodes, "edges": []}}
+    with pytest.raises(GraphFileError, match="the file has 4 nodes; the limit is 3"):
+        NodeGraph.from_json(json.dumps({"format": "pnne-graph", "formatVersion": 1, "name": "n", "graphs": graphs}))
 
 
 def test_definitions_nested_to_billions_are_refused() -> None:
