@@ -245,6 +245,13 @@ class History(Mapping[str, NDArray[np.float64]]):
         return UnknownSeriesError(f"The history has no {shown(name)}; {has}.{near(name, self)}")
 
     @property
+    def nbytes(self) -> int:
+        """Memory that the recorded values take, in bytes."""
+        with self._lock:
+            over_steps = sum(16 * len(series) for series in self._series.values())
+            return over_steps + 8 * len(self._epoch_numbers) * (2 + len(self._epochs))
+
+    @property
     def epochs(self) -> NDArray[np.int64]:
         """The numbers of the epochs that the metrics over epochs belong to."""
         with self._lock:

@@ -159,3 +159,13 @@ def test_steps_and_values_are_read_as_of_one_moment_while_training_writes() -> N
         np.testing.assert_array_equal(steps, values)
         history.to_frame("steps")
     thread.join()
+
+
+def test_its_memory_is_told_and_bounded() -> None:
+    history = History(capacity=64)
+    for step in range(1, 1001):
+        history.record(frame(step))
+        assert 32 * min(step, 16) <= history.nbytes <= 2 * 16 * 64
+    before = history.nbytes
+    history.record(EpochFrame(1, 1000, {"train_loss": 0.5, "train_accuracy": 1.0}))
+    assert history.nbytes == before + 32
