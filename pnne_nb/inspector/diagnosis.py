@@ -299,14 +299,19 @@ class LossNotDecreasing:
     improvement: float = 0.02
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Compare the first and the last fifth; silent where the loss is already tiny, or grows (`Divergence`)."""
+        """Compare the first and the last fifth; silent where the loss is already tiny, or grows.
+
+        A loss that is still growing is left to `Divergence`, which waits until that is certain.
+        """
         losses = [loss for loss in evidence.losses if math.isfinite(loss)]
         first, last = ends(losses)
         if len(losses) < self.least or first is None or last is None or abs(first) < 1e-3:
             return []
         # A loss that scatters more than it could have fallen says nothing yet.
         error = statistics.stdev(losses[-len(losses) // 5 :]) / (len(losses) / 5) ** 0.5
-        if first - last > max(self.improvement * abs(first), 0.0) or last - first > max(0.5 * abs(first), 2 * error):
+        _, before = ends(losses[: -max(1, len(losses) // 5)])
+        growing = last - first > 2 * error and before is not None and last > before
+        if growing or first - last > self.improvement * abs(first) or last - first > max(0.5 * abs(first), 2 * error):
             return []
         return [
             Finding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
@@ -19,6 +20,12 @@ from pnne_nb.probe import Cadence, Toll
 
 KEPT = 4096
 """Frames that are kept; the oldest go first."""
+
+_BLIND = (
+    "None of the watched layers was called in this step, so there is nothing to see of them. Was the model compiled by"
+    " torch.compile, or is another one trained? Watch the module before compiling it; parameters, their gradients,"
+    " updates and gradient norms can be watched in any case."
+)
 
 
 @final
@@ -44,6 +51,8 @@ class HandwrittenLoop:
         self._steps = 0
         self._open = False
         self._timed = False
+        self._moved = False
+        self._warned = False
         self._began = 0.0
         self._toll = Toll()
         self._known = 0.0
@@ -76,6 +85,9 @@ class HandwrittenLoop:
         self._steps += 1
         if self._open:
             began = time.thread_time()
+            if self._moved and self._probe.blind and not self._warned:
+                self._warned = True
+                warnings.warn(_BLIND, stacklevel=3)
             self.frames.extend(self._close())
             if loss is not None:
                 value = float(loss.detach() if isinstance(loss, Tensor) else loss)
@@ -99,6 +111,7 @@ class HandwrittenLoop:
                 register_optimizer_step_post_hook(self._after_update),
             ]
             self._probe.open(self._steps + 1)
+            self._moved = False
             self._known = time.thread_time() - self._last
 
     def _close(self) -> Sequence[Frame]:
@@ -124,4 +137,5 @@ class HandwrittenLoop:
         if self._open and self._ours(optimizer):
             began = time.thread_time()
             self._probe.updated()
+            self._moved = True
             self._known += time.thread_time() - began

@@ -325,6 +325,12 @@ class LiveProbe:
         seen, self._seen = self._seen, _Observation(self._seen.step)
         return seen.frames(self.bins)
 
+    @property
+    def blind(self) -> bool:
+        """Whether calls of layers are watched, and there was none since `open`."""
+        calls = [pool.calls for (_, quantity), pool in self._seen.pools.items() if quantity in _HOOKED]
+        return bool(calls) and not any(calls)
+
     def _checked(self, chosen: Collection[str] | None) -> frozenset[str] | None:
         if chosen is None:
             return None

@@ -73,6 +73,7 @@ def told(losses: Callable[[int], float], steps: int) -> list[tuple[str, str | No
         (lambda step: 2.0 / step**0.5, []),
         (lambda step: 2.3 + 0.01 * math.sin(step), [("loss-not-decreasing", None)]),
         (lambda step: 1.0 + step / 100, [("divergence", None)]),
+        (lambda step: 1.0 + (step / 250) ** 4, [("divergence", None)]),
     ],
 )
 def test_what_the_losses_show_is_told_once(losses: Callable[[int], float], kinds: list[tuple[str, str | None]]) -> None:

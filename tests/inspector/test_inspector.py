@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import random
+import re
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -559,6 +561,22 @@ def test_gradients_of_a_handwritten_loop_are_shown_unscaled(fused: bool, told: b
     found = scaled_loop(fused, told, unscaled)
     assert found["", "total"] == pytest.approx(total, rel=1e-5)
     assert found == pytest.approx(scaled_loop(False, True, False), rel=1e-5)
+
+
+def test_a_compiled_model_in_a_handwritten_loop_is_told_of_once() -> None:
+    net = mlp()
+    compiled = torch.compile(net, backend="eager")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    compiled(torch.randn(4, 5))
+    inspector = Inspector(net)
+    with warnings.catch_warnings(record=True) as told, inspector.live(budget="100%", hz=1e9):
+        warnings.simplefilter("always")
+        for _ in range(3):
+            compiled(torch.randn(4, 5)).sum().backward()
+            optimizer.step()
+            inspector.step()
+    [warning] = [one for one in told if one.category is UserWarning]
+    assert re.match("None of the watched layers was called .* torch.compile", str(warning.message))
 
 
 def test_a_loop_that_raises_leaves_nothing() -> None:
