@@ -145,7 +145,8 @@ def main() -> None:
         verdict = found.verdict(BUDGET)
         print(
             f"{name:7} budget {budget:.0%}: watched / bare {found}, {found.rounds} rounds: {verdict} (≤ {BUDGET})   bare"
-            f" step {1e3 * found.bare:.2f} ms CPU, {rate:.1f} frames/s, cost shown {share:.1%}",
+            f" step {1e3 * found.bare:.2f} ms CPU, {rate:.1f} frames/s, cost shown {share:.1%}, which is"
+            f" {1e3 * share / rate:.2f} ms a frame",
             flush=True,
         )
         if verdict == "broken":
