@@ -229,6 +229,25 @@ test("a kernel that the host says was restarted is reported as soon as it does n
   expect(session.store.get().connection).toBe("ready");
 });
 
+test("a connection that comes back is used to ask what was missed", () => {
+  type Slot = (sender: unknown, status: string) => void;
+  const slots = new Set<Slot>();
+  const tell = (status: string) => {
+    for (const slot of slots) slot(null, status);
+  };
+  const signal = { connect: (slot: Slot) => slots.add(slot), disconnect: (slot: Slot) => slots.delete(slot) };
+  model = new FakeModel();
+  Object.assign(model, { widget_manager: { kernel: { connectionStatusChanged: signal } } });
+  const other = new Session(model);
+  model.sent.length = 0;
+  tell("connecting");
+  expect(model.sent).toEqual([]);
+  tell("connected");
+  expect(model.sent.map(({ message }) => message)).toEqual(["sync"]);
+  other.dispose();
+  expect(slots.size).toBe(0);
+});
+
 test("a kernel that answers after such a hint is not reported", () => {
   model.emit("comm_live_update");
   model.receive(snapshot(5, ["a"], 2, session.client));

@@ -9,6 +9,7 @@ export interface Signal<T> {
 /** What JupyterLab and Notebook tell about a kernel; other hosts may have less of it, or nothing. */
 export interface KernelConnection {
   readonly statusChanged?: Signal<string>;
+  readonly connectionStatusChanged?: Signal<string>;
   readonly disposed?: Signal<unknown>;
 }
 
@@ -16,20 +17,26 @@ const ENDINGS = ["restarting", "autorestarting", "terminating", "dead"];
 
 /**
  * Calls `doubt` when the host hints that the kernel which holds the document may have gone: it was restarted, died,
- * or another was chosen. Where the host gives no hint, only the silence after a request tells.
+ * or another was chosen; calls `reconnected` when messages may have been lost, and come through again. Where the host
+ * gives no hint, only the silence after a request tells.
  */
-export function watchKernel(model: Model, doubt: () => void): () => void {
+export function watchKernel(model: Model, doubt: () => void, reconnected: () => void): () => void {
   const kernel = model.widget_manager?.kernel;
   const onStatus = (_: unknown, status: string) => {
     if (ENDINGS.includes(status)) doubt();
   };
+  const onConnection = (_: unknown, status: string) => {
+    if (status === "connected") reconnected();
+  };
   // ipywidgets says so of every model when its kernel restarts.
   model.on("comm_live_update", doubt);
   kernel?.statusChanged?.connect(onStatus);
+  kernel?.connectionStatusChanged?.connect(onConnection);
   kernel?.disposed?.connect(doubt);
   return () => {
     model.off("comm_live_update", doubt);
     kernel?.statusChanged?.disconnect(onStatus);
+    kernel?.connectionStatusChanged?.disconnect(onConnection);
     kernel?.disposed?.disconnect(doubt);
   };
 }

@@ -99,7 +99,11 @@ export class Session {
     });
     this.closing.signal.addEventListener(
       "abort",
-      watchKernel(model, () => this.doubt()),
+      watchKernel(
+        model,
+        () => this.doubt(),
+        () => this.sync(),
+      ),
     );
     reopen();
     // The trait is as old as the model's state in this page, and messages sent while this module was loading are
