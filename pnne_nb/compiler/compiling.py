@@ -133,7 +133,8 @@ def load(graph: NodeGraph) -> Loaded:
     Raises:
         CompileError: As `compile`.
     """
-    return _compiled(graph).loaded
+    with without_collections():
+        return _compiled(graph).loaded
 
 
 def _compiled(graph: NodeGraph) -> _Compiled:
