@@ -175,9 +175,12 @@ def _unexpected(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     """Say in which way the arguments of a call are not what the document's Input nodes say."""
     loaded = loader.loaded_from(model)
     expected = loaded.instances.get(model) if loaded is not None else None
+    if loaded is None or not expected:
+        return ""
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
-    home = next(iter(devices)) if len(devices) == 1 else None
-    return "\n".join(misfits(expected, args, kwargs, home)) if expected else ""
+    # Nodes with devices of their own have their inputs moved to them.
+    home = next(iter(devices)) if len(devices) == 1 and not loaded.generated.devices else None
+    return "\n".join(misfits(expected, args, kwargs, home))
 
 
 def _named(error: Exception, unexpected: str) -> ExecutionError | None:
