@@ -187,7 +187,7 @@ class _Writer:
         taken = {*self._expressions.reserved, *self._classes.values()}
         names: dict[tuple[str, ...], str] = {}
         for path in self._opaque[program.definition]:
-            names[path] = unique(parameter_name("_".join(path)), taken)
+            names[path] = unique(parameter_name("_".join(path).replace(".", "_")), taken)
             taken.add(names[path])
         parameters = "".join(f", {name}: nn.Module" for name in names.values())
         for name, kind, default in program.parameters:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.verifying import compare
+from pnne_nb.compiler.verifying import compare, whole_prefix
 from tests.compiler.importing import nets
 from tests.compiler.importing.zoo import MODELS, Entry
 
@@ -165,3 +167,26 @@ def test_a_reason_in_a_file_stays_words() -> None:
     source = pn.to_source(graph)
     exec(compile(source, "<shown>", "exec"), {"__name__": "shown"})
     assert '"""\nraise' not in source
+
+
+# What is closed in the ConvNeXt is a layer of its stem under a second name, which only compile ties.
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.opaque and name != "convnext"])
+def test_source_with_closed_parts_takes_them_as_arguments(name: str) -> None:
+    entry = MODELS[name]
+    net = entry.make()
+    graph = pn.from_module(net, entry.args, entry.kwargs)
+    names: dict[str, object] = {"__name__": "shown"}
+    exec(compile(pn.to_source(graph), "<shown>", "exec"), names)  # that is what it is for
+    cls = names[type(pn.compile(graph, reuse=net)).__name__]
+    assert isinstance(cls, type)
+    parts = {
+        "module": net,
+        **{path.replace(".", "_"): part for path, part in net.named_modules(remove_duplicate=False)},
+    }
+    wanted = list(inspect.signature(cls).parameters)
+    assert wanted
+    model = cls(**{name: copy.deepcopy(parts[name]) for name in wanted})
+    prefix = whole_prefix(graph)
+    model.load_state_dict({f"{prefix}{key}": value for key, value in net.state_dict().items()})
+    for check in compare(net, model, entry.args, entry.kwargs, prefix):
+        assert check.equal, str(check)
