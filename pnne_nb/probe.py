@@ -65,8 +65,9 @@ class Portable(Protocol):
 class Cadence:
     """Decides which steps are observed: at most `hz` a second, at most `budget` of the running time.
 
-    The pause after an observation of `cost` seconds is ``max(1 / hz, cost / budget)``, so the share of
-    time spent observing stays below `budget` however costly one observation is.
+    From the beginning of one observation to the next are at least ``1 / hz`` seconds, and from the end of one that
+    cost `cost` seconds at least ``cost / budget``: the share of time spent observing stays below `budget` however
+    costly one observation is, and slow steps do not make frames rarer than asked for.
 
     Args:
         hz: Observations a second at most; 0 stops observing.
@@ -78,7 +79,7 @@ class Cadence:
             raise ValueError(f"budget must be a share of the running time in (0, 1], not {budget!r}.")
         self.hz = hz
         self.budget = budget
-        self._next = float("-inf")
+        self._next = self._began = float("-inf")
         self._cost = 0.0
         self._since: float | None = None
 
@@ -86,18 +87,25 @@ class Cadence:
         """Whether the step that starts at `now` (seconds, monotonic) should be observed."""
         if self._since is None:
             self._since = now
-        return self.hz > 0 and now >= self._next
+        if self.hz <= 0 or now < self._next:
+            return False
+        self._began = now
+        return True
 
     def spent(self, cost: float, now: float) -> None:
         """Record that an observation that ended at `now` took `cost` seconds more than a bare step."""
         self._cost += cost
-        self._next = now + max(1.0 / self.hz if self.hz > 0 else 0.0, cost / self.budget)
+        self._next = max(self._began + (1.0 / self.hz if self.hz > 0 else 0.0), now + cost / self.budget)
 
     def share(self, now: float) -> float:
-        """The share of the time since the first step that observing took, 0 to 1."""
-        if self._since is None or now <= self._since:
+        """The share of the time since the first step that observing took, 0 to 1.
+
+        The pause that an observation was paid for with counts as soon as it begins, so that the first one is not
+        compared with the few milliseconds before it.
+        """
+        if self._since is None or self._cost == 0.0:
             return 0.0
-        return min(1.0, self._cost / (now - self._since))
+        return min(1.0, self._cost / (max(now, self._next) - self._since))
 
 
 _REMEMBERED = 15

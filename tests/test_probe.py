@@ -22,6 +22,22 @@ def test_a_costly_observation_comes_as_often_as_the_budget_allows() -> None:
     assert cadence.share(0.5) == pytest.approx(0.02)
 
 
+def test_slow_steps_are_observed_as_often_as_asked_for() -> None:
+    cadence = Cadence(hz=8, budget=0.02)
+    for step in range(8):
+        began = step / 8
+        assert cadence.due(began), "0.05 s of it is the step itself"
+        cadence.spent(0.001, began + 0.05)
+    assert cadence.share(1.0) == pytest.approx(0.008)
+
+
+def test_the_first_observation_is_compared_with_the_time_that_it_pays_for() -> None:
+    cadence = Cadence(hz=10, budget=0.02)
+    assert cadence.due(0.0)
+    cadence.spent(0.001, 0.002)
+    assert cadence.share(0.002) == pytest.approx(0.01)
+
+
 def test_nothing_is_observed_at_zero_hertz() -> None:
     assert not Cadence(hz=0).due(0.0)
 

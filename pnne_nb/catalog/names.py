@@ -81,7 +81,7 @@ FUNCTIONS = {
 }
 """Type names by category, in the order of the palette."""
 
-NOT_FUNCTIONS = ("*_with_indices", "upsample*", "assert_int_or_pair", "scaled_*mm")
+NOT_FUNCTIONS = ("*_with_indices", "upsample*", "assert_int_or_pair", "scaled_*mm*")
 """Patterns of what ``torch.nn.functional`` holds beside: overloads of others, deprecated aliases, helpers, and
 functions that take objects of classes of their own."""
 

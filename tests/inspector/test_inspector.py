@@ -333,7 +333,7 @@ def test_a_compiled_model_is_inspected_uncompiled() -> None:
 
 
 def test_a_scripted_model_is_refused() -> None:
-    with pytest.warns(DeprecationWarning, match="script"):
+    with pytest.warns((DeprecationWarning, FutureWarning), match="script"):  # the latter since torch 2.15
         scripted = torch.jit.script(mlp())
     with pytest.raises(InspectionError, match="The model is a TorchScript module"):
         Inspector(scripted)

@@ -58,7 +58,7 @@ def test_targets_that_a_loss_cannot_take(outputs: int, target: Any, options: Any
     ("pictures", "message"),
     [
         (PICTURES[:, :, :5], (r"The model fails at layer '5' \(Linear\(in_features=64, .*\)\) on a batch of inputs "
-         r"\(16, 1, 5, 6\) float32: mat1 and mat2 shapes .* The first dimension counts the examples")),
+         r"\(16, 1, 5, 6\) float32: (addmm: )?mat1 and mat2 shapes .* The first dimension counts the examples")),
         (PICTURES.expand(96, 3, 6, 6), r"at layer '0' \(Conv2d\(1, 4.*\)\) on a batch of inputs \(16, 3, 6, 6\)"),
         (PICTURES.double(), r"at layer '0' .* \(16, 1, 6, 6\) float64: .* give x.float\(\) to float32 layers"),
     ],
