@@ -65,9 +65,9 @@ class Portable(Protocol):
 class Cadence:
     """Decides which steps are observed: at most `hz` a second, at most `budget` of the running time.
 
-    From the beginning of one observation to the next are at least ``1 / hz`` seconds, and from the end of one that
-    cost `cost` seconds at least ``cost / budget``: the share of time spent observing stays below `budget` however
-    costly one observation is, and slow steps do not make frames rarer than asked for.
+    From the beginning of one observation to the next are ``1 / hz`` seconds on average, and at least ``cost / budget``:
+    the share of time spent observing stays below `budget` however costly one observation is, and neither slow steps
+    nor steps that do not divide the period make frames rarer than asked for.
 
     Args:
         hz: Observations a second at most; 0 stops observing.
@@ -92,10 +92,13 @@ class Cadence:
         self._began = now
         return True
 
-    def spent(self, cost: float, now: float) -> None:
-        """Record that an observation that ended at `now` took `cost` seconds more than a bare step."""
+    def spent(self, cost: float) -> None:
+        """Record that observing the step that was last due took `cost` seconds more than a bare step."""
         self._cost += cost
-        self._next = max(self._began + (1.0 / self.hz if self.hz > 0 else 0.0), now + cost / self.budget)
+        period = 1.0 / self.hz if self.hz > 0 else 0.0
+        # From when it should have begun, as it may have waited for the step before; not to make up for what is missed.
+        planned = self._next if self._began - self._next < period else self._began
+        self._next = max(planned + period, self._began + cost / self.budget)
 
     def share(self, now: float) -> float:
         """The share of the time since the first step that observing took, 0 to 1.

@@ -8,7 +8,7 @@ from pnne_nb.probe import Cadence, Toll
 def test_a_cheap_observation_comes_at_the_rate_asked_for() -> None:
     cadence = Cadence(hz=10)
     assert cadence.due(0.0)
-    cadence.spent(1e-6, 0.0)
+    cadence.spent(1e-6)
     assert not cadence.due(0.09)
     assert cadence.due(0.1)
 
@@ -16,25 +16,37 @@ def test_a_cheap_observation_comes_at_the_rate_asked_for() -> None:
 def test_a_costly_observation_comes_as_often_as_the_budget_allows() -> None:
     cadence = Cadence(hz=10, budget=0.02)
     assert cadence.due(0.0)
-    cadence.spent(0.01, 0.0)
+    cadence.spent(0.01)
     assert not cadence.due(0.49)
     assert cadence.due(0.5)
     assert cadence.share(0.5) == pytest.approx(0.02)
 
 
-def test_slow_steps_are_observed_as_often_as_asked_for() -> None:
+@pytest.mark.parametrize(("length", "observed"), [(1 / 64, 80), (3 / 64, 80), (5 / 64, 80), (1 / 4, 40)])
+def test_steps_of_any_length_are_observed_as_often_as_asked_for(length: float, observed: int) -> None:
     cadence = Cadence(hz=8, budget=0.02)
-    for step in range(8):
-        began = step / 8
-        assert cadence.due(began), "0.05 s of it is the step itself"
-        cadence.spent(0.001, began + 0.05)
-    assert cadence.share(1.0) == pytest.approx(0.008)
+    count = 0
+    for step in range(round(10 / length)):
+        if cadence.due(step * length):
+            cadence.spent(0.001)
+            count += 1
+    assert abs(count - observed) <= 1
+    assert cadence.share(10.0) <= 0.01
+
+
+def test_what_was_missed_is_not_made_up_for() -> None:
+    cadence = Cadence(hz=8)
+    assert cadence.due(0.0)
+    cadence.spent(1e-6)
+    assert cadence.due(1000.0)
+    cadence.spent(1e-6)
+    assert not cadence.due(1000.0625)
 
 
 def test_the_first_observation_is_compared_with_the_time_that_it_pays_for() -> None:
     cadence = Cadence(hz=10, budget=0.02)
     assert cadence.due(0.0)
-    cadence.spent(0.001, 0.002)
+    cadence.spent(0.001)
     assert cadence.share(0.002) == pytest.approx(0.01)
 
 

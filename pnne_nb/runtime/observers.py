@@ -90,7 +90,7 @@ class Observers:
         cost = self._toll.observed(now - began, watched.seconds + now - publishing)
         ended = time.monotonic()
         for _, cadence in due:
-            cadence.spent(cost / len(due), ended)
+            cadence.spent(cost / len(due))
         self._observed += 1
         self.publish(self._cost_frames(step, ended))
         for probe, error in watched.failed:
