@@ -65,10 +65,8 @@ def train(form: str, directory: Path, log: Path) -> None:
         engine = TrainingEngine(network(), data(), images(2), **given)
     file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     engine.on("step", lambda frame: os.write(file, f"{frame.step} {frame.loss.hex()}\n".encode()))
-    # Killed between its last checkpoint and its end, it is complete: another start would add epochs.
-    if engine._loop.epoch <= engine.epochs:
-        engine.start()
-        engine.wait()
+    engine.start()
+    engine.wait()
 
 
 def losses(log: Path) -> dict[int, set[str]]:

@@ -428,8 +428,8 @@ class TrainingEngine:
     ) -> TrainingEngine:
         """An engine that continues a training; on the CPU, with the same data and versions, bit for bit.
 
-        It is ``"idle"``; `start` makes the rest of the epochs. A training that was drawn (`from_graph`) needs only the
-        path, and the variables that its Dataset nodes name.
+        It is ``"idle"``; `start` makes the rest of the epochs: none if it was complete, so that a script may resume
+        whatever is there. A drawn training (`from_graph`) needs only the path, and what its Dataset nodes name.
 
         Args:
             path: A checkpoint, or a ``checkpoint_dir``, whose newest is meant. If it is damaged, the one before

@@ -205,6 +205,7 @@ class Training:
         self.reports.history.load_state_dict(state["history"])
         # The number of threads changes the last bits of a sum.
         self._threads = state["threads"]
+        self.work.loaded = True
         if not epochs_changed:
             self.work.last_epoch = state["last_epoch"]
 

@@ -47,6 +47,7 @@ class Work:
     Attributes:
         error: What made the training fail, or None.
         last_epoch: Where it ends.
+        loaded: Whether the next run makes what a checkpoint has left to do, and no more.
         group: Makes the steps of the run under way in the place of the loop, or None.
     """
 
@@ -64,6 +65,7 @@ class Work:
     ) -> None:
         self.error: BaseException | None = None
         self.last_epoch = last_epoch
+        self.loaded = False
         self.group: TrainingGroup | None = None
         self._loop = loop
         self._reports = reports
@@ -95,11 +97,16 @@ class Work:
             self.group.sync()
 
     def renew(self, epochs: int) -> None:
-        """A new run of the thread: what failed is forgotten, and after the last epoch there are so many more."""
+        """A new run of the thread: what failed is forgotten, and after the last epoch there are so many more.
+
+        But not in the first run after a checkpoint was loaded, which makes the rest: a script that resumes what was
+        killed after its last checkpoint does not train again.
+        """
         self.error = None
         self._guarded.clear()
-        if self._loop.epoch > self.last_epoch:
+        if self._loop.epoch > self.last_epoch and not self.loaded:
             self.last_epoch = self._loop.epoch - 1 + epochs
+        self.loaded = False
 
     def wait_for_guards(self) -> None:
         """Wait until the thread that was started has the model under guard: from then on, nobody meets a step."""

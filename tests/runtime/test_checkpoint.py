@@ -118,6 +118,17 @@ def test_options_may_be_different_afterwards(tmp_path: Path) -> None:
     assert TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images(), epochs=7).epochs == 7
 
 
+def test_a_complete_training_that_is_resumed_has_nothing_left_to_do(tmp_path: Path) -> None:
+    first = engine(epochs=2, checkpoint_dir=tmp_path)
+    losses = finish(first)[0]
+    second = TrainingEngine.resume_from(tmp_path, network(), images())
+    assert finish(second)[0] == losses
+    assert (second.state, second.epochs) == ("finished", 2)
+    third = TrainingEngine.resume_from(tmp_path, network(), images(), epochs=3)
+    assert len(finish(third)[0]) == len(losses) * 3 // 2
+    assert len(finish(second)[0]) == len(losses) * 2, "who starts it once more wants more"
+
+
 def test_a_directory_keeps_the_latest_and_the_best(tmp_path: Path) -> None:
     trained = engine(epochs=5, checkpoint_dir=tmp_path / "run", val_data=images(2))
     trained.start()
