@@ -25,6 +25,28 @@ def _recurrent_flops(inputs: torch.Tensor, by_input: torch.Tensor, by_state: tor
 # On the CPU, an LSTM runs as one oneDNN operator that torch has no formula for.
 _FORMULAS: dict[Any, Any] = {**flop_registry, torch.ops.aten.mkldnn_rnn_layer: _recurrent_flops}
 
+PIECES = 10_000
+"""A tensor is cut into so many at most while a node is tried: a graph file may ask for a hundred million."""
+
+
+OPERATIONS = 30_000
+"""A trial of a node makes so many at most; ``tensor_split`` makes one for each piece."""
+
+
+class TooManyPiecesError(ValueError):
+    """A node would cut a tensor into more than `PIECES`, or take more than `OPERATIONS`."""
+
+
+def _pieces(func: Any, tensor: Any = None, parts: Any = 0, dim: int = 0, **named: Any) -> int:
+    """Return into how many tensors an operator cuts one."""
+    dim = named.get("dim", dim)
+    match func:
+        case torch.ops.aten.unbind.int:
+            return int(tensor.shape[named.get("dim", parts)])
+        case torch.ops.aten.split.Tensor | torch.ops.aten.unsafe_split.Tensor:
+            return -(-int(tensor.shape[dim]) // max(1, int(named.get("split_size", parts))))
+    return 0
+
 
 @final
 class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
@@ -35,6 +57,10 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
 
     Attributes:
         count: Multiply-adds so far.
+
+    Raises:
+        TooManyPiecesError: In the block, if a tensor would be cut into more than `PIECES`, or there are more than
+            `OPERATIONS`.
     """
 
     supports_higher_order_operators = True
@@ -42,6 +68,7 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # nor here
         self.count = 0
+        self._operations = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -50,6 +77,13 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         named = dict(kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator):
             return NotImplemented
+        self._operations += 1
+        if self._operations > OPERATIONS:
+            raise TooManyPiecesError(f"It would take more than {OPERATIONS:,} operations")
+        if (pieces := _pieces(func, *args[:3], **named)) > PIECES:
+            raise TooManyPiecesError(
+                f"It would cut a tensor into {pieces:,}, and {PIECES:,} are the most that a node may give"
+            )
         formula = _FORMULAS.get(func._overloadpacket)
         if formula is None:
             with self:

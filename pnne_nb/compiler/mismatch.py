@@ -8,6 +8,7 @@ import msgspec
 
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.compiler.abstract import Abstract, Meta, known_shapes
+from pnne_nb.compiler.costs import TooManyPiecesError
 from pnne_nb.errors import Diagnostic, Fix, Severity
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.values import Value, to_json
@@ -117,6 +118,8 @@ def failure_finding(
     text = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
     if isinstance(error, NotImplementedError) or any(sign in str(error) for sign in _NEEDS_DATA):
         return Finding("shape-unknown", "The shape of the result is known only once there are data.", severity="info")
+    if isinstance(error, TooManyPiecesError):
+        return Finding("too-many-pieces", f"{text}.", hint="Make fewer and larger pieces.")
     own = not spec.target.startswith("torch.") and spec.kind == "module"
     if building:
         severity: Severity = "warning" if own else "error"

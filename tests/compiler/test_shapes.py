@@ -266,6 +266,22 @@ def test_properties_that_torch_rejects() -> None:
         pn.infer_shapes(single("Conv2d", ("N", 3, 8, 8), out_channels=4, kernel_size=1, groups=2))
 
 
+@pytest.mark.parametrize(
+    ("type", "properties", "message"),
+    [
+        ("split", {"split_size_or_sections": 1}, "cut a tensor into 100,000,000, and 10,000 are the most"),
+        ("chunk", {"chunks": 10**8}, "cut a tensor into 100,000,000, and 10,000 are the most"),
+        ("unbind", {}, "cut a tensor into 100,000,000, and 10,000 are the most"),
+        ("tensor_split", {"sections": 10**8}, "take more than 30,000 operations"),
+    ],
+)
+def test_a_tensor_is_not_cut_into_more_pieces_than_memory_holds(
+    type: str, properties: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(pn.ShapeError, match=rf"It would {message}.* Make fewer and larger pieces"):
+        pn.infer_shapes(single(type, (10**8,), **properties))
+
+
 def test_every_mismatch_is_listed() -> None:
     graph = pn.NodeGraph("two")
     graph.add("Input", "x", shape=("N", 3))
