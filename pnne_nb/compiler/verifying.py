@@ -18,7 +18,7 @@ from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.copying import duplicate, untouched
 from pnne_nb.compiler.running import describe
 from pnne_nb.errors import expect
-from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.document import NodeGraph, expect_graph
 
 Mode: TypeAlias = Literal["train", "eval"]
 SEED = 0
@@ -95,6 +95,7 @@ def verify(
         CompileError: If the document cannot be compiled.
         ArgumentError: If an argument is of the wrong kind.
     """
+    expect_graph(graph)
     expect(net, nn.Module, "net", "the module to compare with")
     args, given = call_arguments(args, kwargs)
     opaque: dict[str, str] = {}
