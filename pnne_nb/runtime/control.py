@@ -18,6 +18,9 @@ ENDED: frozenset[TrainingState] = frozenset({"finished", "stopped", "failed"})
 _SLICE = 0.2
 """Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
 
+_GLANCE = 0.02
+"""Seconds between two looks whether the training has ended."""
+
 _LONGEST_LOAN = 0.05
 """Seconds after which visitors who linger have kept the training waiting for long enough."""
 
@@ -135,11 +138,6 @@ class Control:
         halted = self._state == "paused" and self._pause and not (self._steps or self._working or self._stop)
         return halted or not self._alive
 
-    def ended(self, timeout: float | None) -> bool:
-        """Wait until no training thread is at work or `timeout` seconds have passed; whether none is."""
-        with self._turn:
-            return self._turn.wait_for(lambda: not self._alive, timeout)
-
     def wait_for_rest(self, *, wait: bool = True) -> None:
         """Wait until the training has obeyed, see `settled`; returns at once in the training thread."""
         while wait and not self.settled(_SLICE) and not self.in_training_thread():
@@ -147,11 +145,12 @@ class Control:
 
     def wait_for_end(self, timeout: float | None) -> bool:
         """Wait until no training thread is at work or `timeout` seconds have passed; whether none is."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self.ended(_SLICE if until is None else max(0.0, min(_SLICE, until - time.monotonic()))):
-            if until is not None and time.monotonic() >= until:
-                return False
-        return True
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        # Not on the condition: an interrupt that comes just when the condition's lock was taken (its `__enter__` is
+        # Python) would leave it taken for ever, and the training would never make another step.
+        while self._alive and (left := until - time.monotonic()) > 0:
+            time.sleep(min(_GLANCE, left))
+        return not self._alive
 
     # The training thread's side
 

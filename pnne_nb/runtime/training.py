@@ -111,7 +111,7 @@ class Training:
         self.work.group = group
         self.work.renew(self._config.epochs)
         self.shared.watch_cell()
-        start_training_thread(self.work.run, self.control.stop, self.control.ended, self._threads)
+        start_training_thread(self.work.run, self.control.stop, self.control.wait_for_end, self._threads)
         self.work.wait_for_guards()
         return True
 

@@ -211,4 +211,4 @@ def test_the_training_thread_never_waits_for_itself() -> None:
     with control.visit("itself"):
         pass
     control.end("finished")
-    assert control.ended(0)
+    assert control.wait_for_end(0)

@@ -41,7 +41,7 @@ def test_a_thousand_runs_of_a_watching_cell_leave_one_watcher() -> None:
     for _ in range(1000):
         watch(engine)
     after = live_objects()
-    assert after[1] == before[1]
+    assert after[1] <= before[1]  # what earlier tests left may go meanwhile
     assert after[0] - before[0] < 100
     engine.step()
     engine.stop()
