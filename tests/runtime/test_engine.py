@@ -332,7 +332,7 @@ def test_an_interrupt_ends_the_waiting_not_the_training(monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trained._control, "ended", interrupted)
+        patch.setattr(trained._control, "wait_for_end", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trained.wait()
     assert trained.state == "running"
