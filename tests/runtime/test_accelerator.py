@@ -234,8 +234,9 @@ def test_a_group_of_one_gpu_trains_with_nccl(strategy: str) -> None:
 
 def test_an_interrupt_ends_the_waiting_only(device: str) -> None:
     code = """
-import sys, threading; sys.path.insert(0, ".")
+import signal, sys, threading; sys.path.insert(0, ".")
 from tests.runtime.tasks import engine
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 ready = threading.Event()
 made = engine(device=sys.argv[1], epochs=10**6)
 made.on("step", lambda frame: ready.set())
