@@ -28,7 +28,6 @@ _FORMULAS: dict[Any, Any] = {**flop_registry, torch.ops.aten.mkldnn_rnn_layer: _
 PIECES = 10_000
 """A tensor is cut into so many at most while a node is tried: a graph file may ask for a hundred million."""
 
-
 OPERATIONS = 30_000
 """A trial of a node makes so many at most; ``tensor_split`` makes one for each piece."""
 
@@ -37,14 +36,13 @@ class TooManyPiecesError(ValueError):
     """A node would cut a tensor into more than `PIECES`, or take more than `OPERATIONS`."""
 
 
-def _pieces(func: Any, tensor: Any = None, parts: Any = 0, dim: int = 0, **named: Any) -> int:
-    """Return into how many tensors an operator cuts one."""
-    dim = named.get("dim", dim)
+def _pieces(func: Any, args: tuple[Any, ...]) -> int:
+    """Return into how many tensors an operator cuts one; the dispatcher leaves out defaults at the end of `args`."""
     match func:
         case torch.ops.aten.unbind.int:
-            return int(tensor.shape[named.get("dim", parts)])
+            return int(args[0].shape[args[1] if len(args) > 1 else 0])
         case torch.ops.aten.split.Tensor | torch.ops.aten.unsafe_split.Tensor:
-            return -(-int(tensor.shape[dim]) // max(1, int(named.get("split_size", parts))))
+            return -(-int(args[0].shape[args[2] if len(args) > 2 else 0]) // max(1, int(args[1])))
     return 0
 
 
@@ -80,7 +78,7 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         self._operations += 1
         if self._operations > OPERATIONS:
             raise TooManyPiecesError(f"It would take more than {OPERATIONS:,} operations")
-        if (pieces := _pieces(func, *args[:3], **named)) > PIECES:
+        if (pieces := _pieces(func, args)) > PIECES:
             raise TooManyPiecesError(
                 f"It would cut a tensor into {pieces:,}, and {PIECES:,} are the most that a node may give"
             )
