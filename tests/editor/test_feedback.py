@@ -60,11 +60,12 @@ def test_a_training_is_drawn_on_nodes_and_edges(open_editor: OpenEditor) -> None
     expect(weak).to_contain_text("∇ 0.001")
     expect(weak).to_contain_text("N×6×24×24")
     expect(strong).to_contain_text("∇ 0.1")
-    widths = [
-        edge.locator(".react-flow__edge-path").evaluate("path => parseFloat(getComputedStyle(path).strokeWidth)")
-        for edge in (weak, strong)
-    ]
-    assert widths[0] < widths[1], "a larger gradient is a thicker edge"
+    # A larger gradient is a thicker edge, once both have grown to their widths.
+    editor.page.wait_for_function(
+        "(paths) => { const [weak, strong] = paths.map((path) => parseFloat(getComputedStyle(path).strokeWidth));"
+        " return weak < strong; }",
+        arg=[edge.locator(".react-flow__edge-path").element_handle() for edge in (weak, strong)],
+    )
     expect(editor.edge("x.output", "hidden.input")).not_to_contain_text("∇")
     expect(editor.node("scores").get_by_role("img", name="dead: 100.0% of its outputs are 0.")).to_be_visible()
     expect(editor.root.locator(".pnne-said")).to_have_text("scores: dead")
