@@ -7,7 +7,6 @@ MLP's step of half a millisecond shows what the bookkeeping costs, without a bud
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 import threading
 import time
@@ -27,8 +26,6 @@ SECONDS = 30.0
 """For each comparison."""
 STEPS = {"mlp": 20, "cnn": 1, "resnet": 1}
 """In one block."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Options of glibc's ``mallopt``, from malloc.h."""
 
 
 def by_hand(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Iterator[None]:
@@ -122,22 +119,9 @@ def halting(make: Callable[[], Made]) -> float:
     return longest * 1000
 
 
-def _keep_memory() -> None:
-    """Have glibc keep what is freed, for both sides.
-
-    By default it gives the heap's end back and takes it again, page by page: some 3,700 page faults a step of the CNN,
-    a quarter of its time, and how many depends on where the last small tensor lies.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
-            libc.mallopt(option, 1 << 30)
-
-
 def main() -> None:
     """Print the figures; raise `SystemExit` if one is over its budget."""
     torch.set_num_threads(1)
-    _keep_memory()
     over = []
     for name, make in MODELS.items():
         torch.manual_seed(0)
