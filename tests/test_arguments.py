@@ -140,6 +140,41 @@ PACKAGE: dict[str, Callable[[Any], object]] = {
 }  # fmt: skip
 
 
+def _engine(**options: Any) -> pn.TrainingEngine:
+    return pn.TrainingEngine(_net(), options.pop("train_data", DATA), **{"epochs": 1, "device": "cpu", **options})
+
+
+DATA = (torch.zeros(8, 4), torch.arange(8) % 2)
+OPTIONS = (
+    "train_data val_data loss metrics epochs batch_size shuffle device precision grad_clip accumulate seed checkpoint_dir "
+    "validate_every checkpoint_every early_stopping parameter_groups step_function deterministic"
+).split()
+
+
+def _trained_with(option: str, value: Any) -> pn.TrainingEngine:
+    return _engine(**{option: value})
+
+
+TRAINING: dict[str, Callable[[Any], object]] = {
+    **{option: partial(_trained_with, option) for option in OPTIONS},
+    # A function is called, and what it raises is its own.
+    "optimizer": lambda v: None if callable(v) else _engine(optimizer=v),
+    "scheduler": lambda v: None if callable(v) else _engine(scheduler=v),
+    "model": lambda v: pn.TrainingEngine(v, DATA),
+    "wait": lambda v: _engine().wait(v),
+    "step": lambda v: _engine().step(v),
+    "on": lambda v: _engine().on(v, print),
+    "on function": lambda v: _engine().on("step", v),
+    "save_checkpoint": lambda v: _engine().save_checkpoint(v),
+    "load_checkpoint": lambda v: _engine().load_checkpoint(v),
+    "resume_from": lambda v: pn.TrainingEngine.resume_from(v, train_data=DATA),
+    "to_frame": lambda v: _engine().history.to_frame(v),  # noqa: PLW0108  # a new one each time
+    "InferenceEngine": pn.InferenceEngine,
+    "InferenceEngine device": lambda v: pn.InferenceEngine(nn.Linear(4, 2), device=v),
+    "InferenceEngine batch_size": lambda v: pn.InferenceEngine(nn.Linear(4, 2), batch_size=v),
+}
+
+
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as empty:
@@ -183,6 +218,12 @@ def test_a_document_refuses_what_it_cannot_use_and_stays_as_it_was(door: str) ->
 def test_what_the_package_offers_refuses_what_it_cannot_use(door: str) -> None:
     for value in JUNK.values():
         _provoke(partial(PACKAGE[door], value))
+
+
+@pytest.mark.parametrize("door", TRAINING)
+def test_a_training_refuses_what_it_cannot_use(door: str) -> None:
+    for value in JUNK.values():
+        _provoke(partial(TRAINING[door], value))
 
 
 def test_a_file_is_saved_only_under_a_path() -> None:

@@ -386,6 +386,19 @@ def test_a_training_is_started_stepped_paused_and_awaited(tmp_path: Path) -> Non
         engine.on("stpe", print)
 
 
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"epochs": np.int64(1), "batch_size": np.int32(16), "shuffle": np.bool_(False)}
+    options |= {"grad_clip": np.float32(1), "seed": np.int64(3), "checkpoint_dir": tmp_path}
+    engine = pn.TrainingEngine(lenet(), digits(), **options)
+    engine.start()
+    assert engine.wait(np.float64(60))
+    assert pn.TrainingEngine.resume_from(tmp_path, train_data=digits()).state == "idle"
+    graph = pn.NodeGraph()
+    graph.add("Input", name="x", shape=(np.int64(2), 3), dtype=np.dtype("float32"))
+    graph.add("Linear", name="fc", in_features=np.int16(3), out_features=np.int64(4))
+    assert pn.infer_shapes(graph)["x.output"] == pn.TensorSpec((2, 3), "float32")
+
+
 def test_a_training_is_awaited_and_fails_aloud() -> None:
     engine: Any = pn.TrainingEngine(Net(), (torch.randn(8, 8), torch.arange(8) % 4), epochs=1, device="cpu")
     engine.exclusive = True

@@ -18,7 +18,7 @@ from typing import Any, final
 import safetensors.torch
 from safetensors import SafetensorError
 
-from pnne_nb.errors import CheckpointError
+from pnne_nb.errors import CheckpointError, expect, shown
 from pnne_nb.runtime.packing import pack, unpack
 
 FORMAT = 1
@@ -55,10 +55,19 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
             path.replace(_previous(path))
         Path(temporary).replace(path)
         _sync_directory(path.parent)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
-        raise CheckpointError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from error
+        raise CheckpointError(f"The checkpoint {_named(path)} cannot be written: {_reason(error)}.") from error
+
+
+def _named(path: str | Path) -> str:
+    return shown(str(path)).strip("'\"")
+
+
+def _reason(error: Exception) -> str:
+    # A path that no file system can hold is a ValueError.
+    return (error.strerror if isinstance(error, OSError) else None) or shown(str(error))
 
 
 def signed(content: bytes) -> bytes:
@@ -91,8 +100,8 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
     metadata = _metadata(content)
     found = metadata.get("checksum") if isinstance(metadata, dict) else None
     if not isinstance(found, str) or len(found) != len(_UNSIGNED):
@@ -123,7 +132,7 @@ def _metadata(content: bytes) -> Any:
         return None
 
 
-def read_newest_good(path: Path) -> tuple[dict[str, Any], Path, list[str]]:
+def read_newest_good(path: str | Path) -> tuple[dict[str, Any], Path, list[str]]:
     """Read `path`, or the newest earlier checkpoint that is whole.
 
     Args:
@@ -134,9 +143,15 @@ def read_newest_good(path: Path) -> tuple[dict[str, Any], Path, list[str]]:
 
     Raises:
         CheckpointError: None is whole; the message lists every file and its fault.
+        ArgumentError: `path` is none.
     """
+    expect(path, (str, Path), "path", "the path of a checkpoint")
     faults: list[str] = []
-    for candidate in _candidates(path):
+    try:
+        candidates = _candidates(Path(path))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
+    for candidate in candidates:
         try:
             return read(candidate), candidate, faults
         except CheckpointError as error:
@@ -169,6 +184,7 @@ class CheckpointDirectory:
     """
 
     def __init__(self, directory: str | Path, keep: int = 3) -> None:
+        expect(directory, (str, Path), "checkpoint_dir", "the path of a directory")
         self.directory = Path(directory)
         self._keep = max(2, keep)
 

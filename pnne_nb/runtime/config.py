@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import msgspec
+import numpy as np
 from torch import Tensor, nn
 
-from pnne_nb.errors import TrainingError, near
+from pnne_nb.errors import TrainingError, near, shown
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.data import Data, open_source, require_count
@@ -73,6 +73,12 @@ class Config(msgspec.Struct, frozen=True):
     checkpoint_every: EveryChoice = 1
     deterministic: bool = False
 
+    def __post_init__(self) -> None:
+        # NumPy's numbers count as Python's, and a checkpoint can keep those.
+        for name, value in msgspec.structs.asdict(self).items():
+            if isinstance(value, np.generic):
+                msgspec.structs.force_setattr(self, name, value.item())
+
     def check(self) -> None:
         """Refuse numbers that make no sense, before any work is done.
 
@@ -87,16 +93,19 @@ class Config(msgspec.Struct, frozen=True):
         if self.step_function is not None and not callable(self.step_function):
             raise TrainingError(
                 "step_function must be a function of model and batch that returns the loss, not "
-                f"{self.step_function!r}."
+                f"{shown(self.step_function)}."
             )
         as_every("validate_every", self.validate_every)
         as_every("checkpoint_every", self.checkpoint_every)
         for name in ("shuffle", "deterministic"):
             if not isinstance(getattr(self, name), bool):
-                raise TrainingError(f"{name} must be True or False, not {getattr(self, name)!r}.")
-        _require_whole("seed", self.seed)
-        if self.grad_clip is not None and not self.grad_clip > 0:
-            raise TrainingError(f"grad_clip must be a positive norm or None, not {self.grad_clip!r}.")
+                raise TrainingError(f"{name} must be True or False, not {shown(getattr(self, name))}.")
+        seed: object = self.seed
+        if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
+            raise TrainingError(f"seed must be a whole number of at most 64 bits, not {shown(seed)}.")
+        clip: object = self.grad_clip
+        if clip is not None and not (isinstance(clip, (int, float)) and clip > 0):
+            raise TrainingError(f"grad_clip must be a positive norm or None, not {shown(clip)}.")
 
     def open_data(self, train: Data, val: Data | None) -> tuple[Source, Source | None]:
         """The data as batches; only training data is shuffled.
@@ -177,11 +186,6 @@ class Config(msgspec.Struct, frozen=True):
             needs_closure=needs_closure(optimizer),
             scattered=scattered,
         )
-
-
-def _require_whole(name: str, value: object) -> None:
-    if not isinstance(value, Integral):  # also a numpy integer
-        raise TrainingError(f"{name} must be a whole number, not {value!r}.")
 
 
 def _is_plain(value: Any) -> bool:

@@ -145,7 +145,7 @@ class Control:
 
     def wait_for_end(self, timeout: float | None) -> bool:
         """Wait until no training thread is at work or `timeout` seconds have passed; whether none is."""
-        until = float("inf") if timeout is None else time.monotonic() + timeout
+        until = float("inf") if timeout is None else time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
         # Not on the condition: an interrupt that comes just when the condition's lock was taken (its `__enter__` is
         # Python) would leave it taken for ever, and the training would never make another step.
         while self._alive and (left := until - time.monotonic()) > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import TrainingError, shown
 from pnne_nb.runtime.samples import Samples, are_samples
 from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource
 
@@ -91,8 +92,8 @@ def require_count(name: str, value: Any) -> None:
     Raises:
         TrainingError: It is something else; the message calls it `name`.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise TrainingError(f"{name} must be a whole number, at least 1, not {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise TrainingError(f"{name} must be a whole number, at least 1, not {shown(value)}.")
 
 
 def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> Source:

@@ -47,9 +47,9 @@ class TrainingEngine:
         train_data: ``(X, y)`` tensors or numpy arrays, a ``Dataset``, or a ``DataLoader``. Batches hold the
             inputs in the model's order and the target last, or are mappings by parameter name.
         val_data: The same for validation after each epoch.
-        loss: Name of a loss of ``torch.nn``, a name with arguments, a function of output and target; None
+        loss: A loss of ``torch.nn`` by name or class, alone or with arguments, a function of output and target; None
             if the model returns its own loss.
-        optimizer: Name of an optimizer of ``torch.optim``, a name with arguments, a function of the
+        optimizer: An optimizer of ``torch.optim`` by name or class, alone or with arguments, a function of the
             parameters, or an optimizer.
         scheduler: Likewise of ``torch.optim.lr_scheduler``; a third part ``"step"`` moves it after every step.
         metrics: Names, torchmetrics, or functions; counted over each epoch.
@@ -109,10 +109,10 @@ class TrainingEngine:
     ) -> None:
         config = Config(
             loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
-            shuffle=shuffle, device=str(device), precision=precision, grad_clip=grad_clip, accumulate=accumulate,
-            seed=seed, num_workers=num_workers, parameter_groups=parameter_groups, step_function=step_function,
-            early_stopping=early_stopping, validate_every=validate_every, checkpoint_every=checkpoint_every,
-            deterministic=deterministic,
+            shuffle=shuffle, device=str(device) if isinstance(device, torch.device) else device, precision=precision,
+            grad_clip=grad_clip, accumulate=accumulate, seed=seed, num_workers=num_workers, deterministic=deterministic,
+            parameter_groups=parameter_groups, step_function=step_function, early_stopping=early_stopping,
+            validate_every=validate_every, checkpoint_every=checkpoint_every,
         )  # fmt: skip
         training = self._training = Training(model, train_data, val_data, config, checkpoint_dir)
         self._loop, self._control, self._shared = training.loop, training.control, training.shared
@@ -347,6 +347,7 @@ class TrainingEngine:
         if self._control.in_training_thread():
             raise TrainingError("The training thread cannot wait for itself: do not call wait() in a callback.")
         self._shared.release()
+        expect(timeout, (int, float, NoneType), "timeout", "a number of seconds, or None")
         if not self._control.wait_for_end(timeout):
             return False
         if self.error is not None:
@@ -412,7 +413,7 @@ class TrainingEngine:
             CheckpointError: None is whole, or it belongs to another training.
             TrainingError: A training is under way.
         """
-        self._training.load_state_dict(checkpoint.read_newest_good(Path(path))[0], epochs_changed=False)
+        self._training.load_state_dict(checkpoint.read_newest_good(path)[0], epochs_changed=False)
 
     @classmethod
     def resume_from(
@@ -445,8 +446,7 @@ class TrainingEngine:
         Raises:
             CheckpointError: No checkpoint is whole, it does not fit, or an argument is missing.
         """
-        expect(path, (str, Path), "path", "the path of a checkpoint")
-        resumption = read_resumption(Path(path), model, options, drawn=train_data is None)
+        resumption = read_resumption(path, model, options, drawn=train_data is None)
         engine: TrainingEngine
         if train_data is not None:
             engine = cls(resumption.model, train_data, val_data, **resumption.arguments)

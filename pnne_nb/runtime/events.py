@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, final, get_args
 
-from pnne_nb.errors import TrainingError, near
+from pnne_nb.errors import TrainingError, near, shown
 from pnne_nb.frames import AnomalyFrame, EpochFrame, StateFrame, StepFrame
 from pnne_nb.subscribers import Subscribers
 
@@ -20,16 +20,18 @@ class Listeners:
     def __init__(self) -> None:
         self._entries = Subscribers[tuple[str, Callable[[Any], object]]]()
 
-    def add(self, topic: str, function: Callable[[Any], object]) -> Callable[[], None]:
+    def add(self, topic: object, function: Callable[[Any], object]) -> Callable[[], None]:
         """Call `function` at each event of `topic`; returns the function that ends this.
 
         Raises:
-            TrainingError: There is no such topic.
+            TrainingError: There is no such topic, or nothing to call.
         """
-        if topic not in TOPICS:
+        if not isinstance(topic, str) or topic not in TOPICS:
             raise TrainingError(
-                f"There is no event {topic!r}; there are {', '.join(map(repr, TOPICS))}.{near(topic, TOPICS)}"
+                f"There is no event {shown(topic)}; there are {', '.join(map(repr, TOPICS))}.{near(topic, TOPICS)}"
             )
+        if not callable(function):
+            raise TrainingError(f"What is called at each {topic} must be a function, not {shown(function)}.")
         return self._entries.add((topic, function))
 
     def tell(self, frame: StepFrame | EpochFrame | StateFrame | AnomalyFrame) -> None:

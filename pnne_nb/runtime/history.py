@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pnne_nb.errors import UnknownSeriesError, near, shown
+from pnne_nb.errors import UnknownSeriesError, choose, near, shown
 from pnne_nb.frames import AnomalyFrame, EpochFrame, MemoryFrame, StepFrame
 from pnne_nb.runtime.event_files import write_scalars
 
@@ -313,8 +313,9 @@ class History(Mapping[str, NDArray[np.float64]]):
                 with NaN where it was not measured.
 
         Raises:
-            ValueError: Another `over`.
+            ArgumentError: Another `over`.
         """
+        choose(over, ("epochs", "steps"), "over")
         # Imported late: pandas takes half a second, and most trainings never make a table.
         import pandas as pd  # noqa: PLC0415
 
@@ -322,12 +323,10 @@ class History(Mapping[str, NDArray[np.float64]]):
             columns: dict[str, Any] = {"step": self.steps("train_loss")} if "train_loss" in self else {}
             columns |= {name: self[name] for name in self if name not in self._series}
             return pd.DataFrame(columns, index=pd.Index(self.epochs, name="epoch"))
-        if over == "steps":
-            points = {name: self.points(name) for name in self if name not in self._epochs}
-            series = {name: pd.Series(values, index=steps) for name, (steps, values) in points.items()}
-            columns = {name: values[~values.index.duplicated()] for name, values in series.items()}
-            return pd.DataFrame(columns).rename_axis(index="step")
-        raise ValueError(f'over must be "epochs" or "steps", not {over!r}.')
+        points = {name: self.points(name) for name in self if name not in self._epochs}
+        series = {name: pd.Series(values, index=steps) for name, (steps, values) in points.items()}
+        columns = {name: values[~values.index.duplicated()] for name, values in series.items()}
+        return pd.DataFrame(columns).rename_axis(index="step")
 
     def to_csv(self, path: str | Path, over: Literal["epochs", "steps"] = "epochs") -> None:
         """Write the table of `to_frame` as a CSV file."""

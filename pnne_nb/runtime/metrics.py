@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, final, runtime
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import TrainingError, near
+from pnne_nb.errors import TrainingError, near, shown
 
 if TYPE_CHECKING:
     # It takes two seconds, and most trainings do without.
@@ -201,7 +201,9 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
         TrainingError: Unknown name, wrong arguments, something that is no metric, or one name twice.
     """
     if isinstance(choices, str):
-        raise TrainingError(f"metrics must be a sequence: write metrics=({choices!r},).")
+        raise TrainingError(f"metrics must be a sequence: write metrics=({shown(choices)},).")
+    if not isinstance(choices, (tuple, list)):
+        raise TrainingError(f'metrics must be a tuple such as ("accuracy",), not {shown(choices)}. () is for none.')
     made: dict[str, Metric] = {}
     for choice in choices:
         name, metric = _make(choice, device)
@@ -228,7 +230,7 @@ def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
         case _ if callable(choice):
             return getattr(choice, "__name__", type(choice).__name__), Averaged(choice)
         case _:
-            raise TrainingError(f"{choice!r} is no metric: give a name, a torchmetrics metric, or a function.")
+            raise TrainingError(f"{shown(choice)} is no metric: give a name, a torchmetrics metric, or a function.")
 
 
 def _own(metric: Metric, device: torch.device) -> Metric:
@@ -244,7 +246,7 @@ def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.devi
     known = [*PER_BATCH, *sorted(entry for entry in torchmetrics.__all__ if entry[0].isupper())]
     if name not in known or name in PER_BATCH:
         meant = near(name, known) or near(next((long for long in known if long.startswith(name)), ""), known)
-        raise TrainingError(f"There is no metric called {name!r}.{meant}")
+        raise TrainingError(f"There is no metric called {shown(name)}.{meant}")
     try:
         metric: Any = getattr(torchmetrics, name)(**options)
     except (TypeError, ValueError) as error:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from types import NoneType
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
-from pnne_nb.errors import TrainingError, near
+from pnne_nb.errors import TrainingError, expect, near, shown
 
 Options: TypeAlias = Mapping[str, Any]
-Loss: TypeAlias = "str | tuple[str, Options] | type[nn.Module] | Callable[[Any, Any], Tensor] | None"
+Loss: TypeAlias = "str | tuple[str | type, Options] | type[nn.Module] | Callable[[Any, Any], Tensor] | None"
 OptimizerChoice: TypeAlias = (
-    "str | tuple[str, Options] | torch.optim.Optimizer | Callable[[Iterable[Any]], torch.optim.Optimizer]"
+    "str | tuple[str | type, Options] | torch.optim.Optimizer | Callable[[Iterable[Any]], torch.optim.Optimizer]"
 )
 SchedulerChoice: TypeAlias = (
-    "str | tuple[str, Options] | tuple[str, Options, Interval] | LRScheduler | "
+    "str | tuple[str | type, Options] | tuple[str | type, Options, Interval] | LRScheduler | "
     "Callable[[torch.optim.Optimizer], LRScheduler] | None"
 )
 Interval: TypeAlias = Literal["epoch", "step"]
@@ -61,17 +62,15 @@ def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
     match loss:
         case None:
             return None
-        case str() as name:
+        case (str() | type()) as name:
             made: Callable[[Any, Any], Tensor] = _build("loss", LOSSES, name, {})
-        case (str() as name, Mapping() as options):
+        case (str() | type() as name, Mapping() as options):
             made = _build("loss", LOSSES, name, options)
-        case type():
-            made = _call("loss", loss.__name__, loss, (), {})
         case _ if callable(loss):
             made = loss
         case _:
             raise TrainingError(
-                f'loss cannot be {loss!r}. Give a name such as "CrossEntropyLoss", a pair such as '
+                f'loss cannot be {shown(loss)}. Give a name such as "CrossEntropyLoss", a pair such as '
                 f'("CrossEntropyLoss", {{"label_smoothing": 0.1}}), or a function of output and target.'
             )
     return made
@@ -92,17 +91,18 @@ def make_optimizer(
     """
     if isinstance(choice, torch.optim.Optimizer):
         return choice
+    expect(groups, (Mapping, NoneType), "parameter_groups", 'options by pattern, such as {"*.bias": {"lr": 1e-2}}')
     parameters = parameter_groups(model, groups or {})
     match choice:
-        case str() as name:
+        case (str() | type()) as name:
             made: torch.optim.Optimizer = _build("optimizer", OPTIMIZERS, name, {}, parameters)
-        case (str() as name, Mapping() as options):
+        case (str() | type() as name, Mapping() as options):
             made = _build("optimizer", OPTIMIZERS, name, options, parameters)
         case _ if callable(choice):
             made = choice(parameters)
         case _:
             raise TrainingError(
-                f'optimizer cannot be {choice!r}. Give a name such as "AdamW", a pair such as '
+                f'optimizer cannot be {shown(choice)}. Give a name such as "AdamW", a pair such as '
                 f'("AdamW", {{"lr": 1e-3}}), or a function that makes one from the parameters.'
             )
     if not isinstance(made, torch.optim.Optimizer):
@@ -175,17 +175,17 @@ def make_schedule(
             return None
         case LRScheduler():
             made: LRScheduler = choice
-        case str() as name:
+        case (str() | type()) as name:
             made = _scheduler(name, {}, optimizer, total_steps)
-        case (str() as name, Mapping() as options):
+        case (str() | type() as name, Mapping() as options):
             made = _scheduler(name, options, optimizer, total_steps)
-        case (str() as name, Mapping() as options, "epoch" | "step" as every):
+        case (str() | type() as name, Mapping() as options, "epoch" | "step" as every):
             made = _scheduler(name, options, optimizer, total_steps)
         case _ if callable(choice):
             made = choice(optimizer)
         case _:
             raise TrainingError(
-                f'scheduler cannot be {choice!r}. Give a name such as "CosineAnnealingLR", a pair such as '
+                f'scheduler cannot be {shown(choice)}. Give a name such as "CosineAnnealingLR", a pair such as '
                 f'("StepLR", {{"step_size": 3}}), with "step" as a third part to move it after every step, '
                 f"or a function that makes one from the optimizer."
             )
@@ -195,17 +195,21 @@ def make_schedule(
     return Schedule(made, every or default)
 
 
-def _scheduler(name: str, options: Options, optimizer: torch.optim.Optimizer, total_steps: int | None) -> LRScheduler:
+def _scheduler(
+    name: str | type, options: Options, optimizer: torch.optim.Optimizer, total_steps: int | None
+) -> LRScheduler:
     counted = {"total_steps", "epochs", "steps_per_epoch"} & set(options)
-    if name == "OneCycleLR" and not counted and total_steps is not None:
+    if name in ("OneCycleLR", OneCycleLR) and not counted and total_steps is not None:
         options = {**options, "total_steps": total_steps}
     made: LRScheduler = _build("scheduler", SCHEDULERS, name, options, optimizer)
     return made
 
 
-def _build(kind: str, known: Mapping[str, type], name: str, options: Options, *arguments: Any) -> Any:
+def _build(kind: str, known: Mapping[str, type], name: str | type, options: Options, *arguments: Any) -> Any:
+    if isinstance(name, type):
+        return _call(kind, name.__name__, name, arguments, options)
     if name not in known:
-        raise TrainingError(f"There is no {kind} called {name!r}.{near(name, known)}")
+        raise TrainingError(f"There is no {kind} called {shown(name)}.{near(name, known)}")
     return _call(kind, name, known[name], arguments, options)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, final, get_args
 import torch
 from torch import Tensor
 
-from pnne_nb.errors import TrainingError, near
+from pnne_nb.errors import TrainingError, expect, near, shown
 
 PrecisionName: TypeAlias = Literal["32", "bf16", "16"]
 
@@ -18,7 +18,9 @@ def choose_device(device: str | torch.device) -> torch.device:
 
     Raises:
         TrainingError: There is no such device here.
+        ArgumentError: It is no name, and no device.
     """
+    expect(device, (str, torch.device), "device", 'a name such as "cuda:0", or "auto"')
     if device == "auto":
         found = torch.accelerator.current_accelerator(check_available=True)
         return torch.device("cpu") if found is None else torch.device(found)
@@ -28,7 +30,7 @@ def choose_device(device: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         known = available_devices()
         raise TrainingError(
-            f"There is no device {str(device)!r} here; there is {', '.join(known)}.{near(str(device), known)}"
+            f"There is no device {shown(str(device))} here; there is {', '.join(known)}.{near(str(device), known)}"
         ) from error
     return chosen
 
@@ -54,10 +56,10 @@ class Precision:
         TrainingError: Unknown name.
     """
 
-    def __init__(self, name: str, device: torch.device) -> None:
-        if name not in get_args(PrecisionName):
-            known = get_args(PrecisionName)
-            raise TrainingError(f"precision must be one of {', '.join(map(repr, known))}, not {name!r}.")
+    def __init__(self, name: object, device: torch.device) -> None:
+        known = get_args(PrecisionName)
+        if not isinstance(name, str) or name not in known:
+            raise TrainingError(f"precision must be one of {', '.join(map(repr, known))}, not {shown(name)}.")
         self._device = device.type
         self._dtype = {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[name]
         self.scaler = torch.amp.GradScaler(self._device) if name == "16" else None

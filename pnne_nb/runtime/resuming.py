@@ -31,7 +31,7 @@ class Resumption(NamedTuple):
 
 
 def read_resumption(
-    path: Path, model: nn.Module | NodeGraph | None, options: Mapping[str, Any], *, drawn: bool
+    path: str | Path, model: nn.Module | NodeGraph | None, options: Mapping[str, Any], *, drawn: bool
 ) -> Resumption:
     """Read the checkpoint at `path`, or the newest good one before it.
 

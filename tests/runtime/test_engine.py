@@ -657,7 +657,7 @@ def test_data_without_a_batch() -> None:
         ({"batch_size": 1.5}, "batch_size must be a whole number, at least 1, not 1.5"),
         ({"accumulate": 0}, "accumulate must be a whole number"),
         ({"early_stopping": 0}, "early_stopping must be a whole number"),
-        ({"seed": "a"}, "seed must be a whole number, not 'a'"),
+        ({"seed": "a"}, "seed must be a whole number of at most 64 bits, not 'a'"),
         ({"grad_clip": -1.0}, "grad_clip must be a positive norm or None, not -1.0"),
         ({"device": "tpu:9"}, "There is no device 'tpu:9' here; there is cpu"),
         ({"device": "cuda:99"}, "There is no device 'cuda:99' here; there is cpu"),

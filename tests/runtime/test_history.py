@@ -117,7 +117,7 @@ def test_tables(tmp_path: Path) -> None:
     assert History().to_frame("steps").empty
     history.to_csv(tmp_path / "history.csv")
     assert (tmp_path / "history.csv").read_text().startswith("epoch,step,train_loss")
-    with pytest.raises(ValueError, match='over must be "epochs" or "steps", not \'days\''):
+    with pytest.raises(ValueError, match=r"over cannot be 'days'\. It is one of 'epochs', 'steps'"):
         history.to_frame("days")  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
+from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.objectives import (
@@ -35,6 +35,9 @@ def test_losses_by_name_by_arguments_by_class_and_ready_made() -> None:
     assert isinstance(smoothed, nn.CrossEntropyLoss)
     assert smoothed.label_smoothing == 0.1
     assert isinstance(make_loss(nn.MSELoss), nn.MSELoss)
+    summed = make_loss((nn.MSELoss, {"reduction": "sum"}))
+    assert isinstance(summed, nn.MSELoss)
+    assert summed.reduction == "sum"
     assert make_loss(ready) is ready
     assert make_loss(nn.functional.mse_loss) is nn.functional.mse_loss
     assert make_loss(None) is None
@@ -50,6 +53,7 @@ def test_optimizers_by_name_by_arguments_by_factory_and_ready_made() -> None:
     assert isinstance(make_optimizer("Adam", NET), torch.optim.Adam)
     assert make_optimizer(("SGD", {"lr": 0.5}), NET).param_groups[0]["lr"] == 0.5
     assert isinstance(make_optimizer(torch.optim.RMSprop, NET), torch.optim.RMSprop)
+    assert make_optimizer((torch.optim.SGD, {"lr": 0.5}), NET).param_groups[0]["lr"] == 0.5
     assert make_optimizer(lambda parameters: torch.optim.SGD(parameters, lr=3), NET).param_groups[0]["lr"] == 3
     assert make_optimizer(ready, NET) is ready
 
@@ -80,6 +84,9 @@ def test_schedulers_and_when_they_move() -> None:
     assert made is not None
     assert made.scheduler is ready
     assert make_schedule(lambda o: StepLR(o, 1), optimizer, total_steps=None) is not None
+    of_class = make_schedule((OneCycleLR, {"max_lr": 1.0}), optimizer, total_steps=10)
+    assert of_class is not None
+    assert of_class.every == "step"
 
 
 @pytest.mark.parametrize(
