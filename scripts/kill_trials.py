@@ -3,16 +3,20 @@
     python scripts/kill_trials.py [TRIALS] [SEED]
 
 Each trial takes one of the forms of data below (all of them shuffled, the model with dropout and batch norm), trains
-with a checkpoint every few steps, is killed one to four times anywhere (in a step, in a validation, while a checkpoint
-is written, before the first one is), and resumed from its directory each time. It has failed if any loss that was ever
-reported for a step differs in one bit from the undisturbed run's, or if a checkpoint was damaged. Exits with 1 then.
+with a checkpoint every few steps, is killed one to four times, and resumed from its directory each time. Half of the
+kills come at a random time (before the first checkpoint, in a step, in a validation, after the last step), and half at
+a random moment of writing a checkpoint (before, between and after what is done to its files, or with a part of it
+written). A trial has failed if any loss that was ever reported for a step differs in one bit from the undisturbed
+run's, or if a checkpoint was taken for damaged. Exits with 1 then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -53,8 +57,41 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def train(form: str, directory: Path, log: Path) -> None:
+OPERATIONS = 210
+"""What is done to the files of one undisturbed training, about."""
+
+
+def die_writing(directory: Path, operation: int, share: float) -> None:
+    """Kill this process before so many operations on files in `directory`, from 1.
+
+    Where that is the moment when a file is complete, it is cut to a `share` of its length before.
+    """
+    count = 0
+
+    def dies() -> bool:
+        nonlocal count
+        count += 1
+        return count == operation
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in {"open", "os.rename", "os.remove"} and str(arguments[0]).startswith(str(directory)) and dies():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def synchronize(descriptor: int) -> None:
+        if dies():
+            with contextlib.suppress(OSError):  # a directory has no length
+                os.ftruncate(descriptor, int(os.fstat(descriptor).st_size * share))
+            os.kill(os.getpid(), signal.SIGKILL)
+        fsync(descriptor)
+
+    fsync, os.fsync = os.fsync, synchronize
+    sys.addaudithook(look)
+
+
+def train(form: str, directory: Path, log: Path, dies: tuple[int, float] | None = None) -> None:
     """Begin the training or go on from `directory`, and append each step's number and loss to `log`."""
+    if dies is not None:
+        die_writing(directory, *dies)
     warnings.simplefilter("error")  # a damaged checkpoint warns
     torch.set_num_threads(1)
     data, options = FORMS[form]
@@ -89,25 +126,27 @@ def undisturbed(form: str) -> tuple[dict[int, set[str]], float]:
 
 
 def trial(form: str, expected: dict[int, set[str]], seconds: float, draw: random.Random) -> tuple[int, int, str]:
-    """Kills, kills in the middle of writing a checkpoint, and what went wrong, if anything."""
+    """Kills, those of them in the middle of writing a checkpoint, and what went wrong, if anything."""
     with tempfile.TemporaryDirectory() as place:
         directory, log = Path(place) / "checkpoints", Path(place) / "log"
         kills = writing = 0
         wanted = draw.randint(1, 4)
-        while True:
-            child = FORK.Process(target=train, args=(form, directory, log))
+        for left in range(wanted, -1, -1):
+            dies = (draw.randint(1, OPERATIONS // wanted), draw.random()) if left and draw.random() < 0.5 else None
+            child = FORK.Process(target=train, args=(form, directory, log, dies))
             child.start()
-            child.join(draw.uniform(0.0, seconds * 1.5 / wanted) if kills < wanted else 120.0)
-            if child.exitcode is None and kills < wanted:
+            child.join(120.0 if dies or not left else draw.uniform(0.0, seconds * 1.5 / wanted))
+            if child.exitcode is None:
                 child.kill()
                 child.join()
                 kills += 1
-                writing += any(directory.glob(".*"))
-                continue
-            if child.exitcode != 0:
+                if not left:
+                    return kills, writing, "did not end"
+            elif dies is not None and child.exitcode == -signal.SIGKILL:
+                kills, writing = kills + 1, writing + 1
+            elif child.exitcode != 0:
                 return kills, writing, f"ended with {child.exitcode}"
-            found = losses(log)
-            return kills, writing, "" if found == expected else "the losses differ"
+        return kills, writing, "" if losses(log) == expected else "the losses differ"
 
 
 def main() -> int:
