@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -14,6 +14,7 @@ from pnne_nb.inspector.diagnosing import DiagnosingProbe
 from pnne_nb.probe import Cadence, Probe
 
 
+@runtime_checkable
 class Observable(Protocol):
     """A training that probes can observe, such as ``TrainingEngine``."""
 

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from pnne_nb.inspector.arguments import call_arguments
 from pnne_nb.inspector.compiled import uncompiled
-from pnne_nb.inspector.flow import call_arguments
 from pnne_nb.inspector.hooks import HookOwner
 from pnne_nb.inspector.preserve import preserved
 

@@ -1,8 +1,21 @@
-"""Budgets as people write them."""
+"""Budgets and rates as people write them."""
 
 from __future__ import annotations
 
-from pnne_nb.errors import ArgumentError
+from pnne_nb.errors import ArgumentError, expect, shown
+from pnne_nb.probe import Cadence
+
+
+def cadence(hz: float, budget: str | float) -> Cadence:
+    """Observations at most `hz` times a second, within a share of the running time.
+
+    Raises:
+        ArgumentError: If `hz` is no number of at least 0, or `budget` no share.
+    """
+    expect(hz, int | float, "hz", "a number of observed steps a second")
+    if not hz >= 0:
+        raise ArgumentError(f"hz must be at least 0 observed steps a second, not {hz!r}; 0 observes none.")
+    return Cadence(hz, parse_share(budget))
 
 
 def parse_share(budget: str | float) -> float:
@@ -16,5 +29,5 @@ def parse_share(budget: str | float) -> float:
     except (TypeError, ValueError):
         share = -1.0
     if not 0 < share <= 1:
-        raise ArgumentError(f"budget must be a share of the running time such as '1%' or 0.01, not {budget!r}.")
+        raise ArgumentError(f"budget must be a share of the running time such as '1%' or 0.01, not {shown(budget)}.")
     return share

@@ -81,12 +81,17 @@ class Recorder:
         self._left = KEPT
         self._layouts = Layouts()
         self._inputs: dict[str, list[Tensor]] = {}
+        self._backward = False
 
     def attach(self, hooks: HookOwner) -> None:
         """Put hooks on every layer: on the watched ones to record, on all to count their calls."""
         for name, module in self._modules.items():
             hooks.on_inputs(module, partial(self._enter, name))
             hooks.on_output(module, partial(self._leave, name, hooks))
+
+    def backward_begins(self) -> None:
+        """Record gradients from now on: those that the model or its loss asked for before are theirs."""
+        self._backward = True
 
     def parameters(self) -> None:
         """Record parameters and their gradients."""
@@ -142,7 +147,11 @@ class Recorder:
             if "gradients" in quantities:
                 # A reentrant checkpoint has gradients only in its recomputation, the calls of which are not
                 # counted again: its calls are told apart by their gradients coming last to first.
-                hooks.on_gradient(tensor, partial(self._take, name, "gradients", max(call - again, 0), label))
+                hooks.on_gradient(tensor, partial(self._take_gradient, name, max(call - again, 0), label))
+
+    def _take_gradient(self, name: str, call: int, label: str, gradient: Tensor) -> None:
+        if self._backward:
+            self._take(name, "gradients", call, label, gradient)
 
     def _take(self, layer: str, quantity: Quantity, call: int, label: str, tensor: Tensor) -> None:
         if call >= CALLS:

@@ -12,13 +12,15 @@ from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 from torch.func import functional_call
 
+from pnne_nb.errors import ArgumentError, expect
 from pnne_nb.frames import Quantity
-from pnne_nb.inspector.arguments import as_arguments
+from pnne_nb.inspector.arguments import as_arguments, as_keywords
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.diagnosis import Finding, NotFinite
 from pnne_nb.inspector.evidence import frames_of, gather
 from pnne_nb.inspector.hooks import tensors_in
 from pnne_nb.inspector.patterns import layers
+from pnne_nb.inspector.preserve import refuse_lazy
 from pnne_nb.inspector.run import run_once
 from pnne_nb.inspector.whereabouts import placed
 
@@ -75,10 +77,17 @@ def check_gradients(
         atol: Absolute tolerance.
         rtol: Relative tolerance.
     """
+    for name, size in (("eps", eps), ("atol", atol), ("rtol", rtol)):
+        expect(size, int | float, name, "a number")
+        if not (size > 0 if name == "eps" else size >= 0):
+            raise ArgumentError(f"{name} must be {'above' if name == 'eps' else 'at least'} 0, not {size!r}.")
+    refuse_lazy(uncompiled(net))
     model = copy.deepcopy(uncompiled(net)).double()
     state = {name: _double(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
     call = [_double(arg) if isinstance(arg, Tensor) else arg for arg in as_arguments(args)]
-    keywords = {key: _double(value) if isinstance(value, Tensor) else value for key, value in (kwargs or {}).items()}
+    keywords = {
+        key: _double(value) if isinstance(value, Tensor) else value for key, value in as_keywords(kwargs).items()
+    }
 
     def evaluate(place: str, value: Tensor) -> tuple[Tensor, ...]:
         # Every evaluation gets fresh buffers: a running mean that moves on would make a different function.
@@ -101,7 +110,7 @@ def check_gradients(
         reason = f"There is nothing to compare: {', '.join(broken)} has NaN or infinite values (see check_numerics)."
         return GradientReport((), dict.fromkeys(places, reason), ())
     checked, wrong, unused = [], {}, []
-    with placed(model):
+    with placed(model, tuple(call), keywords):
         for name, start in places.items():
             assert isinstance(start, Tensor)
             value = start.detach().clone().requires_grad_()
@@ -160,6 +169,7 @@ def check_numerics(
         loss_fn: With it, gradients are checked too.
     """
     model = uncompiled(net)
+    refuse_lazy(model)
     findings = [
         Finding("not-finite", None, f"The input {label or '0'} has NaN or infinite values.", "Clean the data.")
         for label, tensor in tensors_in(data)

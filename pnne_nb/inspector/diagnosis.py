@@ -10,11 +10,12 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
 import msgspec
 from torch import nn
 
+from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.frames import AnomalyFrame, Frame
 from pnne_nb.inspector.evidence import RECENT, Evidence, first_layer, gather, median
 
@@ -42,6 +43,7 @@ class Finding(msgspec.Struct, frozen=True):
         return AnomalyFrame(step, self.kind, self.reason, node=self.layer, hint=self.hint)
 
 
+@runtime_checkable
 class Rule(Protocol):
     """Finds one kind of trouble."""
 
@@ -114,7 +116,7 @@ class ExplodingGradients:
                 "exploding-gradients",
                 worst,
                 f"The norm of its gradient is {large[worst]:.3g}, above {self.limit:g}"
-                f"{f'; {len(large) - 1} other layers are above it too' if len(large) > 1 else ''}.",
+                f"{_too(len(large) - 1, 'above it')}.",
                 "Clip gradients, lower the learning rate, scale the data, or initialise with smaller weights.",
             )
         ]
@@ -149,7 +151,7 @@ class VanishingGradients:
                 "vanishing-gradients",
                 small[0],
                 f"The norm of its gradient is {norms[small[0]]:.3g}, below {self.limit:g}"
-                f"{f'; {len(small) - 1} other layers are below it too' if len(small) > 1 else ''}.",
+                f"{_too(len(small) - 1, 'below it')}.",
                 "Use ReLU-like activations instead of saturating ones, normalisation, residual connections, or a"
                 " better initialisation; check that nothing on the way is detached.",
             )
@@ -412,9 +414,27 @@ def diagnose(model: nn.Module, frames: Iterable[Frame], rules: Iterable[Rule] = 
 
     Returns:
         The findings, in the order of the rules.
+
+    Raises:
+        ArgumentError: If `frames` or `rules` are none.
     """
+    expect(frames, Iterable, "frames", "the frames of a training, such as live.frames")
     evidence = gather(model, frames)
-    return [finding for rule in rules for finding in rule.find(evidence)]
+    return [finding for rule in as_rules(rules) for finding in rule.find(evidence)]
+
+
+def as_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """`rules`, looked through.
+
+    Raises:
+        ArgumentError: If one is no rule.
+    """
+    expect(rules, Iterable, "rules", "several rules", "RULES has them all.")
+    listed = tuple(rules)
+    for rule in listed:
+        if isinstance(rule, type) or not isinstance(rule, Rule):
+            raise ArgumentError(f"rules holds {shown(rule)}: give rules such as ExplodingGradients(limit=100).")
+    return listed
 
 
 def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
@@ -428,8 +448,15 @@ def _never_moved(evidence: Evidence, layer: str) -> bool:
     return all(frame.values.get("ratio") == 0.0 for frame in evidence.statistics[layer, "updates"])
 
 
+def _too(others: int, where: str) -> str:
+    return (
+        "" if not others else f"; another layer is {where} too" if others == 1 else f"; {others} others are {where} too"
+    )
+
+
 def _others(layers: Sequence[str]) -> str:
-    return f" ({len(layers) - 1} other layers likewise)" if len(layers) > 1 else ""
+    others = len(layers) - 1
+    return "" if not others else " (as those of another layer)" if others == 1 else f" (as those of {others} others)"
 
 
 def _count(values: dict[str, float]) -> str:

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from pnne_nb.inspector.arguments import call_arguments
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.hooks import HookOwner, tensors_in
 from pnne_nb.inspector.patterns import own_parameters
 from pnne_nb.inspector.preserve import preserved
+from pnne_nb.inspector.whereabouts import placed
 
 Shape = tuple[int, ...]
 
@@ -112,22 +114,13 @@ def follow(net: nn.Module, args: object = None, kwargs: Mapping[str, object] | N
         for name, module in model.named_modules():
             hooks.on_inputs(module, partial(tracer.enter, name))
             hooks.on_output(module, partial(tracer.leave, name))
-        with tracer:
+        with placed(model, positional, named), tracer:
             tracer.results(model(*positional, **named))
     seconds = _times(model, positional, named)
     for name, layer in layers.items():
         layer.inputs, layer.outputs = tracer.inputs.get(name, ()), tracer.outputs.get(name, ())
         layer.calls, layer.seconds = tracer.calls.get(name, 0), seconds.get(name)
     return Flow(layers, tracer.links, traced=True)
-
-
-def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]:
-    """`args` as positional and keyword arguments: a tuple, a mapping, or anything else as the only argument."""
-    if args is None:
-        return (), {}
-    if isinstance(args, Mapping):
-        return (), {str(name): value for name, value in args.items()}
-    return (args if isinstance(args, tuple) else (args,)), {}
 
 
 class _Prepared(ExitStack):

@@ -55,7 +55,7 @@ def histograms(tensors: Sequence[Tensor], bins: Bins = "auto", *, log: bool = Fa
         ArgumentError: If `bins` is neither ``"auto"`` nor at least 1.
     """
     asked: object = bins
-    if asked != "auto" and not (isinstance(asked, int) and asked >= 1):
+    if asked != "auto" and not (isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1):
         raise ArgumentError(
             f"bins must be 'auto' or at least 1, not {shown(bins)}. For log-spaced bins, say log=True besides."
         )

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import final
 
 from torch import Tensor, nn
+from torch._C import _functorch
 from torch.utils.hooks import RemovableHandle
 from torch.utils.module_tracker import ModuleTracker
 
@@ -30,7 +31,7 @@ def in_backward() -> bool:
 def tensors_in(value: object, label: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in a nested output with their labels: ``""`` alone, ``"0"``, ``"1.0"``, ``"logits"`` …"""
     if isinstance(value, Tensor):
-        yield label, value
+        yield label, _unwrapped(value)
         return
     items: Iterator[tuple[object, object]]
     if depth >= _DEPTH:
@@ -50,13 +51,56 @@ def tensors_in(value: object, label: str = "", depth: int = 0) -> Iterator[tuple
 def primary_tensor(value: object) -> Tensor | None:
     """The first floating or complex tensor in a nested output, else the first tensor, else None."""
     if isinstance(value, Tensor):
-        return value
+        return _unwrapped(value)
     first: Tensor | None = None
     for _, tensor in tensors_in(value):
         if tensor.is_floating_point() or tensor.is_complex():
             return tensor
         first = tensor if first is None else first
     return first
+
+
+def _unwatched(_module: nn.Module, _first: object, _second: object) -> None:
+    """What a hook is in a copy of a watched module, or in its pickle: nobody watches those."""
+
+
+def _copied_hook() -> Callable[..., None]:
+    return _unwatched
+
+
+@final
+class _OutputHook:
+    __slots__ = ("_receive",)
+
+    def __init__(self, receive: OnOutput) -> None:
+        self._receive = receive
+
+    def __call__(self, _module: nn.Module, _args: object, output: object) -> None:
+        self._receive(output)
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _copied_hook, ()
+
+
+@final
+class _InputsHook:
+    __slots__ = ("_receive",)
+
+    def __init__(self, receive: OnInputs) -> None:
+        self._receive = receive
+
+    def __call__(self, _module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        self._receive(args, kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _copied_hook, ()
+
+
+def _unwrapped(tensor: Tensor) -> Tensor:
+    """The tensor behind those that ``torch.vmap`` and ``torch.func.grad`` pass around: of all examples at once."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
 
 
 @final
@@ -84,19 +128,11 @@ class HookOwner:
 
     def on_output(self, module: nn.Module, receive: OnOutput) -> None:
         """Call `receive` with each output of `module`."""
-
-        def hook(_module: nn.Module, _args: object, output: object) -> None:
-            receive(output)
-
-        self._handles.append(module.register_forward_hook(hook))
+        self._handles.append(module.register_forward_hook(_OutputHook(receive)))
 
     def on_inputs(self, module: nn.Module, receive: OnInputs) -> None:
         """Call `receive` with the positional and keyword arguments of each call, before the module may change them."""
-
-        def hook(_module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-            receive(args, kwargs)
-
-        self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+        self._handles.append(module.register_forward_pre_hook(_InputsHook(receive), with_kwargs=True))
 
     def on_gradient(self, tensor: Tensor, receive: OnGradient) -> None:
         """Call `receive` with the gradient of `tensor` in each backward pass; nothing happens if it needs none."""

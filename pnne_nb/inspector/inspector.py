@@ -11,14 +11,14 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, LayerNotFoundError, near
+from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
 from pnne_nb.frames import Frame, Quantity
 from pnne_nb.inspector.attaching import Observable, attach, scale_of
-from pnne_nb.inspector.budget import parse_share
+from pnne_nb.inspector.budget import cadence
 from pnne_nb.inspector.capture import Capture
 from pnne_nb.inspector.compiled import is_compiled, uncompiled, why_not_hookable
 from pnne_nb.inspector.diagnosing import DiagnosingProbe
-from pnne_nb.inspector.diagnosis import RULES, Finding, Rule, diagnose
+from pnne_nb.inspector.diagnosis import RULES, Finding, Rule, as_rules, diagnose
 from pnne_nb.inspector.drawing import LayerView, draw
 from pnne_nb.inspector.evidence import frames_of
 from pnne_nb.inspector.handwritten import HandwrittenLoop
@@ -29,7 +29,6 @@ from pnne_nb.inspector.patterns import EVERYTHING, ModuleTypes, Patterns, first_
 from pnne_nb.inspector.quantities import DEFAULT, QUANTITIES, as_quantities
 from pnne_nb.inspector.run import Inspection, run_once
 from pnne_nb.inspector.sampling import to_array
-from pnne_nb.probe import Cadence
 
 
 @final
@@ -296,15 +295,16 @@ class Inspector:
             InspectionError: If the layers' calls cannot be seen (``torch.compile``).
             ArgumentError: If `budget` is no share.
         """
-        cadence = Cadence(hz, parse_share(budget))
+        pace = cadence(hz, budget)
+        expect(engine, Observable, "engine", "a training", "pn.TrainingEngine(model, data) makes one.")
         trained = uncompiled(engine.module)
         if not any(module is self._model for module in trained.modules()):
             raise InspectionError(
                 f"The training trains another {type(trained).__name__}, not the {type(self._model).__name__} of this"
                 " inspector: make it with Inspector(engine.module), or train inspector.net."
             )
-        probe = DiagnosingProbe(self.probe(scale_of(engine)), tuple(rules))
-        remove = attach(engine, probe, cadence, (id(self._model), tuple(self._watched.items())))
+        probe = DiagnosingProbe(self.probe(scale_of(engine)), as_rules(rules))
+        remove = attach(engine, probe, pace, (id(self._model), tuple(self._watched.items())))
         if engine not in self._trainings:
             self._trainings.append(engine)
 
@@ -346,7 +346,7 @@ class Inspector:
         if self._loop is not None:
             raise InspectionError("This inspector is live already: end the other `with inspector.live()` first.")
         probe = self.probe(None if scaler is None else scaler.get_scale)
-        with HandwrittenLoop(self._model, probe, Cadence(hz, parse_share(budget))) as loop:
+        with HandwrittenLoop(self._model, probe, cadence(hz, budget)) as loop:
             self._loop = loop
             try:
                 yield loop

@@ -339,7 +339,7 @@ class LiveProbe:
         return frozenset(chosen)
 
     def _take_output(self, activations: _Pool | None, gradients: _Pool | None, output: object) -> None:
-        tensor = output if isinstance(output, Tensor) else primary_tensor(output)
+        tensor = primary_tensor(output)
         if tensor is None:
             return
         # What is computed again for the backward pass was computed before.

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from pnne_nb.errors import InspectionError
 
 
 @contextmanager
@@ -17,7 +20,12 @@ def preserved(*modules: nn.Module) -> Iterator[None]:
 
     Inside, every parameter's ``grad`` is None; outside, it is the tensor that it was, untouched. Buffers that
     were changed in place get their values back, those that were replaced get their tensor back.
+
+    Raises:
+        InspectionError: If a lazy layer has no parameters yet: a run would make them, and that cannot be undone.
     """
+    for root in modules:
+        refuse_lazy(root)
     every = [module for root in modules for module in root.modules()]
     modes = [(module, module.training) for module in every]
     gradients = [(parameter, parameter.grad) for root in modules for parameter in root.parameters()]
@@ -44,6 +52,21 @@ def preserved(*modules: nn.Module) -> Iterator[None]:
                     _put_back(buffer, copies[id(buffer)])
             for module, mode in modes:
                 module.training = mode
+
+
+def refuse_lazy(model: nn.Module) -> None:
+    """Refuse to run a model that its first run changes for good.
+
+    Raises:
+        InspectionError: If a lazy layer has no parameters yet.
+    """
+    for name, module in model.named_modules():
+        own = (*module._parameters.values(), *module._buffers.values())
+        if any(is_lazy(tensor) for tensor in own):
+            raise InspectionError(
+                f"The layer {name!r} ({type(module).__name__}) has no parameters yet: its first call makes them, and"
+                " inspecting leaves a model as it is. Call the model once before: net(data)."
+            )
 
 
 def _put_back(buffer: Tensor, copy: Tensor) -> None:

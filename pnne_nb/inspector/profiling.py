@@ -17,8 +17,8 @@ from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import profile as torch_profile
 from torch.profiler import record_function
 
-from pnne_nb.errors import InspectionError
-from pnne_nb.inspector.arguments import as_arguments
+from pnne_nb.errors import ArgumentError, InspectionError, expect
+from pnne_nb.inspector.arguments import as_arguments, as_keywords
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.hooks import HookOwner, in_backward, tensors_in
 from pnne_nb.inspector.preserve import preserved
@@ -89,12 +89,19 @@ def profile(
         trace: File for a Chrome trace (``chrome://tracing``, Perfetto), or None.
 
     Raises:
-        InspectionError: If another profile runs in this process.
+        InspectionError: If another profile runs in this process, the trace cannot be written, or `model` does not take
+            the arguments.
+        ArgumentError: If an argument is of the wrong kind.
     """
+    expect(warmup, int, "warmup", "a number of calls")
+    if warmup < 0:
+        raise ArgumentError(f"warmup must be a number of calls, at least 0, not {warmup}.")
+    if trace is not None:
+        _check_writable(Path(trace))
     if not _one_at_a_time.acquire(blocking=False):
         raise InspectionError("Another profile is running in this process: wait until it is done.")
     try:
-        return _profile(uncompiled(model), as_arguments(args), kwargs or {}, backward, warmup, trace)
+        return _profile(uncompiled(model), as_arguments(args), as_keywords(kwargs), backward, warmup, trace)
     finally:
         _one_at_a_time.release()
 
@@ -123,7 +130,7 @@ def _profile(
                     torch.accelerator.synchronize()
 
     with preserved(model), torch.set_grad_enabled(backward), torch.compiler.set_stance("force_eager"):
-        with placed(model):
+        with placed(model, args, kwargs):
             for _ in range(warmup):
                 run()
         with (
@@ -174,6 +181,17 @@ def _profile(
     ]
     by_operator = pd.DataFrame(operators).set_index("operator").sort_values("self_ms", ascending=False)
     return Profile(by_layer, by_operator, forward or 0.0, back, (accelerator or "cpu") if on_device else "cpu")
+
+
+def _check_writable(trace: Path) -> None:
+    # Now: the profiler would measure first, and then only log that it could not write.
+    try:
+        trace.open("ab").close()
+    except OSError as error:
+        raise InspectionError(
+            f"The trace {str(trace)!r} cannot be written: {error.strerror}. Give the path of a file in a directory that"
+            " exists."
+        ) from error
 
 
 def _on_cpu(event: FunctionEvent) -> bool:

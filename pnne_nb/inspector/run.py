@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, InspectionError, shown
 from pnne_nb.frames import Quantity
+from pnne_nb.inspector.arguments import as_arguments, why_not_callable
 from pnne_nb.inspector.capture import Capture, Recorder
 from pnne_nb.inspector.compiled import is_compiled
 from pnne_nb.inspector.gradients import GradientNorms, gradient_norms
-from pnne_nb.inspector.hooks import HookOwner
+from pnne_nb.inspector.hooks import HookOwner, tensors_in
 from pnne_nb.inspector.preserve import preserved
-from pnne_nb.inspector.whereabouts import placed
+from pnne_nb.inspector.whereabouts import described, placed
 
 
 @final
@@ -66,17 +67,14 @@ def run_once(
         loss_fn: A function of output and target that gives a scalar, or None.
 
     Raises:
-        InspectionError: If `target` is given without `loss_fn`, the loss is not a scalar with a gradient, or the model
-            does not take the NumPy array that it was given.
+        InspectionError: If the model does not take `data`, `target` is given without `loss_fn` or is missing, or the
+            loss is not a real scalar with a gradient.
+        ArgumentError: If `loss_fn` cannot be called, or is the class of a loss.
     """
     if target is not None and loss_fn is None:
         raise InspectionError("A target needs a loss_fn: run_inspection(data, target, nn.CrossEntropyLoss()).")
     if loss_fn is not None:
-        if not callable(loss_fn):
-            raise ArgumentError(
-                f"loss_fn must be a function of output and target, not {shown(loss_fn)}."
-                " Give the loss itself, such as nn.CrossEntropyLoss()."
-            )
+        _check_loss_fn(loss_fn)
         _refuse_updates_in_backward(model)
     recorder = Recorder(model, watched)
     frozen = not any(parameter.requires_grad for parameter in model.parameters())
@@ -89,13 +87,13 @@ def run_once(
             stack.enter_context(torch.enable_grad())
         hooks = stack.enter_context(HookOwner())
         args, kwargs = _arguments(data, needs_grad=frozen and loss_fn is not None)
-        with placed(model):
+        with placed(model, args, kwargs):
             recorder.attach(hooks)
-            output = _called(model, args, kwargs)
+            output: Any = model(*args, **kwargs)
         loss = None
         if loss_fn is not None:
-            loss = loss_fn(output) if target is None else loss_fn(output, _copied(target))
-            _check_loss(loss)
+            loss = _loss_of(loss_fn, output, _copied(target))
+            recorder.backward_begins()
             torch.autograd.backward(loss)
         recorder.parameters()
         norms = gradient_norms(model)
@@ -108,22 +106,11 @@ def run_once(
     )
 
 
-def _called(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
-    try:
-        return model(*args, **kwargs)
-    except TypeError as error:
-        if any(isinstance(value, np.ndarray) for value in (*args, *kwargs.values())):
-            raise InspectionError(
-                f"The model does not take a NumPy array ({error}). Give it tensors: torch.from_numpy(data)."
-            ) from error
-        raise
-
-
 def _arguments(data: object, *, needs_grad: bool) -> tuple[tuple[object, ...], dict[str, object]]:
     copied = _copied(data, needs_grad=needs_grad)
     if isinstance(copied, Mapping):
         return (), {str(key): value for key, value in copied.items()}
-    return (copied, {}) if isinstance(copied, tuple) else ((copied,), {})
+    return as_arguments(copied), {}
 
 
 def _copied(value: object, *, needs_grad: bool = False) -> object:
@@ -140,6 +127,8 @@ def _copied(value: object, *, needs_grad: bool = False) -> object:
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
         items = [_copied(item, needs_grad=needs_grad) for item in value]
         return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(_copied(item, needs_grad=needs_grad) for item in value)
     return value
 
 
@@ -166,10 +155,55 @@ def _refuse_updates_in_backward(model: nn.Module) -> None:
             )
 
 
+def _check_loss_fn(loss_fn: object) -> None:
+    if isinstance(loss_fn, type) and issubclass(loss_fn, nn.Module):
+        raise ArgumentError(f"loss_fn is the class {loss_fn.__name__}, not a loss: make one, {loss_fn.__name__}().")
+    if not callable(loss_fn):
+        raise ArgumentError(
+            f"loss_fn must be a function of output and target, not {shown(loss_fn)}."
+            " Give the loss itself, such as nn.CrossEntropyLoss()."
+        )
+
+
+def _loss_of(loss_fn: Callable[..., Tensor], output: object, target: object) -> Tensor:
+    """The loss of `output`; an error of `loss_fn` says what it was given."""
+    given = (output,) if target is None else (output, target)
+    name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
+    try:
+        loss = loss_fn(*given)
+    except Exception as error:
+        misfit = why_not_callable(loss_fn.forward if isinstance(loss_fn, nn.Module) else loss_fn, given, {})
+        if isinstance(error, TypeError) and misfit is not None:
+            what = "the output and the target" if len(given) > 1 else "the output alone"
+            remedy = (
+                "Give a function of both."
+                if len(given) > 1
+                else "Give the target too: run_inspection(data, target, …)."
+            )
+            raise InspectionError(f"loss_fn ({name}) cannot be called with {what}: {misfit}. {remedy}") from error
+        if isinstance(error, TypeError) and isinstance(target, np.ndarray):
+            raise InspectionError(f"loss_fn ({name}) takes no NumPy array: give torch.from_numpy(target).") from error
+        received = " and ".join(f"the {role} {_described(value)}" for role, value in zip(_ROLES, given, strict=False))
+        error.add_note(f"While inspecting, in loss_fn ({name}), which received {received}.")
+        raise
+    _check_loss(loss)
+    return loss
+
+
+_ROLES = ("output", "target")
+
+
+def _described(value: object) -> str:
+    found = [described(tensor) for _, tensor in tensors_in(value)]
+    return ", ".join(found) if found else f"{shown(value)}, which has no tensor"
+
+
 def _check_loss(loss: object) -> None:
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         shape = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
         raise InspectionError(f"loss_fn must return a scalar tensor, not {shape}: reduce it, e.g. with .mean().")
+    if loss.is_complex():
+        raise InspectionError("The loss is complex, and has no gradient: return its real part, or its magnitude.")
     if not loss.requires_grad:
         raise InspectionError(
             "The loss requires no gradient: the model's output does not depend on anything that does"

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler.costs import MultiplyAdds
-from pnne_nb.inspector.arguments import as_arguments
+from pnne_nb.errors import expect
+from pnne_nb.inspector.arguments import as_arguments, as_keywords
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.hooks import HookOwner, tensors_in
 from pnne_nb.inspector.preserve import preserved
@@ -165,6 +166,7 @@ def summary(
         optimizer: Whose state is counted too.
         times: Also run it forward and backward, as `profile` does, for the time of each layer.
     """
+    expect(optimizer, torch.optim.Optimizer | None, "optimizer", "an optimizer, or None")
     model = uncompiled(net)
     seen = _Seen()
     with ExitStack() as stack:
@@ -176,8 +178,9 @@ def summary(
         for name, module in model.named_modules():
             hooks.on_inputs(module, partial(seen.enter, name, counter))
             hooks.on_output(module, partial(seen.leave, name, counter))
-        stack.enter_context(placed(model))
-        model(*as_arguments(args), **(kwargs or {}))
+        positional, named = as_arguments(args), as_keywords(kwargs)
+        stack.enter_context(placed(model, positional, named))
+        model(*positional, **named)
     rows = _rows(model, seen)
     if times:
         rows = _timed(rows, profile(model, args, kwargs).layers)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
-from pnne_nb.errors import expect
-from pnne_nb.inspector.arguments import as_arguments
+from pnne_nb.errors import ArgumentError, expect
+from pnne_nb.inspector.arguments import as_arguments, as_keywords
 from pnne_nb.inspector.compiled import is_compiled
 from pnne_nb.inspector.hooks import tensors_in
 from pnne_nb.inspector.preserve import preserved
@@ -72,9 +72,14 @@ def benchmark(
     """
     expect(model, nn.Module, "model", "an nn.Module", "pn.compile(graph) makes one of a graph.")
 
+    expect(seconds, int | float, "seconds", "a number of seconds")
+    if not 0 <= seconds < float("inf"):
+        raise ArgumentError(f"seconds must be at least 0, not {seconds!r}.")
+    positional, named = as_arguments(args), as_keywords(kwargs)
+
     def call() -> None:
         with torch.set_grad_enabled(backward):
-            output = model(*as_arguments(args), **(kwargs or {}))
+            output = model(*positional, **named)
             if backward:
                 loss = sum_of_outputs(output)
                 torch.autograd.backward(loss)
@@ -82,7 +87,7 @@ def benchmark(
     threads = torch.get_num_threads()
     with preserved(model):
         # Hooks would make a compiled module compile again.
-        with nullcontext() if is_compiled(model) else placed(model):
+        with nullcontext() if is_compiled(model) else placed(model, positional, named):
             call()
         timer = Timer("call()", globals={"call": call}, num_threads=threads)
         measured = timer.blocked_autorange(min_run_time=seconds)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import final
 
 from torch import Tensor, nn
 
+from pnne_nb.inspector.arguments import fitting
 from pnne_nb.inspector.hooks import HookOwner, in_backward, tensors_in
 
 
 @contextmanager
-def placed(model: nn.Module) -> Iterator[None]:
-    """A block that runs `model`: an error gets a note of the layer where it happened, and what that had received."""
-    with HookOwner() as hooks:
+def placed(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[None]:
+    """A block that calls `model` with these arguments: an error gets a note of the layer, and what that had received.
+
+    Raises:
+        InspectionError: If ``forward`` does not take the arguments.
+    """
+    with fitting(model, args, kwargs), HookOwner() as hooks:
         running = _Running(model, hooks)
         try:
             yield
@@ -42,11 +47,10 @@ class _Running:
         name, module, inputs = self._stack[-1]
         kind = type(module).__name__
         where = f"in layer {name!r} ({kind})" if name else f"in the model ({kind})"
-        received = ", ".join(f"{_shape(one)} {str(one.dtype).removeprefix('torch.')} on {one.device}" for one in inputs)
+        received = ", ".join(map(described, inputs))
         devices = sorted({str(parameter.device) for parameter in module.parameters()})
         owns = f"; its parameters are on {', '.join(devices)}" if devices else ""
-        asks = "" if name or received else " Give its arguments as a tensor or a tuple of them, after the model."
-        return f"While inspecting, {where}, which received {received or 'no tensor'}{owns}.{asks}"
+        return f"While inspecting, {where}, which received {received or 'no tensor'}{owns}."
 
     def _enter(self, name: str, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if not in_backward():
@@ -57,5 +61,7 @@ class _Running:
             self._stack.pop()
 
 
-def _shape(tensor: Tensor) -> str:
-    return "nested" if tensor.is_nested else str(list(tensor.shape))
+def described(tensor: Tensor) -> str:
+    """Shape, dtype and device of a tensor, for a message."""
+    shape = "nested" if tensor.is_nested else str(list(tensor.shape))
+    return f"{shape} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"

@@ -12,7 +12,7 @@ import ipycytoscape
 import ipywidgets
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, LayerNotFoundError, near
+from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
 from pnne_nb.inspector.compiled import uncompiled
 from pnne_nb.inspector.flow import Flow
 from pnne_nb.inspector.inspector import Inspector
@@ -79,14 +79,15 @@ class ModuleExplorer(ipywidgets.VBox):
         target: object = None,
         loss_fn: Callable[..., Tensor] | None = None,
     ) -> None:
+        expect(inspector, Inspector | None, "inspector", "an Inspector, or None", "It was made by pn.Inspector(net).")
         if inspector is not None and uncompiled(inspector.net) is not uncompiled(net):
             raise InspectionError(
                 "This inspector is about another module: pass ModuleExplorer(inspector.net, inspector)."
             )
         watch_cells()
-        self._runs = Runs(uncompiled(net), Inspector(net) if inspector is None else inspector, args, target, loss_fn)
+        runs = Runs(uncompiled(net), Inspector(net) if inspector is None else inspector, args, target, loss_fn)
         self._lock = threading.RLock()
-        self._flow = self._runs.flow()
+        self._flow = runs.flow()
         self._opened = first_open(self._flow)
         self._chosen = ""
         self._theme = ThemeWatch()
@@ -122,6 +123,7 @@ class ModuleExplorer(ipywidgets.VBox):
         self._panel.add_class("pnne-explorer-panel")
         bar = ipywidgets.HBox([self._search, self._open_button, self._all_button, self._example, self._again_button])
         body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
+        self._runs = runs
         super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._theme, self._keys])
         self.add_class("pnne-explorer")
         self._search.observe(lambda change: self._list_hits(change["new"]), "value")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, PnneError
 from pnne_nb.inspector.checks import check_gradients, check_numerics
+from pnne_nb.inspector.diagnosis import DeadReLU
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.profiling import profile
@@ -101,6 +105,107 @@ def test_data_that_does_not_fit_is_refused_at_its_layer(tool: Tool, x: object, r
 def test_unusual_data_has_a_defined_result(tool: Tool, net: nn.Module, x: Tensor) -> None:
     assert repr(tool(net, x))
     assert modules_with_hooks(net) == 0
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 5)
+
+    def forward(self, x: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
+        return self.layer(x) * mask * scale  # type: ignore[no-any-return]
+
+
+@every_tool
+@pytest.mark.parametrize(
+    ("args", "given"),
+    [
+        ((), "no argument: missing a required argument: 'x'"),
+        (torch.zeros(2, 5), "(Tensor): missing a required argument: 'mask'"),
+    ],
+    ids=["none", "one"],
+)
+def test_arguments_that_forward_does_not_take_are_told_of_those_it_takes(tool: Tool, args: object, given: str) -> None:
+    net = Masked()
+    said = re.escape(
+        f"Masked.forward(x, mask, *, scale=1.0) cannot be called with {given}. Pass an example of its input"
+    )
+    with pytest.raises(InspectionError, match=said) as caught:
+        tool(net, args)
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert modules_with_hooks(net) == 0
+
+
+def test_a_type_error_inside_a_layer_is_not_one_of_the_call() -> None:
+    class Inner(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x, 3)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match="relu"):
+        summary(Inner(), torch.zeros(2))
+
+
+@every_tool
+def test_a_lazy_layer_is_left_as_it_is(tool: Tool) -> None:
+    lazy = nn.LazyLinear(3)
+    net = nn.Sequential(lazy)
+    with pytest.raises(InspectionError, match=r"The layer '0' \(LazyLinear\) has no parameters yet.*net\(data\)"):
+        tool(net, torch.zeros(2, 5))
+    assert is_lazy(lazy.weight)
+
+
+def test_tools_refuse_numbers_that_mean_nothing(tmp_path: Path) -> None:
+    x = torch.zeros(2, 5)
+    with pytest.raises(ArgumentError, match="warmup must be a number of calls, at least 0, not -1"):
+        profile(mlp(), x, warmup=-1)
+    with pytest.raises(InspectionError, match=r"The trace .*t\.json' cannot be written: No such file"):
+        profile(mlp(), x, trace=tmp_path / "none" / "t.json")
+    with pytest.raises(ArgumentError, match="seconds must be at least 0, not -1"):
+        benchmark(mlp(), x, seconds=-1)
+    with pytest.raises(ArgumentError, match="eps must be above 0, not 0"):
+        check_gradients(mlp(), x, eps=0)
+    with pytest.raises(ArgumentError, match="optimizer must be an optimizer, or None, not 3"):
+        summary(mlp(), x, optimizer=3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="kwargs must be a mapping of the model's keyword arguments by name, not 3"):
+        summary(mlp(), x, 3)  # type: ignore[arg-type]
+    for hz in (-1, float("nan"), "ten"):
+        with pytest.raises(ArgumentError, match=r"hz must be (a number|at least 0)"):
+            Inspector(mlp()).live(hz=hz).__enter__()  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"engine must be a training, not 3\. pn\.TrainingEngine"):
+        Inspector(mlp()).attach(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rules", [[3], [DeadReLU]])
+def test_rules_are_values(rules: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"rules holds .*: give rules such as ExplodingGradients\(limit=100\)"):
+        Inspector(mlp()).diagnose([], rules)
+
+
+@pytest.mark.parametrize(
+    ("target", "loss_fn", "error", "message"),
+    [
+        (None, nn.CrossEntropyLoss(), InspectionError, r"with the output alone: missing .*'target'\. Give the target too"),
+        (torch.zeros(2), torch.sum, TypeError, "sum"),
+        (torch.zeros(2), lambda output: output.sum(), InspectionError, "with the output and the target: too many"),
+        (torch.zeros(2), nn.CrossEntropyLoss, ArgumentError, r"the class CrossEntropyLoss, .* make one, CrossEntropyLoss\(\)"),
+        (np.zeros(2), nn.CrossEntropyLoss(), InspectionError, r"takes no NumPy array: give torch\.from_numpy\(target\)"),
+        (None, lambda output: output.sum() * 1j, InspectionError, "The loss is complex"),
+    ],
+)  # fmt: skip
+def test_losses_that_cannot_be_computed_say_why(
+    target: object, loss_fn: Any, error: type[Exception], message: str
+) -> None:
+    net = mlp()
+    with pytest.raises(error, match=message):
+        Inspector(net).run_inspection(torch.zeros(2, 5), target, loss_fn)
+    assert modules_with_hooks(net) == 0
+
+
+def test_an_error_of_the_loss_says_what_it_was_given() -> None:
+    with pytest.raises(ValueError, match="batch_size") as caught:
+        Inspector(mlp()).run_inspection(torch.zeros(2, 5), torch.zeros(3, dtype=torch.long), nn.CrossEntropyLoss())
+    received = "which received the output [2, 3] float32 on cpu and the target [3] int64 on cpu."
+    assert caught.value.__notes__ == [f"While inspecting, in loss_fn (CrossEntropyLoss), {received}"]
 
 
 @pytest.mark.parametrize("pattern", [3, None, ["0", 3]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import dataclass
 
 import pytest
@@ -10,6 +12,33 @@ from torch import Tensor, nn
 
 from pnne_nb.inspector.hooks import HookOwner, in_backward, primary_tensor, tensors_in
 from tests.inspector.models import hooks_on, mlp
+
+
+def test_a_copy_of_a_watched_module_is_not_watched() -> None:
+    net = nn.Linear(2, 2)
+    seen: list[object] = []
+    with HookOwner() as hooks:
+        hooks.on_output(net, seen.append)
+        hooks.on_inputs(net, lambda args, _kwargs: seen.append(args))
+        copies = [copy.deepcopy(net), pickle.loads(pickle.dumps(net))]
+        for one in copies:
+            assert torch.equal(one(torch.ones(1, 2)), nn.functional.linear(torch.ones(1, 2), net.weight, net.bias))
+        assert not seen
+        net(torch.ones(1, 2))
+        assert len(seen) == 2
+
+
+def test_the_tensors_behind_those_of_vmap_are_seen() -> None:
+    net = nn.Linear(3, 2)
+    seen: list[Tensor] = []
+    x = torch.randn(4, 3)
+    with HookOwner() as hooks:
+        hooks.on_output(net, lambda output: seen.extend(tensor for _, tensor in tensors_in(output)))
+        hooks.on_inputs(net, lambda args, _kwargs: seen.extend(filter(torch.is_tensor, [primary_tensor(args)])))
+        torch.func.vmap(net)(x)
+        torch.func.vmap(torch.func.grad(lambda row: net(row).sum()))(x)
+    assert [tuple(tensor.shape) for tensor in seen] == [(4, 3), (4, 2)] * 2
+    assert all(torch.equal(seen[index], value) for index, value in ((0, x), (1, net(x)), (3, net(x))))
 
 
 def test_hooks_are_removed_on_leaving_and_on_errors() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import random
 import re
@@ -150,9 +151,9 @@ def test_everything_is_as_before(fails: bool) -> None:
         Inspector(net).run_inspection(x, loss_fn=loss)
 
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-    for (grad, copy), parameter in zip(gradients, net.parameters(), strict=True):
+    for (grad, value), parameter in zip(gradients, net.parameters(), strict=True):
         assert parameter.grad is grad
-        assert torch.equal(copy, grad)
+        assert torch.equal(value, grad)
     assert [module.training for module in net.modules()] == modes
     assert [id(buffer) for buffer in net.buffers()] == buffers
     assert torch.equal(x, kept)
@@ -236,6 +237,41 @@ def test_weak_references_die() -> None:
     del net, x, inspector
     gc.collect()
     assert [reference() for reference in references] == [None, None, None]
+
+
+def test_gradients_that_the_model_asks_for_itself_are_not_those_of_the_loss() -> None:
+    linear = nn.Linear(5, 5)
+    net = nn.Sequential(linear, nn.Tanh())
+
+    def penalty(output: Tensor) -> Tensor:
+        [inner] = torch.autograd.grad(output.sum(), linear.weight, create_graph=True)
+        return inner.square().sum()
+
+    x = torch.randn(4, 5)
+    inspector = Inspector(net)
+    inspector.watch("*", "gradients")
+    inspector.run_inspection(x, None, penalty)
+    hidden = linear(x).detach().requires_grad_()
+    slope = 1 - torch.tanh(hidden).square()
+    expected = torch.autograd.grad((slope.t() @ x).square().sum(), hidden)
+    assert inspector.summary()["layer"].tolist() == ["0", "1"]
+    assert torch.allclose(inspector.captured_data["0"]["gradients"], expected[0], atol=1e-5)  # type: ignore[arg-type]
+
+
+def test_a_packed_sequence_is_one_argument() -> None:
+    packed = nn.utils.rnn.pack_sequence([torch.randn(4, 5), torch.randn(2, 5)])
+    inspector = Inspector(nn.LSTM(5, 6))
+    inspector.run_inspection(packed)
+    assert inspector.get_statistics("", label="0.0").shape == (6, 6)
+
+
+def test_a_model_is_copied_and_saved_between_the_steps_of_a_watched_loop(tmp_path: Path) -> None:
+    net = mlp()
+    with Inspector(net).live():
+        torch.save(net, tmp_path / "net.pt")
+        copied = copy.deepcopy(net)
+        copied(torch.zeros(1, 5))
+    assert torch.load(tmp_path / "net.pt", weights_only=False)(torch.zeros(1, 5)).shape == (1, 3)
 
 
 def test_a_module_that_appears_twice_has_one_name_and_two_calls() -> None:
