@@ -10,17 +10,10 @@ from typing import final
 import msgspec
 
 from pnne_nb.compiler.program import Ref
-from pnne_nb.errors import CompileError, Diagnostic
+from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.lint import MAX_NESTED, TOO_DEEP
 from pnne_nb.graph.node import Edge, Node, split_port
-
-MAX_DEPTH = 50
-"""Graphs inside each other. Torch and Python need several frames for each, of about a thousand."""
-
-_TOO_DEEP = (
-    f"Graphs are nested more than {MAX_DEPTH} deep, which is more than Python can call. "
-    "Ungroup some of the nodes that only contain another."
-)
 
 NO_WIRES: Mapping[str, Ref] = {}
 
@@ -76,8 +69,8 @@ def read(graph: NodeGraph, before: Mapping[str, Drawing] = NO_DRAWINGS) -> dict[
     depths: dict[str, int] = {}
     for id, drawing in drawings.items():
         depths[id] = 1 + max((depths.get(node.definition or "", 0) for node in drawing.nodes.values()), default=0)
-    if depths[""] > MAX_DEPTH:
-        raise CompileError(_TOO_DEEP, [Diagnostic(code="too-deep", message=_TOO_DEEP)])
+    if depths[""] > MAX_NESTED:
+        raise CompileError(str(TOO_DEEP), [TOO_DEEP])
     return drawings
 
 
@@ -118,8 +111,8 @@ def size_of(drawings: Mapping[str, Drawing]) -> int:
 
 
 def _read(graph: NodeGraph, id: str, drawings: dict[str, Drawing], before: Mapping[str, Drawing], depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise CompileError(_TOO_DEEP, [Diagnostic(code="too-deep", message=_TOO_DEEP)])
+    if depth > MAX_NESTED:
+        raise CompileError(str(TOO_DEEP), [TOO_DEEP])
     drawing = read_one(graph, id, before.get(id))
     for node in drawing.nodes.values():
         if node.definition is not None and node.definition not in drawings and node.definition in graph.graphs:

@@ -7,10 +7,9 @@ changes nothing.
 
 from __future__ import annotations
 
-import math
 import sys
 from types import MappingProxyType
-from typing import assert_never
+from typing import TypeGuard, assert_never
 
 import msgspec
 
@@ -31,6 +30,7 @@ from pnne_nb.graph.names import check_identifier, check_name
 from pnne_nb.graph.node import Edge, Node, split_port
 from pnne_nb.graph.ops import Op
 from pnne_nb.graph.state import Content, GraphIndex
+from pnne_nb.graph.types import is_number
 from pnne_nb.graph.values import Value
 
 
@@ -311,7 +311,7 @@ def _position(name: str, position: object) -> tuple[float, float] | None:
     match position:
         case None:
             return None
-        case (int() | float() as x, int() | float() as y) if _is_place(x) and _is_place(y):
+        case (x, y) if _is_place(x) and _is_place(y):
             return float(x), float(y)
     raise BadValueError(f"{name} cannot be placed at {shown(position)}: a position is a pair of finite numbers.")
 
@@ -322,7 +322,6 @@ def _truth(name: str, collapsed: object) -> bool:
     raise BadValueError(f"{name}.collapsed cannot be {collapsed!r}: it is True or False.")
 
 
-def _is_place(number: object) -> bool:
-    # A whole number may be too large to become a float.
-    whole = isinstance(number, int) and abs(number) < sys.maxsize
-    return whole or (isinstance(number, float) and math.isfinite(number))
+def _is_place(number: object) -> TypeGuard[float]:
+    # Compared, not converted: a whole number may be too large to become a float.
+    return is_number(number) and abs(number) <= sys.float_info.max

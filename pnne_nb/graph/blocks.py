@@ -12,7 +12,7 @@ from typing import final
 
 from pnne_nb.errors import GraphError, UnknownNodeError, near, shown
 from pnne_nb.graph import files
-from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.grafting import graft
 from pnne_nb.graph.names import numbered, split_path, stem_of
 from pnne_nb.graph.node import Node
@@ -61,6 +61,7 @@ class BlockLibrary(Mapping[str, Node]):
             IllegalNameError: If the name is not legal.
             UnknownTypeError: If a node in it is of a type that is not registered.
         """
+        expect_graph(graph)
         found = graph[node]
         if found.definition is None:
             raise GraphError(f"{node} is a {found.type}: only a Subgraph node can become a block. Group nodes first.")
@@ -89,6 +90,7 @@ class BlockLibrary(Mapping[str, Node]):
             UnknownNodeError: If there is no such block.
             NameTakenError, IllegalNameError: If the node cannot have that name.
         """
+        expect_graph(graph)
         definition = self._require(name).definition
         if definition is None:
             raise GraphError(f"{name} in the library shows no graph: blocks.remove({name!r}), and publish it again.")

@@ -16,16 +16,19 @@ import msgspec
 from pnne_nb.errors import GraphError, GraphFileError, expect, shown
 from pnne_nb.graph.applying import apply_op, check_ends, check_free, make_node
 from pnne_nb.graph.frame import Frame
-from pnne_nb.graph.lint import MAX_NODES, expanded_size
+from pnne_nb.graph.lint import MAX_NODES, extent
 from pnne_nb.graph.node import Edge, Node, split_port
 from pnne_nb.graph.ops import AddFrame, AddGraph, AddNode, RenameDocument
 from pnne_nb.graph.records import DocumentState, EdgeState, GraphState, NodeState
 from pnne_nb.graph.state import Content, GraphIndex, topological_order
 from pnne_nb.graph.storage import MAX_BYTES
-from pnne_nb.graph.values import MAX_DEPTH, from_json, to_json
+from pnne_nb.graph.values import from_json, is_shallow, to_json
 
 FORMAT = "pnne-graph"
 FORMAT_VERSION = 1
+DEEPEST = 500
+"""Graphs inside each other in a file: far more than can be compiled, and few enough to be looked at."""
+
 _T = TypeVar("_T")
 
 
@@ -108,7 +111,10 @@ def read(text: str | bytes) -> Content:
     for id, state in states.items():
         _read_edges(content, content.graphs[id], state.edges)
         _read_frames(content, id, state.frames)
-    if (total := expanded_size(content)) > MAX_NODES:
+    total, depth = extent(content)
+    if depth > DEEPEST:
+        _fail("$.graphs", f"graphs are nested {depth} deep; the limit is {DEEPEST}.")
+    if total > MAX_NODES:
         _fail(
             "$.graphs",
             f"with every use of its definitions counted, the file has {total} nodes; the limit is {MAX_NODES}.",
@@ -199,7 +205,7 @@ def _read_nodes(content: Content, graph: GraphIndex, nodes: tuple[NodeState, ...
     for place, state in enumerate(nodes):
         at = f"{_at(graph.id)}.nodes[{place}]"
         properties = {name: _constant(value, f"{at}.properties.{name}") for name, value in state.properties.items()}
-        if not _shallow(state.origin):
+        if not is_shallow(state.origin):
             _fail(f"{at}.origin", "the value is nested too deeply.")
         op = AddNode(state.name, state.type, properties, state.position, graph.id, None, state.origin, state.collapsed)
         node = _placed(at, lambda op=op: make_node(content, graph, op))
@@ -234,11 +240,6 @@ def _constant(value: object, at: str) -> object:
         return from_json(value)
     except ValueError as error:
         _fail(at, str(error))
-
-
-def _shallow(value: object, depth: int = 0) -> bool:
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth <= MAX_DEPTH and all(_shallow(item, depth + 1) for item in items)
 
 
 def _convert(data: object, kind: type[_T], at: str) -> _T:

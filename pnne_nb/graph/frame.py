@@ -15,6 +15,7 @@ import msgspec
 
 from pnne_nb.errors import BadValueError, shown
 from pnne_nb.graph.names import check_identifier
+from pnne_nb.graph.types import is_number
 
 COLOURS = ("grey", "blue", "green", "yellow", "red", "purple")
 MAX_TITLE = 200
@@ -90,7 +91,7 @@ def _checked_box(name: str, box: object) -> Box:
 
 
 def _is_place(part: object) -> TypeGuard[float]:
-    return isinstance(part, (int, float)) and abs(part) <= FARTHEST
+    return is_number(part) and abs(part) <= FARTHEST
 
 
 def _is_size(part: object) -> TypeGuard[float]:

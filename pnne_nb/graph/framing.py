@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import final
 
-from pnne_nb.errors import GraphError
+from pnne_nb.errors import GraphError, expect
 from pnne_nb.graph.arranging import arrangement, shown_geometry
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.frame import Box, Frame, Held, around, held
@@ -83,6 +83,8 @@ class Frames(Mapping[str, Frame]):
             GraphError: If it is neither put around nodes nor given a box, or the nodes are in several graphs.
             UnknownNodeError, NameTakenError, IllegalNameError, BadValueError: If that does not fit.
         """
+        expect(around, (str, Node, Iterable), "around", "nodes of the graph, or their names")
+        expect(title, str, "title", "a text")
         nodes = [around] if isinstance(around, (str, Node)) else list(around)
         with self._ledger.transaction(f"Frame {title or name or 'nodes'}"):
             prefix, _, last = ("", "", "") if name is None else split_path(name)

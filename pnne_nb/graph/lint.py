@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pnne_nb.errors import Diagnostic, GraphError, near
+from pnne_nb.errors import Diagnostic, GraphError, near, shown
 from pnne_nb.graph.checking import Types, sharing_fault
 from pnne_nb.graph.node import Node, is_uncalled, split_port
 from pnne_nb.graph.paths import find_node
@@ -17,9 +17,21 @@ MAX_NODES = 200_000
 """Nodes in a document, each use of a definition counted: a small hostile file could nest its way to billions."""
 
 
+MAX_NESTED = 50
+"""Graphs inside each other, the outermost included. Torch and Python need several frames for each, of about a thousand."""
+
+TOO_DEEP = Diagnostic(
+    code="too-deep",
+    message=f"Graphs are nested more than {MAX_NESTED} deep, which is more than Python can call.",
+    hint="Ungroup some of the nodes that only contain another.",
+)
+
+
 def lint(content: Content, types: Types) -> list[Diagnostic]:
     """Return every finding: first those about whole graphs, then by node, nested ones at each place of use."""
-    total = expanded_size(content)
+    total, depth = extent(content)
+    if depth > MAX_NESTED:
+        return [TOO_DEEP]
     if total > MAX_NODES:
         return [
             Diagnostic(
@@ -31,18 +43,21 @@ def lint(content: Content, types: Types) -> list[Diagnostic]:
     return [*lint_graph(content, types), *_lint_inside(content, "", "", types)]
 
 
-def expanded_size(content: Content) -> int:
-    """Count the nodes of the document, each use of a definition counted."""
+def extent(content: Content) -> tuple[int, int]:
+    """Count the nodes of the document, each use of a definition counted, and its graphs inside each other."""
     sizes: dict[str, int] = {}
+    depths: dict[str, int] = {}
     pending = [""]
     while pending:
         graph = content.graphs[pending[-1]]
-        unknown = [shown for shown in graph.shown if shown not in sizes]
+        unknown = [id for id in graph.shown if id not in sizes]
         if unknown:
             pending += unknown
             continue
-        sizes[pending.pop()] = len(graph.nodes) + sum(sizes[shown] * count for shown, count in graph.shown.items())
-    return sizes[""]
+        id = pending.pop()
+        sizes[id] = len(graph.nodes) + sum(sizes[inner] * count for inner, count in graph.shown.items())
+        depths[id] = 1 + max((depths[inner] for inner in graph.shown), default=0)
+    return sizes[""], depths[""]
 
 
 def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
@@ -96,7 +111,7 @@ def lint_node(content: Content, graph: GraphIndex, node: Node, path: str, types:
     if spec is None:
         yield Diagnostic(
             code="unknown-type",
-            message=f"There is no node type {node.type!r}.{near(node.type, types)}",
+            message=f"There is no node type {shown(node.type)}.{near(node.type, types)}",
             node=path,
             hint="Register it with pn.register_node, or replace the node.",
         )
@@ -121,7 +136,7 @@ def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -
             names = [known.name for known in spec.properties]
             yield Diagnostic(
                 code="unknown-property",
-                message=f"{node.type} has no property {name!r}.{near(name, names)}",
+                message=f"{node.type} has no property {shown(name)}.{near(name, names)}",
                 node=path,
                 hint="Reset the property.",
             )
@@ -131,7 +146,7 @@ def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -
         except ValueError as error:
             yield Diagnostic(
                 code="bad-value",
-                message=f"{name} cannot be {_shown(value)}: it must be {error}.",
+                message=f"{name} cannot be {shown(value)}: it must be {error}.",
                 node=path,
                 hint=f"Set {name} to a value that fits.",
             )
@@ -168,9 +183,11 @@ def _lint_inputs(
         if end is not None:
             fed.add(end.name)
         if end is None:
-            message = f"{node.type} has no input {name!r}, which {edge.source} is connected to."
+            message = f"{node.type} has no input {shown(name)}, which {edge.source} is connected to."
         elif start is None:
-            message = f"{giver} ({graph.nodes[giver].type}) has no output {output!r}, which {name} is connected to."
+            message = (
+                f"{giver} ({graph.nodes[giver].type}) has no output {shown(output)}, which {name} is connected to."
+            )
         elif not kinds_fit(start.kind, end.kind):
             message = f"{name} takes a {end.kind}, and {edge.source} gives a {start.kind}."
         else:
@@ -193,8 +210,3 @@ def _can_be_typed(spec: NodeSpec, port: str) -> bool:
     """Whether a value may be typed in instead (``add.other``): its absence is a missing property."""
     prop = spec.property_named(port)
     return prop is not None and prop.role == "call"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"

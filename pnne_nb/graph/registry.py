@@ -119,6 +119,8 @@ def require_type(types: Mapping[str, NodeSpec], name: object) -> NodeSpec:
     if spec is None:
         # Who gives a layer, or its class, means the type of that name.
         meant = getattr(name, "__name__", type(name).__name__) if callable(name) else name
+        # Nor does anybody who writes "nn.Conv2d" mean another.
+        meant = meant.rpartition(".")[2] if isinstance(meant, str) else meant
         raise UnknownTypeError(
             f"There is no node type {shown(name)}.{near(meant, types)} "
             "pn.catalog lists all of them; pn.register_node adds your own."

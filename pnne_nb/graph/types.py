@@ -165,7 +165,7 @@ def check(kind: PropertyType, value: object) -> Value:
             if isinstance(value, bool):
                 return value
         case FloatType(minimum, maximum):
-            if _is_number(value):
+            if is_number(value):
                 try:
                     number = _real(value)
                 except OverflowError:
@@ -175,7 +175,7 @@ def check(kind: PropertyType, value: object) -> Value:
         case NumberType():
             if isinstance(value, bool):
                 return value
-            if _is_number(value):
+            if is_number(value):
                 return int(value) if _is_whole(value) else _real(value)
         case StringType() | NodeRefType():
             if isinstance(value, str):
@@ -184,12 +184,12 @@ def check(kind: PropertyType, value: object) -> Value:
             if isinstance(value, str) and value in choices:
                 return choices[choices.index(value)]
         case DtypeType():
-            name = value.name if isinstance(value, TorchConstant) else str(value).removeprefix("torch.")
+            name = value.name if isinstance(value, TorchConstant) else _spelled(value).removeprefix("torch.")
             if name in DTYPES:
                 return name
         case DeviceType():
-            if _DEVICE.fullmatch(str(value)):
-                return str(value)
+            if _DEVICE.fullmatch(_spelled(value)):
+                return _spelled(value)
         case ShapeType():
             if isinstance(value, (tuple, list)) and all(_is_size(size) for size in value):
                 return tuple(size if isinstance(size, str) else int(size) for size in value)
@@ -202,6 +202,9 @@ def check(kind: PropertyType, value: object) -> Value:
                 return elements[0]
         case ConstantType():
             return _constant(kind, value)
+    if isinstance(value, Array):
+        # The sizes of an array, or a count that came out of a computation.
+        return check(kind, decimals(value))
     raise ValueError(describe(kind))
 
 
@@ -288,7 +291,7 @@ def _each(kind: PropertyType, item: PropertyType, values: tuple[object, ...] | l
 
 def _elements(value: object, depth: int = 0) -> tuple[Value, tuple[int, ...]] | None:
     """Return the numbers of a tensor as nested tuples, and its shape; None if they are none."""
-    if _is_number(value):
+    if is_number(value):
         try:
             return float(value), ()
         except OverflowError:
@@ -300,6 +303,13 @@ def _elements(value: object, depth: int = 0) -> tuple[Value, tuple[int, ...]] | 
     if len(found) < len(rows) or len({shape for _, shape in found}) > 1:
         return None
     return tuple(row for row, _ in found), (len(found), *(found[0][1] if found else ()))
+
+
+def _spelled(value: object) -> str:
+    """Return the name of a dtype or device: torch's and NumPy's objects, and NumPy's classes, have it as their text."""
+    if isinstance(value, type):
+        return value.__name__
+    return "" if isinstance(value, Real) else str(value)
 
 
 def _constant(kind: PropertyType, value: object) -> Value:
@@ -321,7 +331,7 @@ def _is_size(size: object) -> bool:
     return whole is not None and 0 <= whole < _LARGEST
 
 
-def _is_number(value: object) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether `value` is a real number, NumPy's included, but not a bool."""
     # Asked for every value of a document: the test of the abstract class costs ten times that of the class.
     return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
@@ -339,7 +349,7 @@ def _real(value: float) -> float:
 
 def _whole(value: object) -> int | None:
     """Return `value` if it is a whole number, as an int."""
-    if _is_whole(value) or (_is_number(value) and value % 1 == 0):
+    if _is_whole(value) or (is_number(value) and value % 1 == 0):
         return int(value)
     return None
 

@@ -123,6 +123,12 @@ def from_json(data: object, depth: int = 0) -> Value:
     raise ValueError(f"{str(data)[:60]!r} is not the JSON form of a constant.")
 
 
+def is_shallow(data: object, depth: int = 0) -> bool:
+    """Whether plain JSON is nested no deeper than a constant may be."""
+    items = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return depth <= MAX_DEPTH and all(is_shallow(item, depth + 1) for item in items)
+
+
 def _tagged(tag: object, body: object, depth: int) -> Value:
     match tag, body:
         case "$list", [*items]:

@@ -12,7 +12,7 @@ import msgspec
 
 from pnne_nb.errors import ProtocolError
 from pnne_nb.graph.ops import AddNode, Op, SetProperty
-from pnne_nb.graph.values import MAX_DEPTH, from_json, to_json
+from pnne_nb.graph.values import from_json, is_shallow, to_json
 from pnne_nb.protocol.messages import Committed, Edit, Event, Request
 
 MAX_OPS = 100_000
@@ -90,7 +90,7 @@ def asked_by(content: object) -> tuple[int | None, str | None]:
 def _decode_op(op: Op, at: str) -> Op:
     match op:
         case AddNode():
-            if not _shallow(op.origin):
+            if not is_shallow(op.origin):
                 raise ProtocolError(f"The editor's message cannot be read, at {at}.origin: it is nested too deeply.")
             values = {name: _constant(value, f"{at}.properties.{name}") for name, value in op.properties.items()}
             return msgspec.structs.replace(op, properties=values)
@@ -117,8 +117,3 @@ def _constant(value: object, at: str) -> object:
         return from_json(value)
     except ValueError as error:
         raise ProtocolError(f"The editor's message cannot be read, at {at}: {error}") from None
-
-
-def _shallow(value: object, depth: int = 0) -> bool:
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth <= MAX_DEPTH and all(_shallow(item, depth + 1) for item in items)

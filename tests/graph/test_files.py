@@ -228,6 +228,21 @@ def test_definitions_nested_to_billions_are_refused() -> None:
         NodeGraph.from_json(_changed(graphs=graphs))
 
 
+def test_graphs_inside_each_other_open_as_far_as_they_can_be_looked_at() -> None:
+    def nested(deep: int) -> str:
+        graphs = {f"g{depth}": {"nodes": [show(depth + 1)]} for depth in range(deep)}
+        return _changed(graphs={"": {"nodes": [show(0)]}, **graphs, f"g{deep}": {"nodes": []}})
+
+    def show(depth: int) -> dict[str, object]:
+        return {"name": "n", "type": "Subgraph", "properties": {"definition": f"g{depth}"}}
+
+    graph = NodeGraph.from_json(nested(400), types=TYPES)
+    assert [found.code for found in graph.diagnostics()] == ["too-deep"]
+    assert NodeGraph.from_json(graph.to_json(), types=TYPES) == graph
+    with pytest.raises(GraphFileError, match=r"at \$.graphs: graphs are nested 5002 deep; the limit is 500"):
+        NodeGraph.from_json(nested(5000), types=TYPES)
+
+
 @given(st.integers(0, len(TEXT) - 1), st.integers(0, 40), st.text('{}[]",:\\0eE.-abc\u00e9 \n', max_size=4))
 def test_random_damage_never_crashes(start: int, length: int, patch: str) -> None:
     try:

@@ -115,6 +115,18 @@ def test_a_shared_module_needs_no_properties_of_its_own() -> None:
     assert "missing-property" not in {code for code, _, _ in codes(graph)}
 
 
+def test_findings_about_endless_names_are_short() -> None:
+    endless = "x" * 1_000_000
+    nodes: list[dict[str, object]] = [
+        {"name": "a", "type": endless},
+        {"name": "b", "type": "ReLU", "properties": {endless: 1}},
+        {"name": "c", "type": "ReLU"},
+    ]
+    graph = read(nodes, [("b." + endless, "c.input")])
+    assert {"unknown-type", "unknown-property", "bad-edge"} <= {finding.code for finding in graph.diagnostics()}
+    assert all(len(str(finding)) < 500 for finding in graph.diagnostics())
+
+
 def test_too_many_uses_of_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = NodeGraph(types=TYPES)
     graph.add("ReLU", name="relu1")

@@ -16,16 +16,20 @@ import torch
 from pnne_nb.graph.types import (
     BoolType,
     ConstantType,
+    DeviceType,
     DtypeType,
     EnumType,
     FloatType,
     IntType,
     NumberType,
+    OptionalType,
     PropertyType,
     ShapeType,
     StringType,
     TensorType,
+    TupleType,
     check,
+    describe,
 )
 from pnne_nb.graph.values import from_json, to_json
 
@@ -79,6 +83,16 @@ class Mode(enum.StrEnum):
         (DtypeType(), torch.float16, "float16"),
         (ShapeType(), torch.Size((2, 3)), (2, 3)),
         (ShapeType(), (np.int64(2), "N"), (2, "N")),
+        (ShapeType(), np.array([2, 3]), (2, 3)),
+        (TupleType(IntType(), 2, scalar=True), torch.tensor([3, 5]), (3, 5)),
+        (TupleType(IntType(), 2, scalar=True), torch.tensor(3), 3),
+        (IntType(), torch.tensor(3), 3),
+        (BoolType(), np.bool_(1), True),
+        (OptionalType(FloatType()), torch.tensor(0.1), 0.1),
+        (DtypeType(), np.float32, "float32"),
+        (DtypeType(), np.dtype("int64"), "int64"),
+        (DtypeType(), bool, "bool"),
+        (DeviceType(), torch.device("cuda", 1), "cuda:1"),
     ],
 )
 def test_values_are_stored_as_plain_python(kind: PropertyType, given: object, stored: object) -> None:
@@ -87,6 +101,12 @@ def test_values_are_stored_as_plain_python(kind: PropertyType, given: object, st
     assert type(result) is type(stored)
     if isinstance(result, tuple) and isinstance(stored, tuple):
         assert list(map(type, result)) == list(map(type, stored))
+
+
+@pytest.mark.parametrize("kind", [IntType(), FloatType(), DtypeType(), DeviceType(), ShapeType(), ConstantType()])
+def test_a_number_that_python_cannot_write_is_refused_in_words(kind: PropertyType) -> None:
+    with pytest.raises(ValueError, match=describe(kind)[:10]):
+        check(kind, 10**5000)
 
 
 def test_a_stored_list_is_a_copy() -> None:
@@ -101,8 +121,11 @@ def test_a_stored_list_is_a_copy() -> None:
     [
         (FloatType(), 10**400, "a number"),
         (IntType(), np.bool_(1), "a whole number"),
-        (IntType(), torch.tensor(3), "a whole number"),
-        (BoolType(), np.bool_(1), "True or False"),
+        (IntType(), torch.tensor(3.5), "a whole number"),
+        (BoolType(), torch.tensor([True]), "True or False"),
+        (DtypeType(), str, "the name of a dtype"),
+        (DeviceType(), 0, "a device"),
+        (StringType(), np.array(["a"]), "a text"),
         (StringType(), "\ud800", "a text"),
         (ConstantType(), object(), "a constant"),
         (ConstantType(), {1, 2}, "a constant"),
