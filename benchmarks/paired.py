@@ -77,7 +77,9 @@ class Comparison:
         return "kept" if self.ratio.high <= budget else "broken" if self.ratio.low > budget else "not settled"
 
 
-def compare(make: Callable[[], Blocks], *, seconds: float, precision: float = 0.004) -> dict[str, Comparison]:
+def compare(
+    make: Callable[[], Blocks], *, seconds: float, precision: float = 0.004, turns: int = 1
+) -> dict[str, Comparison]:
     """Let the two ways take turns until the first clock's interval is narrow enough, or the time is up.
 
     Args:
@@ -85,6 +87,7 @@ def compare(make: Callable[[], Blocks], *, seconds: float, precision: float = 0.
         seconds: To spend at most, once there are `FEWEST` rounds.
         precision: Half the width of the interval that suffices. It says nothing about where the interval lies, so
             stopping by it favours no verdict.
+        turns: Mirrored sequences in a round: so many that whatever a way does only now and then is in each of them.
     """
     orders = (("bare", "again", "other"), ("again", "other", "bare"), ("other", "bare", "again"))
     _keep_memory()
@@ -98,9 +101,9 @@ def compare(make: Callable[[], Blocks], *, seconds: float, precision: float = 0.
                 block()
         order = orders[len(rounds) % len(orders)]
         taken: dict[str, list[Cost]] = {name: [] for name in blocks}
-        for name in (*order, *reversed(order)):
+        for name in (*order, *reversed(order)) * turns:
             taken[name].append(blocks[name]())
-        rounds.append({name: _sum(*costs) for name, costs in taken.items()})
+        rounds.append({name: _mean(costs) for name, costs in taken.items()})
         if len(rounds) < FEWEST:
             continue
         found = {clock: _summarise(rounds, clock) for clock in rounds[0]["bare"]}
@@ -121,13 +124,13 @@ def _keep_memory() -> None:
             libc.mallopt(option, 1 << 30)
 
 
-def _sum(one: Cost, two: Cost) -> Cost:
-    return {clock: one[clock] + two[clock] for clock in one}
+def _mean(costs: list[Cost]) -> Cost:
+    return {clock: float(np.mean([cost[clock] for cost in costs])) for clock in costs[0]}
 
 
 def _summarise(rounds: list[dict[str, Cost]], clock: str) -> Comparison:
     bare, again, other = (np.array([round_[name][clock] for round_ in rounds]) for name in ("bare", "again", "other"))
-    return Comparison(_interval(other / bare), _interval(again / bare), float(np.median(bare)) / 2, len(rounds))
+    return Comparison(_interval(other / bare), _interval(again / bare), float(np.median(bare)), len(rounds))
 
 
 def _interval(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval:

@@ -57,11 +57,11 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
         TrainingError: There is no target, or no tensor at all.
     """
     match raw:
+        case (Tensor(ndim=1 | 2 | 3 | 4 | 5) as single, Tensor() as compared) if wants_target:
+            # By far the most frequent form, and this runs at every step.
+            return Batch((single,), {}, compared, single.shape[0])
         case StandIn():
             return msgspec.structs.replace(as_batch(raw.raw, wants_target=wants_target), examples=0, counts=False)
-        case (Tensor() as single, Tensor() as compared) if wants_target and single.dim() > 0:
-            # By far the most frequent form, and this runs at every step.
-            return Batch((single,), {}, compared, len(single))
         case Tensor():
             inputs: tuple[Any, ...] = (raw,)
             named: dict[str, Any] = {}

@@ -167,9 +167,11 @@ class Control:
                 while not self._may_leave_boundary():
                     # Nobody notifies when a loan runs out.
                     self._turn.wait(self._loan_left())
-                self._queued = self._reserved = False
+                self._queued = False
                 self._lent_since = None
-                self._turn.notify_all()
+                if self._reserved:
+                    self._reserved = False
+                    self._turn.notify_all()
                 if self._stop:
                     return "stop"
                 news = self._news()
@@ -196,8 +198,10 @@ class Control:
 
     def stepped(self) -> None:
         """One optimizer step was made."""
-        with self._turn:
-            self._steps = max(0, self._steps - 1)
+        # Of most trainings, which run on, no step is counted.
+        if self._steps:
+            with self._turn:
+                self._steps = max(0, self._steps - 1)
 
     def end(self, state: TrainingState) -> None:
         """The training thread is about to leave for the reason that `state` tells."""

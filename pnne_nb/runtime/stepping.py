@@ -20,6 +20,7 @@ from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
+from pnne_nb.runtime.soundness import Soundness, total_norm
 from pnne_nb.runtime.stages import Stages
 
 
@@ -44,8 +45,8 @@ class Step(NamedTuple):
     skipped: bool
 
 
-_NORMS_AT_FIRST = 32
-_NORM_EVERY = 16
+NORMS_AT_FIRST = 32
+NORM_EVERY = 16
 """The norm of all gradients costs some percent of a small model's step: every step at first, then one in so many."""
 
 
@@ -67,6 +68,7 @@ class Stepper:
         self._modes = modes
         self._randomness = randomness
         self._observers = observers
+        self._soundness = Soundness(forward.recipe.device)
         self._updating = False
         self._all_know = False
         self._place = (0, 0)
@@ -166,7 +168,7 @@ class Stepper:
                 stages.ended("backward")
                 watched.gradients_ready()
                 stages.ended("observe")
-            norm = self._check_gradients(wanted=number <= _NORMS_AT_FIRST or number % _NORM_EVERY == 0)
+            norm = self._check_gradients(wanted=number <= NORMS_AT_FIRST or number % NORM_EVERY == 0)
             stages.ended("backward")
             self._updating = True
             if recipe.needs_closure:
@@ -239,22 +241,25 @@ class Stepper:
     def _check_gradients(self, *, wanted: bool) -> float | None:
         """Clip the gradients if need be; returns their norm if it is `wanted` or taken anyway."""
         recipe = self._forward.recipe
-        parameters = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
-        first = next((parameter.grad for parameter in parameters if parameter.grad is not None), None)
-        if first is None:
+        groups = recipe.optimizer.param_groups
+        gradients = [one.grad for group in groups for one in group["params"] if one.grad is not None]
+        if not gradients:
             raise TrainingError(
                 "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
                 "the forward pass under torch.no_grad() or detached?"
             )
         taken = wanted or recipe.grad_clip is not None
-        # Backpropagation reaches the first parameters last: what is not finite anywhere on the way arrives there.
-        found = _total_norm(parameters) if taken else first.sum()
-        norm = found.item()
-        if recipe.precision.scaler is None and not math.isfinite(recipe.peers.sum([norm])[0]):
-            raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", None)
-        if recipe.grad_clip is not None:
+        found = total_norm(gradients) if taken else None
+        norm = None if found is None else found.item()
+        # A scaler looks itself, and skips the step.
+        if recipe.precision.scaler is None:
+            sound = self._soundness.of(gradients) if norm is None else math.isfinite(norm)
+            if recipe.peers.sum([float(not sound)])[0]:
+                raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", None)
+        if found is not None and recipe.grad_clip is not None:
+            parameters = [parameter for group in groups for parameter in group["params"]]
             nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, found)
-        return norm if taken else None
+        return norm
 
     def _not_finite(self, what: str, kind: str, batch: Batch | None) -> NotFiniteError:
         model = self._forward.recipe.model
@@ -286,9 +291,3 @@ def _undo(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
         optimizer.load_state_dict(state)
 
     return restore
-
-
-def _total_norm(parameters: Sequence[Tensor]) -> Tensor:
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    # Of a sparse gradient, such as an embedding's, only the rows that are there have a norm.
-    return nn.utils.get_total_norm([grad.coalesce().values() if grad.is_sparse else grad for grad in gradients])
