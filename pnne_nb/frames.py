@@ -154,7 +154,13 @@ class AnomalyFrame(_Frame, frozen=True, tag="anomaly"):
 
 
 class CostFrame(_Frame, frozen=True, tag="cost"):
-    """What observing costs: the share of the running time, 0 to 1, measured over the last seconds."""
+    """What observing costs.
+
+    Attributes:
+        share: Of the running time since observing began, 0 to 1: processor time of the training thread that probes took,
+            that of their hooks inside forward and backward included.
+        frames_per_second: Observed steps a second, since the last such frame.
+    """
 
     step: int
     share: float

@@ -31,6 +31,15 @@ class Probe(Protocol):
         """Detach everything and return what was measured; called in every case, also after an error."""
 
 
+@runtime_checkable
+class Timed(Protocol):
+    """A probe that knows what its hooks take inside a step."""
+
+    @property
+    def hooked(self) -> float:
+        """Seconds of processor time that its hooks took since `open`."""
+
+
 class Watch(msgspec.Struct, frozen=True):
     """What a probe measures, in plain values: another process that trains the same layers can do it in its place.
 
@@ -100,6 +109,12 @@ class Cadence:
         planned = self._next if self._began - self._next < period else self._began
         self._next = max(planned + period, self._began + cost / self.budget)
 
+    @property
+    def rate(self) -> float:
+        """Observations a second, if each of them costs what the last one did; 0 before the first."""
+        pause = self._next - self._began
+        return 1.0 / pause if 0 < pause < float("inf") else 0.0
+
     def share(self, now: float) -> float:
         """The share of the time since the first step that observing took, 0 to 1.
 
@@ -123,9 +138,11 @@ class Toll:
     """What observing a step costs, from the times that observed and other steps take.
 
     All times are seconds of the training thread's own processor time: the clock on the wall would count what other
-    programs take, and end the watching on a busy machine. What hooks cost inside forward and backward shows only as a
-    longer step. A single step's length says little, hence the medians: after one step that took long for reasons of
-    its own, a mean would make observations rare for as long as it takes to forget it.
+    programs take, and end the watching on a busy machine. What probes do not know that they cost (calling their hooks,
+    the caches that they fill) shows only as a longer step. A single step's length says little, hence the medians: after
+    one step that took long for reasons of its own, a mean would make observations rare for as long as it takes to
+    forget it. And steps of a tenth of a second differ by more than watching them takes, hence what the median of the
+    last fifteen may be off by chance, about two of its standard errors, is taken off.
     """
 
     def __init__(self) -> None:
@@ -156,4 +173,6 @@ class Toll:
             return 0.0
         if self._bare:
             self._longer.append(seconds - median(self._bare) - known)
-        return known + max(0.0, median(self._longer))
+        longer = median(self._longer)
+        scatter = median(abs(one - longer) for one in self._longer)
+        return known + max(0.0, longer - scatter)

@@ -79,7 +79,7 @@ test("facts are left out where they are not known", () => {
 });
 
 test("the cost of watching and lost frames are said", () => {
-  expect(costText(status)).toBe("watching the layers costs 1.2 % of the time, 9.8 frames/s");
+  expect(costText(status)).toBe("watching takes 1.2 % of the time (the processor's, hooks included), 9.8 frames/s");
   expect(costText({ ...status, cost: null, dropped: 3 })).toBe("3 frames dropped");
 });
 

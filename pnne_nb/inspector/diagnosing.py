@@ -60,6 +60,11 @@ class DiagnosingProbe:
         return self.take(self._probe.close())
 
     @property
+    def hooked(self) -> float:
+        """What the probe's hooks took."""
+        return self._probe.hooked
+
+    @property
     def watch(self) -> Watch:
         """What the probe measures."""
         return self._probe.watch

@@ -94,7 +94,8 @@ class HandwrittenLoop:
                 # The loop does not tell its learning rate and the size of its batches.
                 self.frames.append(StepFrame(self._steps, 1, value, float("nan"), 0, time.monotonic() - self._began))
             now = time.thread_time()
-            self._cadence.spent(self._toll.observed(now - self._last, self._known + now - began))
+            known = self._known + self._probe.hooked + now - began
+            self._cadence.spent(self._toll.observed(now - self._last, known))
         elif self._timed:
             self._toll.bare(time.thread_time() - self._last, time.monotonic())
         self._next_step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -213,6 +214,7 @@ class LiveProbe:
         self._hooks = HookOwner()
         self._samplers: dict[_Key, Sampler] = {}
         self._seen = _Observation(0)
+        self._hooked = 0.0
 
     @property
     def watched(self) -> dict[str, tuple[Quantity, ...]]:
@@ -272,13 +274,14 @@ class LiveProbe:
         places = sum(len(quantities) for quantities in wanted.values())
         limit = max(256, min(LIVE_SAMPLE, SAMPLE_BUDGET // max(1, places)))
         self._seen = _Observation(step, wanted, histograms, statistics, limit, self._bounds, self._samplers)
+        self._hooked = 0.0
         if self._gradient_scale is not None:
             # Now, because the scaler chooses the next one before the step is over.
             self._seen.scale = self._gradient_scale()
         for name, quantities in wanted.items():
             module = self._modules[name]
             if "inputs" in quantities:
-                self._hooks.on_inputs(module, partial(_take_input, self._seen.pool(name, "inputs")))
+                self._hooks.on_inputs(module, partial(self._take_input, self._seen.pool(name, "inputs")))
             activations = self._seen.pool(name, "activations") if "activations" in quantities else None
             gradients = self._seen.pool(name, "gradients") if "gradients" in quantities else None
             if activations or gradients:
@@ -326,6 +329,11 @@ class LiveProbe:
         return seen.frames(self.bins)
 
     @property
+    def hooked(self) -> float:
+        """Seconds of processor time that the hooks took since `open`."""
+        return self._hooked
+
+    @property
     def blind(self) -> bool:
         """Whether calls of layers are watched, and there was none since `open`."""
         calls = [pool.calls for (_, quantity), pool in self._seen.pools.items() if quantity in _HOOKED]
@@ -339,22 +347,26 @@ class LiveProbe:
         return frozenset(chosen)
 
     def _take_output(self, activations: _Pool | None, gradients: _Pool | None, output: object) -> None:
+        began = time.thread_time()
         tensor = primary_tensor(output)
-        if tensor is None:
-            return
         # What is computed again for the backward pass was computed before.
-        if activations is not None and not (activations.calls and in_backward()):
+        if tensor is not None and activations is not None and not (activations.calls and in_backward()):
             activations.add(tensor)
-        if gradients is not None:
+        if tensor is not None and gradients is not None:
             # Also in a recomputation: a reentrant checkpoint has gradients only there; the other kind never
             # asks for the gradients of what it computed again.
-            self._hooks.on_gradient(tensor, gradients.add)
+            self._hooks.on_gradient(tensor, partial(self._take, gradients))
+        self._hooked += time.thread_time() - began
 
+    def _take_input(self, pool: _Pool, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        tensor = primary_tensor((args, kwargs))
+        if tensor is not None and not in_backward():
+            self._take(pool, tensor)
 
-def _take_input(pool: _Pool, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-    tensor = primary_tensor((args, kwargs))
-    if tensor is not None and not in_backward():
+    def _take(self, pool: _Pool, tensor: Tensor) -> None:
+        began = time.thread_time()
         pool.add(tensor)
+        self._hooked += time.thread_time() - began
 
 
 def _ratio(changes: list[tuple[Tensor, Tensor]]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import final
 
 from pnne_nb.frames import AnomalyFrame, CostFrame, Frame
-from pnne_nb.probe import Cadence, Probe, Toll
+from pnne_nb.probe import Cadence, Probe, Timed, Toll
 
 _COST_EVERY = 1.0
 """Seconds between two reports of the cost."""
@@ -107,7 +108,9 @@ class Observers:
         if elapsed < _COST_EVERY:
             return []
         share = min(1.0, sum(cadence.share(now) for _, cadence in self._probes))
-        rate = self._observed / elapsed
+        # Nothing has been counted when the first is reported: it is told how often they may come.
+        planned = max((cadence.rate for _, cadence in self._probes), default=0.0)
+        rate = self._observed / elapsed if math.isfinite(elapsed) else planned
         self._observed, self._reported = 0, now
         return [CostFrame(step=step, share=share, frames_per_second=rate)]
 
@@ -138,6 +141,7 @@ class Watched:
 
     def close(self) -> list[Frame]:
         """Detach every probe and return what they measured."""
+        self.seconds += sum(probe.hooked for probe in self._open if isinstance(probe, Timed))
         self._each(self._close)
         self._open = []
         return self._frames

@@ -26,7 +26,8 @@ STAGES: Final = {
     "validation": "validation",
     "other": "other",
 }
-"""The stages of a step, as they are called on screen."""
+"""The stages of a step, as they are called on screen. On a busy machine each lasts longer by the clock than what it takes
+of the processor, which is what the control bar says of watching, and the budget is about."""
 
 
 @final
@@ -95,7 +96,7 @@ class TimePlot:
         self.figure = figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - WORDS)
         self.words = ipywidgets.HTML()
         self.words.add_class("pnne-words")
-        self.view = panel(heading("Where the time goes"), self.figure, self.words)
+        self.view = panel(heading("Where the time goes, by the clock"), self.figure, self.words)
         self._latest: TimeFrame | None = None
 
     def take(self, frame: Frame) -> None:

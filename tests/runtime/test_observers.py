@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from pnne_nb.frames import AnomalyFrame, CostFrame, Frame, NormsFrame
-from pnne_nb.probe import Cadence
-from pnne_nb.runtime.observers import Observers
+from pnne_nb.probe import Cadence, Timed
+from pnne_nb.runtime.observers import Observers, Watched
 
 
 class Probe:
@@ -57,6 +57,26 @@ def test_a_probe_is_called_in_order_and_its_frames_are_published() -> None:
     assert [type(frame) for frame in published] == [NormsFrame, CostFrame]
     assert isinstance(published[1], CostFrame)
     assert 0 <= published[1].share <= 1
+
+
+def test_the_first_report_of_the_cost_has_a_rate() -> None:
+    published: list[Frame] = []
+    observers = Observers(published.extend)
+    observers.add(Probe(), Cadence(hz=10, budget=1.0))
+    assert step(observers)
+    [report] = [frame for frame in published if isinstance(frame, CostFrame)]
+    assert report.frames_per_second == pytest.approx(10)
+
+
+def test_what_hooks_took_counts_as_known() -> None:
+    class Hooked(Probe):
+        hooked = 1.0
+
+    probe = Hooked()
+    watched = Watched([probe, Probe()], 1)
+    assert isinstance(probe, Timed)
+    watched.close()
+    assert 1.0 <= watched.seconds < 2.0
 
 
 def test_only_probes_that_are_due_are_called() -> None:

@@ -25,6 +25,10 @@ const ICONS: Record<Command, string> = {
   save: "M2.5 2.5h9l2 2v9h-11zM5 3.8v3h5.5v-3zM4.8 9v3.2h6.4V9z",
 };
 
+const COST =
+  "Processor seconds of the training thread that measuring layers took, also inside forward and backward, of each second" +
+  " that passed: what the budget of an inspector is about. “Where the time goes” is by the clock instead.";
+
 const NAMES: Record<Command, string> = {
   start: "Start",
   resume: "Resume",
@@ -109,7 +113,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const failure = element("div", { class: "pnne-error", role: "alert", hidden: true }, errorNode, errorText);
   const refusal = element("div", { class: "pnne-refusal", role: "alert", hidden: true });
   const notices = element("ul", { class: "pnne-notices", "aria-label": "Findings", hidden: true });
-  const cost = element("div", { class: "pnne-cost" });
+  const cost = element("div", { class: "pnne-cost", title: COST });
   const silence = silencePanel(model);
   const buttons = element("div", { class: "pnne-buttons", role: "group", "aria-label": "Training" }, ...commands);
   const root = element(

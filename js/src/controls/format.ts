@@ -49,7 +49,7 @@ export function costText({ cost, framesPerSecond, dropped }: Status): string {
   const texts: string[] = [];
   if (cost !== null) {
     const rate = framesPerSecond > 0 ? `, ${framesPerSecond.toFixed(1)} frames/s` : "";
-    texts.push(`watching the layers costs ${(100 * cost).toFixed(1)} % of the time${rate}`);
+    texts.push(`watching takes ${(100 * cost).toFixed(1)} % of the time (the processor's, hooks included)${rate}`);
   }
   if (dropped > 0) texts.push(`${whole.format(dropped)} frames dropped`);
   return texts.join(" · ");
