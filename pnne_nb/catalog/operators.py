@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+import torch
 
 from pnne_nb.graph.spec import NodeSpec, Port, Property
-from pnne_nb.graph.types import ConstantType, EnumType, NumberType, OptionalType, PropertyType
+from pnne_nb.graph.types import ConstantType, EnumType, NumberType, OptionalType, PropertyType, StringType
 
 CATEGORY = "Python"
+CHECK = "check"
+"""Name of the type that stops where a condition does not hold."""
 
 ATTRIBUTES = (
     "shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "real", "imag", "data", "values", "indices",
@@ -38,6 +41,7 @@ _DOCS = {
     "value": "What is assigned.",
     "train": "The value in training mode.",
     "eval": "The value in evaluation mode.",
+    "message": "What is said when the condition does not hold.",
 }
 _VALUE = Port("output", kind="value")
 _MATHEMATICS: dict[Callable[..., Any], str] = {
@@ -73,6 +77,7 @@ def specs() -> Iterator[NodeSpec]:
         properties=(Property("keys", ConstantType(), role="call", doc=_DOCS["keys"]),),
         positional=("items", "keys"),
     )
+    yield _spec("len", "len", len, "How many items a tuple or list has, or how many rows a tensor.", ("input", None))
     for function, doc in _MATHEMATICS.items():
         name = function.__name__
         yield _spec(f"math_{name}", f"math.{name}", function, doc, ("a", NumberType()))
@@ -95,6 +100,17 @@ def specs() -> Iterator[NodeSpec]:
             ("eval", OptionalType(ConstantType())),
         ),
         inputs=(Port("train", kind="value"), Port("eval", kind="value")),
+    )
+    yield msgspec.structs.replace(
+        _spec(
+            CHECK,
+            "torch._assert",
+            torch._assert,
+            "Stops with a message where a condition does not hold, such as a size that a drawing was made for.",
+            ("condition", None),
+            ("message", StringType()),
+        ),
+        outputs=(),
     )
     part = OptionalType(ConstantType())
     yield _spec(

@@ -31,7 +31,7 @@ from pnne_nb.errors import CompileError
 _SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})
 """Methods whose sizes people write one by one: ``x.view(-1, 400)``."""
 
-_BUILTINS = frozenset({"choose", "dict", "getattr", "list", "slice", "tuple"})
+_BUILTINS = frozenset({"choose", "dict", "getattr", "len", "list", "slice", "tuple"})
 """Functions of Python itself that the catalogue has as nodes."""
 
 _MEMBER = re.compile(r"[A-Za-z0-9_]+")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from pnne_nb.catalog.automatic import AUTOMATIC
+from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.abstract import Abstract, Meta, known_shapes
 from pnne_nb.compiler.costs import TooManyPiecesError
 from pnne_nb.errors import Diagnostic, Fix, Severity
@@ -120,6 +121,8 @@ def failure_finding(
         return Finding("shape-unknown", "The shape of the result is known only once there are data.", severity="info")
     if isinstance(error, TooManyPiecesError):
         return Finding("too-many-pieces", f"{text}.", hint="Make fewer and larger pieces.")
+    if spec.type == CHECK:
+        return Finding("check-failed", f"{text}.")
     own = not spec.target.startswith("torch.") and spec.kind == "module"
     if building:
         severity: Severity = "warning" if own else "error"

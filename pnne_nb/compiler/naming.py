@@ -14,7 +14,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = frozenset(
     {
         *("self", "torch", "nn", "F", "math", "operator", "_", *keyword.kwlist),
-        *("complex", "dict", "float", "getattr", "list", "slice", "super", "tuple"),
+        *("complex", "dict", "float", "getattr", "len", "list", "slice", "super", "tuple"),
     }
 )
 """Names that mean something in generated source."""

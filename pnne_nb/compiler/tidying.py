@@ -114,7 +114,7 @@ def _is_value(call: Call, values: set[str]) -> bool:
     if call.target == GETATTR:
         name = call.arguments[1]
         return isinstance(name, Constant) and name.value in ("shape", "dtype", "device")
-    return call.target in ("tuple", "list", "slice") or call.target.startswith(("operator.", "math."))
+    return call.target in ("tuple", "list", "slice", "len") or call.target.startswith(("operator.", "math."))
 
 
 # Chains

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from pnne_nb.catalog.automatic import AUTOMATIC
+from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.abstract import Abstract, Meta, Seen, describe, explain, known_shapes, materialize
 from pnne_nb.compiler.binding import Bound, automatic_properties, bind, construct, variadic_items
 from pnne_nb.compiler.constants import TensorLiteral
@@ -151,6 +152,8 @@ class _Trial:
         findings += size_findings(self._spec, {**self._properties, **resolved}, ports)
         if findings or not self._complete or not self._connected():
             return Outcome({}, resolved, tuple(findings), Cost(parameters, memory))
+        if self._spec.type == CHECK and any(self._inputs["condition"].trials):
+            return Outcome({}, resolved)  # an open size may be one that fits
         results: list[Seen] = []
         counts: list[int] = []
         try:

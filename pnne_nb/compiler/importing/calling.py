@@ -30,11 +30,13 @@ class Slot:
     Attributes:
         name: Of the argument.
         tensor: Whether the value is a tensor.
+        only: The value that alone may arrive, if there is one.
     """
 
-    def __init__(self, name: str, *, tensor: bool) -> None:
+    def __init__(self, name: str, *, tensor: bool, only: tuple[()] | tuple[Any] = ()) -> None:
         self.name = name
         self.tensor = tensor
+        self.only = only
 
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

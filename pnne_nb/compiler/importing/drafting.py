@@ -72,6 +72,8 @@ class Level:
         order: Place of each parameter, buffer and submodule in the original.
         again: Whether training computes all of it again for the backward pass.
         assumed: What was taken from the example because Python asked: how often a loop runs, how a branch goes.
+        batches: First sizes of arguments among it, each with the words of the source.
+        ranked: Whether it asked for a number of dimensions, which none of its checks has.
     """
 
     title: str
@@ -80,6 +82,8 @@ class Level:
     order: dict[Item, int] = field(default_factory=dict)
     again: bool = False
     assumed: tuple[str, ...] = ()
+    batches: tuple[tuple[int, str], ...] = ()
+    ranked: bool = False
 
     def add(self, item: Item) -> Item:
         """Append an item and return it."""

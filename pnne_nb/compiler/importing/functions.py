@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from pnne_nb.catalog.custom import called_function, result_class
-from pnne_nb.catalog.operators import choose
+from pnne_nb.catalog.operators import CHECK, choose
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.values import TYPE
 from pnne_nb.errors import RegistrationError
@@ -120,6 +120,8 @@ def _find(target: Any, keywords: tuple[str, ...]) -> NodeSpec:
     candidates = [name]
     if target is choose or target is operator.setitem:
         return registry[name]
+    if target is torch._assert:
+        return registry[CHECK]
     if module in ("_operator", "operator"):
         candidates = [name, f"operator_{name.strip('_')}"]
     elif module == "math":

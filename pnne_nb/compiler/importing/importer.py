@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils import _pytree as pytree
 
+from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.copying import duplicate, untouched
 from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_title, complete
@@ -19,12 +21,15 @@ from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_propert
 from pnne_nb.compiler.importing.locating import Fault, find_fault
 from pnne_nb.compiler.importing.nesting import nest
 from pnne_nb.compiler.importing.observing import Frames, observe
+from pnne_nb.compiler.importing.resizing import batch_of, unlike
 from pnne_nb.compiler.importing.translating import translate
 from pnne_nb.compiler.renaming import follow
 from pnne_nb.compiler.verifying import call_arguments, private_random_state
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.structural import CHECKPOINT
+
+_NOTHING: Mapping[str, Any] = {}
 
 
 def from_module(
@@ -60,10 +65,11 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Nod
     except Exception as error:
         raise CompileError(f"{type(net).__name__} cannot be copied, so it cannot be imported: {error}") from error
     frames = observe(work, args, given)
+    batch = functools.cache(lambda: batch_of(work, args, given))
     opaque: dict[str, str] = {}
     again = True
     for _ in range(3 + sum(1 for _ in net.named_modules())):
-        graph = _Import(work, opaque, frames, again=again).document(args, given)
+        graph = _Import(work, opaque, frames, batch, again=again).document(args, given)
         fault = _check(graph, net, args, given)
         if fault is not None and fault.again:
             again = False
@@ -89,7 +95,12 @@ def _check(graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict
             f"what was drawn of it does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
             again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
         )
-    return find_fault(graph, net, model, args, kwargs)
+    fault = find_fault(graph, net, model, args, kwargs)
+    other = unlike(graph, net, model, args, kwargs) if fault is None else None
+    if other is None:
+        return fault
+    fault = find_fault(graph, net, model, *other) or Fault("", "what was drawn of it computes something else")
+    return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
 
 
 def _module_path(net: nn.Module, path: str) -> str:
@@ -133,10 +144,13 @@ def _refuse_lazy(net: nn.Module) -> None:
 
 @final
 class _Import:
-    def __init__(self, net: nn.Module, opaque: Mapping[str, str], frames: Frames, *, again: bool) -> None:
+    def __init__(
+        self, net: nn.Module, opaque: Mapping[str, str], frames: Frames, batch: Callable[[], int | None], *, again: bool
+    ) -> None:
         self._net = net
         self._opaque = opaque
         self._frames = frames
+        self._batch = batch
         self._again = again
         self._levels: dict[tuple[str, str], Level] = {}
 
@@ -172,13 +186,13 @@ class _Import:
         reason = ""
         for kept in ((torch.Tensor, int, float), (torch.Tensor,)):
             values = [
-                Slot(name, tensor=isinstance(value, torch.Tensor)) if _holds(value, kept) else value
+                Slot(name, tensor=isinstance(value, torch.Tensor)) if _holds(value, kept) else _fixed(name, value)
                 for name, value in called
             ]
             kwargs = {name: value for (name, _), value in zip(called[positional:], values[positional:], strict=True)}
             try:
                 arguments = tuple(values[:positional]), kwargs
-                level = self._level(self._net, "", arguments, self._frames, [name for name, _ in called])
+                level = self._level(self._net, "", arguments, self._frames, dict(called))
             except UntranslatableError as error:
                 reason = reason or str(error)
             else:
@@ -200,7 +214,7 @@ class _Import:
         return level
 
     def _level(
-        self, module: nn.Module, path: str, arguments: Arguments, frames: Frames, names: Sequence[str] = ()
+        self, module: nn.Module, path: str, arguments: Arguments, frames: Frames, called: Mapping[str, Any] = _NOTHING
     ) -> Level:
         prefix = f"{path}." if path else ""
 
@@ -208,14 +222,22 @@ class _Import:
             return self._child(called, f"{prefix}{'.'.join(below)}", below, passed, seen)
 
         level = translate(module, arguments, frames, child)
+        for size, text in level.batches:
+            if size == self._batch():
+                raise UntranslatableError(
+                    f"it goes through the examples of a batch one by one ({text} is {size}), and a drawing would have "
+                    "as many of them as this call"
+                )
         # Arguments that are constants stay in the signature, so that calls of the original fit.
         given = {item.argument: item for item in level.of_type("Input")}
-        for name in names:
+        for name in called:
             if name not in given:
                 given[name] = Item("Input", name, argument=name, kinds={"output": "value"})
-        if names:
+        if called:
             rest = [item for item in level.items if item.type != "Input"]
-            level.items[:] = [*(given[name] for name in names), *rest]
+            level.items[:] = [*(given[name] for name in called), *rest]
+            if any(each.ranked for each in (level, *self._levels.values())):
+                _check_ranks(level, called)
         nest(level)
         complete(level)
         return level
@@ -252,6 +274,25 @@ def _compute_again(level: Level, *, inside: bool) -> None:
             item.properties[CHECKPOINT.name] = True
         if item.inner is not None:
             _compute_again(item.inner, inside=whole)
+
+
+def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
+    """Have the outermost graph refuse tensors of another number of dimensions than those of this call."""
+    inputs = [item for item in level.of_type("Input") if isinstance(called.get(item.argument), torch.Tensor)]
+    checks: list[Item] = []
+    for item in inputs:
+        rank = called[item.argument].dim()
+        found = Item("getattr", "ndim", {"name": "ndim"}, {"input": (item, "output")}, kinds={"output": "value"})
+        same = Item("operator_eq", "same", {"b": rank}, {"a": (found, "output")}, kinds={"output": "value"})
+        said = f"drawn for {item.argument}.ndim == {rank}; import again for others"
+        checks += [found, same, Item(CHECK, CHECK, {"message": said}, {"condition": (same, "output")})]
+    place = len(list(level.of_type("Input")))
+    level.items[place:place] = checks
+
+
+def _fixed(name: str, value: Any) -> Any:
+    """Return a constant argument as a slot that takes nothing else, where a document can compare it."""
+    return Slot(name, tensor=False, only=(value,)) if isinstance(value, (type(None), bool, int, float, str)) else value
 
 
 def _holds(value: Any, kinds: tuple[type, ...]) -> bool:

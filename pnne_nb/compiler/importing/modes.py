@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, final
 
+import torch
 from torch import fx, nn
 
 from pnne_nb.catalog.operators import choose
@@ -27,7 +28,8 @@ def trace_modes(module: nn.Module, arguments: Arguments, frames: Frames) -> Reco
     evaluation = trace(module, arguments, frames, training=False)
     graph = _Join().join(training.graph, evaluation.graph)
     assumed = tuple(dict.fromkeys((*training.assumed, *evaluation.assumed)))
-    return Recording(graph, training.slots, True, assumed)
+    batches = tuple(dict.fromkeys((*training.batches, *evaluation.batches)))
+    return Recording(graph, training.slots, True, assumed, batches, training.ranked or evaluation.ranked)
 
 
 @final
@@ -47,14 +49,23 @@ class _Join:
                     self._both(one, other)
                 continue
             for node in ones[i1:i2]:
-                self._train[node] = self._graph.node_copy(node, self._train.__getitem__)
+                self._train[node] = self._alone(node, self._train)
             for node in others[j1:j2]:
-                self._eval[node] = self._graph.node_copy(node, self._eval.__getitem__)
+                self._eval[node] = self._alone(node, self._eval)
         results = [next(iter(reversed(list(graph.nodes)))).args[0] for graph in (train, evaluation)]
         result = self._merged(*results)
         self._bind_changes()
         self._graph.output(result)
         return self._graph
+
+    def _alone(self, node: fx.Node, side: dict[fx.Node, fx.Node]) -> fx.Node:
+        """Copy what only one mode does."""
+        if node.target is torch._assert:
+            holds, said = side[node.args[0]], node.args[1]  # type: ignore[index]  # a check is made of a node
+            condition = (holds, True) if side is self._train else (True, holds)
+            chosen = self._graph.create_node("call_function", choose, condition)
+            return self._graph.create_node("call_function", torch._assert, (chosen, said))
+        return self._graph.node_copy(node, side.__getitem__)
 
     def _bind_changes(self) -> None:
         """Have what only one mode changes in place, and nothing reads, change in that mode only."""

@@ -10,7 +10,7 @@ from torch import fx
 
 def shown(node: fx.Node, depth: int = 0) -> str:
     """Return a recorded value in the words of its source."""
-    if depth > 3:
+    if depth > 5:
         return "…"
     if node.op == "get_attr":
         return f"self.{node.target}"
@@ -30,7 +30,7 @@ def shown(node: fx.Node, depth: int = 0) -> str:
         return f"{args[0]}[{args[1]}]"
     if node.op == "call_method":
         return f"{args[0]}.{name}({', '.join(args[1:])})"
-    symbols = {"gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
+    symbols = {"is_": "is", "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
                "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}  # fmt: skip
     if name in symbols and len(args) == 2:
         return f"{args[0]} {symbols[name]} {args[1]}"

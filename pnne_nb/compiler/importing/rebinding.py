@@ -13,12 +13,23 @@ import types
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
 import torch
 from torch import nn
 from torch.autograd import Function
+from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from pnne_nb.compiler.importing.values import UNKNOWN, Traced, TracedTensor, is_traced, known, type_of
+from pnne_nb.compiler.importing.values import (
+    UNKNOWN,
+    Traced,
+    TracedFloat,
+    TracedInt,
+    TracedTensor,
+    is_traced,
+    known,
+    type_of,
+)
 
 if TYPE_CHECKING:
     from pnne_nb.compiler.importing.tracing import Recorder
@@ -127,7 +138,11 @@ class _View:
         self._copies: dict[int, Any] = {}
         replaced = _functions(recorder)
         self.builtins = {name: replaced[name] for name in ("len", "int", "float", "isinstance", "range")}
-        self._replaced = {id(getattr(math, name)): replaced[name] for name in ("sqrt", "floor", "ceil")}
+        self._replaced = {
+            id(f): self._settling(f) for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)
+        }
+        self._replaced |= {id(getattr(math, name)): replaced[name] for name in ("sqrt", "floor", "ceil")}
+        self._replaced[id(np.sqrt)] = replaced["sqrt"]
         self._replaced |= {id(getattr(torch, name)): replaced[name] for name in ("finfo", "iinfo", "is_tensor")}
         self._replaced[id(checkpoint)] = plainly
         self._replaced |= {id(getattr(torch, name)): self._sized(getattr(torch, name)) for name in _SIZED}
@@ -142,6 +157,8 @@ class _View:
             return self.copied(value) if _package(value.__globals__) == package else value
         if isinstance(value, types.ModuleType):
             return _Namespace(value, self, package)
+        if getattr(value, "__module__", None) == "numpy" and not isinstance(value, type) and callable(value):
+            return self._settling(value)
         if _is_autograd(value):
             return _Applied(value, self._recorder)
         owner: Any = getattr(value, "__self__", None) if isinstance(value, types.MethodType) else None
@@ -168,6 +185,17 @@ class _View:
         copied.__kwdefaults__ = function.__kwdefaults__
         copied.__dict__.update(function.__dict__)
         return copied
+
+    def _settling(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that is given sizes as they are in the example, which it would not ask for."""
+
+        def plain(value: Any) -> Any:
+            return self._recorder.settle(value) if type(value) in (TracedInt, TracedFloat) else value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
+
+        return call
 
     def _sized(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -68,3 +68,20 @@ def certain(node: fx.Node) -> bool | None:
         return None
     below = getattr(node.target, "__name__", node.target) == "lt"
     return None if not below or 0 < limit < 1 else limit >= 1
+
+
+def sweep(graph: fx.Graph, looked_at: set[fx.Node]) -> None:
+    """Remove what was only recorded for Python to look at, `looked_at` among it."""
+    checks = {node for node in looked_at if not draws(node)}
+    for node in reversed(list(graph.nodes)):
+        if node.users:
+            continue
+        if (
+            node in checks
+            and node.op in ("call_function", "call_method")
+            and not changes(node.op, node.target, node.kwargs)
+        ):
+            checks.update(each for each in node.all_input_nodes if not draws(each))
+            graph.erase_node(node)
+        elif node.op == "get_attr" or only_looks(node):
+            graph.erase_node(node)

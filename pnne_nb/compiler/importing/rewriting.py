@@ -49,6 +49,7 @@ _RESHAPES = frozenset(("detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "t
 def method(recorder: Recorder, name: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a method of a traced tensor by others, or return `ABSENT`."""
     if name in _KNOWN and type(owner) is TracedTensor and owner.value is not UNKNOWN:
+        recorder.assumptions.ranked |= name in ("dim", "ndimension")
         return getattr(owner.value, name)()
     if name in registry:
         return ABSENT

@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from pnne_nb.compiler.importing import rewriting
 from pnne_nb.compiler.importing.assigning import Attributes
+from pnne_nb.compiler.importing.assuming import Assumptions, Batch
 from pnne_nb.compiler.importing.calling import (
     Arguments,
     Slot,
@@ -41,7 +42,7 @@ from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
 from pnne_nb.compiler.importing.outlining import outside
 from pnne_nb.compiler.importing.quoting import shown
 from pnne_nb.compiler.importing.rebinding import rebound
-from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, draws, only_looks
+from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, sweep
 from pnne_nb.compiler.importing.refusing import accepted
 from pnne_nb.compiler.importing.values import (
     UNKNOWN,
@@ -78,12 +79,16 @@ class Recording(NamedTuple):
         slots: The slot of each placeholder by its target.
         branches: Whether it branches on its training mode.
         assumed: What it took from the example, in words.
+        batches: First sizes of its arguments that it took from the example.
+        ranked: Whether it asked for a number of dimensions.
     """
 
     graph: fx.Graph
     slots: dict[str, Slot]
     branches: bool
     assumed: tuple[str, ...]
+    batches: tuple[Batch, ...]
+    ranked: bool
 
 
 def trace(module: nn.Module, arguments: Arguments, frames: Frames, *, training: bool) -> Recording:
@@ -138,7 +143,7 @@ class Recorder(fx.Tracer):
         self._by_mode: set[fx.Node] = set()
         self._checked: set[fx.Node] = set()
         self._branches = False
-        self._assumed: dict[str, None] = {}
+        self.assumptions = Assumptions(self.graph)
         self._grad = torch.is_grad_enabled()
         self._autocast = autocast()
         self.device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), torch.device("cpu"))
@@ -159,13 +164,19 @@ class Recorder(fx.Tracer):
             if is_dataclass(result) and frame is not None and frame.path:
                 result = tuple(fields_of(result).values())
         self.graph.output(self.create_arg(result))
-        self._sweep()
-        return Recording(self.graph, self._slots, self._branches, tuple(self._assumed))
+        sweep(self.graph, self._checked)
+        assumed = self.assumptions
+        return Recording(
+            self.graph, self._slots, self._branches, tuple(assumed.texts), tuple(assumed.batches), assumed.ranked
+        )
 
     def _placeholders(self, value: Any, seen: Any) -> Any:
         if isinstance(value, Slot):
             node = self.graph.create_node("placeholder", f"slot{len(self._slots)}", name=value.name)
             self._slots[str(node.target)] = value
+            if value.only:
+                self.assumptions.given(node, value.only[0])
+                return value.only[0]
             return wrap(node, self, seen)
         if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
             parts = (
@@ -306,6 +317,8 @@ class Recorder(fx.Tracer):
             return a.node
         if isinstance(a, np.generic):
             return a.item()  # NumPy's numbers are Python's
+        if isinstance(a, torch.Size):
+            a = tuple(a)  # which may have recorded items
         if is_dataclass(a) and not isinstance(a, type):
             # Some are dictionaries as well, which would lose their class.
             given = {name: self.create_arg(value) for name, value in fields_of(a).items() if value is not None}
@@ -379,6 +392,7 @@ class Recorder(fx.Tracer):
         if function not in CREATORS and not is_traced((args, kwargs)):
             return function(*args, **kwargs)
         if function is torch._assert:
+            bool(args[0])  # a check of its own becomes one of ours
             return None
         if kwargs.get("out") is not None:
             target = kwargs.pop("out")
@@ -433,7 +447,7 @@ class Recorder(fx.Tracer):
             self._checked.add(value.node)
             return answer
         answer = bool(value.value)
-        self._assumed.setdefault(f"{shown(value.node)} is {answer}")
+        self.assumptions.went(value, answer)
         return answer
 
     def settle(self, value: Traced) -> Any:
@@ -443,7 +457,7 @@ class Recorder(fx.Tracer):
         if value.node in self._by_mode:
             self._branches = True
         else:
-            self._assumed.setdefault(f"{shown(value.node)} is {value.value}")
+            self.assumptions.settled(value.node, value.value)
         return value.value
 
     @staticmethod
@@ -452,22 +466,6 @@ class Recorder(fx.Tracer):
         return UntranslatableError(
             f"its forward depends on the values of its inputs ({shown(value.node)} is only known when it runs)"
         )
-
-    def _sweep(self) -> None:
-        """Remove what was only recorded for Python to look at."""
-        checks = {node for node in self._checked if not draws(node)}
-        for node in reversed(list(self.graph.nodes)):
-            if node.users:
-                continue
-            if (
-                node in checks
-                and node.op in ("call_function", "call_method")
-                and not changes(node.op, node.target, node.kwargs)
-            ):
-                checks.update(each for each in node.all_input_nodes if not draws(each))
-                self.graph.erase_node(node)
-            elif node.op == "get_attr" or only_looks(node):
-                self.graph.erase_node(node)
 
 
 def _plain_tensors(module: nn.Module) -> Any:

@@ -42,6 +42,8 @@ def translate(module: nn.Module, arguments: Arguments, frames: Frames, child: Ch
     recording = trace_modes(module, arguments, frames)
     level = _Translation(module, recording.slots, child).run(recording.graph)
     level.assumed = recording.assumed
+    level.batches = recording.batches
+    level.ranked = recording.ranked
     return level
 
 

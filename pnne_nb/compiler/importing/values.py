@@ -11,6 +11,7 @@ import dis
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from types import FrameType
 from typing import TYPE_CHECKING, Any, final
 
@@ -52,15 +53,20 @@ class Traced(fx.Proxy):
     def __len__(self) -> int:
         if self.value is UNKNOWN:
             raise self.tracer.unknown(self)
+        self.tracer.assumptions.counted(self)
         return len(self.value)
 
     def __iter__(self) -> Iterator[Any]:
         if isinstance(self.value, dict):
             return iter(self.value)
-        count = _unpacked(sys._getframe(1)) if self.value is UNKNOWN else None
-        return (self[index] for index in range(len(self) if count is None else count))
+        count = _unpacked(sys._getframe(1))
+        if count is None or self.value is not UNKNOWN:
+            count = len(self) if count is None else len(self.value)
+        return (self[index] for index in range(count))
 
     def __index__(self) -> int:
+        if isinstance(self.value, (tuple, float)):
+            raise TypeError(f"a {type(self.value).__name__} is no index")  # torch asks whether it is
         return operator.index(self.tracer.settle(self))
 
     def __int__(self) -> int:
@@ -70,7 +76,16 @@ class Traced(fx.Proxy):
         return float(self.tracer.settle(self))
 
     def __contains__(self, item: object) -> bool:
-        return item in self.tracer.settle(self)
+        return any(bool(each == item) for each in self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self.round() if type(self) is TracedTensor else round(self.tracer.settle(self), digits)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
     def __hash__(self) -> int:
         return id(self)
@@ -109,6 +124,7 @@ class Traced(fx.Proxy):
         names = getattr(kind, "_fields", getattr(kind, "__match_args__", ())) if issubclass(kind, tuple) else ()
         if name in names:
             return self[names.index(name)]
+        self.tracer.assumptions.ranked |= name == "ndim"
         # Without data, every tensor is on the meta device.
         found = getattr(self.tracer.device if isinstance(self.value, torch.device) else self.value, name)
         if isinstance(found, torch.Tensor):
@@ -216,6 +232,12 @@ def wrap(node: fx.Node, tracer: Recorder, value: Any) -> Traced:
         found = TracedInt(node, tracer, value)
     elif type(value) is float:
         found = TracedFloat(node, tracer, value)
+    elif isinstance(value, torch.Size):
+        # Compiled code, such as that of torch.Size, reads the items without asking.
+        sizes = (
+            node.graph.create_node("call_function", operator.getitem, (node, index)) for index in range(len(value))
+        )
+        found = TracedTuple(node, tracer, tuple(map(wrap, sizes, repeat(tracer), value)))
     elif isinstance(value, tuple):
         found = TracedTuple(node, tracer, value)
     else:

@@ -7,6 +7,7 @@ from typing import final
 import torch
 from torch import nn
 
+from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.editing import borrowed, remove
 from pnne_nb.compiler.passes.reports import Change, Gain
@@ -74,6 +75,8 @@ class RemoveDeadNodes(Pass):
 
     def _needed(self, subject: Subject, id: str, name: str, kept: set[str]) -> str:
         """Say why a node stays although nobody uses its results, or return an empty string."""
+        if subject.drawings[id].nodes[name].type == CHECK:
+            return "it checks what the model is called with"
         if name in kept:
             return "its weights are used by another node"
         if self._keep_weights and any(_keys(subject, path) for path in subject.paths(id, name)):

@@ -141,7 +141,7 @@ MODELS: dict[str, Entry] = {
         others=((tokens(19, 3, 7),),),
     ),
     "bucketed attention": Entry(assistants.BucketedAttention, (image(2, 5, 8),), others=((image(3, 6, 8),),)),
-    "retinanet": Entry(detectors.RetinaNet, (image(2, 3, 8, 8),), others=((image(2, 3, 12, 8),),)),
+    "retinanet": Entry(detectors.RetinaNet, (image(2, 3, 8, 8),), others=((image(2, 3, 12, 8),),), opaque=("anchors",)),
     "yolo": Entry(detectors.YOLO, (image(2, 3, 8, 8),), others=((image(3, 3, 12, 8),),)),
     "guided unet": Entry(
         detectors.GuidedUNet,
@@ -205,7 +205,7 @@ MODELS: dict[str, Entry] = {
     "symmetric weight": Entry(habits.SymmetricWeight, (image(2, 4),), others=((image(3, 4),),)),
     "numpy numbers": Entry(habits.NumPyNumbers, (image(3, 4),), others=((image(2, 4),),)),
     "stochastic depth": Entry(habits.StochasticDepth, (image(3, 4),), others=((image(2, 4),),)),
-    "distributions": Entry(habits.Distributions, (image(3, 4),)),
+    "distributions": Entry(habits.Distributions, (image(3, 4),), others=((image(5, 4),),)),
     "routed experts": Entry(habits.RoutedExperts, (image(3, 4),), others=((image(5, 4),),)),
     "hit experts": Entry(habits.HitExperts, (image(2, 3, 4),), others=((image(3, 2, 4),),), opaque=("module",)),
     "deciding": Entry(habits.Deciding, (image(3, 4),), others=((image(2, 4),),), opaque=("module",)),
