@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.batches import Batch, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.batches import Batch, StandIn, as_batch, expect_shapes, to_device
 from pnne_nb.runtime.failures import loss_failed, metric_failed, model_failed
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.recipe import Recipe
@@ -85,7 +85,8 @@ class ForwardPass:
         recipe = self.recipe
         with recipe.precision.autocast():
             if recipe.step is not None:
-                return None, _scalar(recipe.step(recipe.model, to_device(raw, recipe.device)), "The step function")
+                given = raw.raw if isinstance(raw, StandIn) else raw
+                return None, _scalar(recipe.step(recipe.model, to_device(given, recipe.device)), "The step function")
             output = self._output(batch)
             if recipe.scattered:
                 output = to_device(output, recipe.device)

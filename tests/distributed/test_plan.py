@@ -127,13 +127,16 @@ class _Locked(tasks.Noisy):
         self.lock = threading.Lock()
 
 
-def _sgd(engine_model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(engine_model.parameters(), lr=0.1)
-
-
-def _with_its_optimizer() -> TrainingEngine:
+def _with_more_to_train() -> TrainingEngine:
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, tasks.CLASSES))
-    return groups.engine(model, optimizer=_sgd(model))
+    weights = nn.Parameter(torch.ones(3))
+    return groups.engine(model, optimizer=torch.optim.SGD([*model.parameters(), weights], lr=0.1))
+
+
+def _placed() -> TrainingEngine:
+    graph = tasks.picture_graph()
+    graph.set("fc", device="meta")
+    return groups.engine(graph)
 
 
 _IMMOVABLE: list[tuple[Callable[[], TrainingEngine], str]] = [
@@ -150,10 +153,13 @@ _IMMOVABLE: list[tuple[Callable[[], TrainingEngine], str]] = [
         lambda: groups.engine(train_data=_Locked()),
         "train_data cannot be handed to the processes of a group: TypeError: .* open them when they are needed",
     ),
-    (_with_its_optimizer, r"optimizer is a SGD of this process's parameters: give its name and arguments, such as"),
     (
-        lambda: groups.engine(step_function=lambda model, batch: model(batch[0]).sum()),
-        "step_function decides itself what is computed, and its gradients would not be averaged",
+        _with_more_to_train,
+        r"The optimizer moves 1 tensors that are no parameters of the model \(the first has shape \(3,",
+    ),
+    (
+        _placed,
+        r"fc: placed on devices of their own, but each process of a group trains on one device\. Take the places",
     ),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +20,18 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.frames import EpochFrame, StateFrame, StepFrame
+from pnne_nb.frames import (
+    CostFrame,
+    EpochFrame,
+    HistogramFrame,
+    NormsFrame,
+    StateFrame,
+    StatisticsFrame,
+    StepFrame,
+)
+from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.probe import Cadence
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.stepping import NotFiniteError
 from tests.distributed import groups, nodes
@@ -28,9 +40,14 @@ from tests.runtime import tasks
 pytestmark = pytest.mark.timeout(400)
 
 
-def test_two_processes_train_as_one_does() -> None:
+def test_two_processes_train_as_one_does_and_are_watched_as_one_is() -> None:
     options: dict[str, Any] = {"scheduler": ("OneCycleLR", {"max_lr": 0.01}), "grad_clip": 0.5}
     alone, together = groups.engine(**options), groups.engine(**options)
+    for engine in (alone, together):
+        engine.add_probe(LiveProbe(engine.module, {"fc": ("activations", "parameters")}), Cadence(1e9, 1.0))
+    inspector = Inspector(together.module)
+    inspector.watch("relu1", what=("activations",))
+    inspector.attach(together, budget=1.0, hz=1e9)
     steps: list[int] = []
     together.on("step", lambda frame: steps.append(frame.step))
     group = together.launch(nproc=2)
@@ -48,17 +65,56 @@ def test_two_processes_train_as_one_does() -> None:
     assert group.processes == {}
     assert not group.directory.exists()
     assert groups.children() == []
+    norms = [{f.step: f for f in frames if isinstance(f, NormsFrame)} for frames in (alone.channel.drain(), told)]
+    observed = norms[0].keys() & norms[1].keys()
+    assert 1 in observed
+    for step in observed:
+        assert norms[1][step].total == pytest.approx(norms[0][step].total, abs=1e-5)
+        assert norms[1][step].norms == pytest.approx(norms[0][step].norms, abs=1e-5)
+    layers = {(f.layer, f.quantity) for f in told if isinstance(f, HistogramFrame)}
+    assert layers == {("fc", "activations"), ("fc", "parameters"), ("relu1", "activations")}
+    assert any(isinstance(f, StatisticsFrame) and f.layer == "relu1" for f in told)
+    assert any(isinstance(f, CostFrame) for f in told)
 
 
-def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does() -> None:
-    def module() -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(7)
-            return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 9), nn.Linear(9, 4))
+class _Pair(nn.Module):
+    """A plain module with a part that a step function may call, and one that nothing calls."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.fc = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Linear(9, tasks.CLASSES))
+        self.idle = nn.Linear(2, 2)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What is known before the classes are."""
+        found: Tensor = self.conv(x).relu()
+        return found
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.fc(self.features(x))
+        return y
+
+
+def _pair() -> _Pair:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        return _Pair()
+
+
+def _compared(model: nn.Module, batch: Any) -> Tensor:
+    """The model on a batch, and a part of it twice more: some of which no forward pass of the model begins."""
+    pictures, classes = batch
+    assert isinstance(model, _Pair)
+    twins = model.features(pictures) - model.features(pictures.flip(-1))
+    return nn.functional.cross_entropy(model(pictures), classes) + twins.square().mean()
+
+
+@pytest.mark.parametrize("options", [{}, {"step_function": _compared}])
+def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does(options: dict[str, Any]) -> None:
     def engine() -> TrainingEngine:
         loader = DataLoader(TensorDataset(*tasks.images()), batch_size=20, shuffle=True, drop_last=True)
-        return groups.engine(module(), train_data=loader, grad_clip=0.5)
+        return groups.engine(_pair(), train_data=loader, grad_clip=0.5, **options)
 
     def look() -> None:
         with together.paused():
@@ -75,7 +131,11 @@ def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does() -
 
 
 def test_commands_reach_the_group_and_one_process_goes_on_from_where_it_was() -> None:
-    alone, together = (groups.engine(nodes.graph(), accumulate=2) for _ in range(2))
+    def twice(model: nn.Module, batch: Any) -> Tensor:
+        pictures, classes = batch
+        return nn.functional.cross_entropy(model(pictures) + model(pictures.flip(-1)), classes)
+
+    alone, together = (groups.engine(nodes.graph(), accumulate=2, step_function=twice) for _ in range(2))
     reached = threading.Event()
     groups.at_step(together, 2, reached.set)
     together.launch(nproc=2, imports="tests.distributed.nodes")
@@ -101,11 +161,15 @@ def test_commands_reach_the_group_and_one_process_goes_on_from_where_it_was() ->
 
 
 def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -> None:
-    # The undisturbed training is the printed command, typed by hand.
+    # The undisturbed training is the printed command, typed by hand on two machines that this one plays.
     undisturbed = groups.drawn_engine()
-    command = undisturbed.launch_command(nproc=2, directory=tmp_path / "run")
+    with socket.create_server(("localhost", 0)) as free:
+        rdzv = f"localhost:{free.getsockname()[1]}"
+    command = undisturbed.launch_command(nproc=1, nnodes=2, rdzv=rdzv, directory=tmp_path / "run")
     torchrun = [str(Path(sys.executable).with_name("torchrun")), *shlex.split(command)[1:]]
-    subprocess.run(torchrun, check=True, capture_output=True, timeout=groups.SECONDS)
+    machines = [subprocess.Popen(torchrun, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
+    said = [machine.communicate(timeout=groups.SECONDS)[0] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], said
     undisturbed.load_checkpoint(tmp_path / "run")
 
     engine = groups.drawn_engine()
@@ -156,18 +220,23 @@ def test_objects_of_a_notebook_s_own_classes_are_handed_over() -> None:
             y: Tensor = self.layer(x.flatten(1))
             return y if y.sum().item() > -1e9 else -y
 
-    def weighed(output: Tensor, target: Tensor) -> Tensor:
-        return 2 * nn.functional.cross_entropy(output, target)
-
     def engine() -> TrainingEngine:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(7)
+            model = Undrawable()
+            parameters: list[dict[str, Any]] = [{"params": model.layer.weight}, {"params": model.layer.bias, "lr": 0.2}]
+            optimizer = torch.optim.SGD(parameters, lr=0.1)
+
+            def weighed(output: Tensor, target: Tensor) -> Tensor:
+                return 2 * nn.functional.cross_entropy(output, target) + model.layer.weight.square().mean()
+
             return groups.engine(
-                Undrawable(),
+                model,
                 train_data=DataLoader(Pictures(1), batch_size=19, shuffle=True),
                 val_data=Pictures(2),
                 loss=weighed,
-                optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+                optimizer=optimizer,
+                scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch),
                 metrics=("accuracy", ("f1", torchmetrics.F1Score("multiclass", num_classes=tasks.CLASSES))),
             )
 
@@ -176,17 +245,6 @@ def test_objects_of_a_notebook_s_own_classes_are_handed_over() -> None:
     alone.wait()
     together.launch(nproc=2)
     assert together.wait(groups.SECONDS)
-    groups.assert_close(alone, together)
-
-
-def test_memory_that_is_too_small_in_one_process_is_eased_in_all() -> None:
-    alone, together = (groups.engine(nodes.graph("Cramped"), epochs=1) for _ in range(2))
-    alone.start()
-    alone.wait()
-    together.launch(nproc=2, imports=nodes.__name__)
-    assert together.wait(groups.SECONDS)
-    assert {frame.kind for frame in together.history.anomalies} == {"out-of-memory"}
-    assert "each batch is cut into 4 pieces" in together.history.anomalies[-1].message
     groups.assert_close(alone, together)
 
 
@@ -206,12 +264,11 @@ def test_a_group_that_hangs_is_ended_and_says_so() -> None:
     engine.stop()
 
 
-def test_what_fails_in_a_process_fails_in_the_notebook_at_the_same_node() -> None:
+def test_memory_too_small_in_one_is_eased_in_all_and_what_fails_in_one_fails_in_the_notebook_at_the_same_node() -> None:
     pictures, classes = tasks.images()
     pictures[77] = torch.inf
-    alone = groups.engine(train_data=(pictures, classes))
-    together = groups.engine(train_data=(pictures, classes))
-    together.launch(nproc=2)
+    alone, together = (groups.engine(nodes.graph("Cramped"), train_data=(pictures, classes)) for _ in range(2))
+    together.launch(nproc=2, imports=nodes.__name__)
     alone.start()
     with pytest.raises(NotFiniteError) as expected:
         alone.wait()
@@ -219,7 +276,8 @@ def test_what_fails_in_a_process_fails_in_the_notebook_at_the_same_node() -> Non
         together.wait(groups.SECONDS)
     assert found.value.diagnostics == expected.value.diagnostics
     assert any("of the group, while training on batch" in note for note in found.value.__notes__)
-    assert [frame.kind for frame in together.history.anomalies] == ["nan-loss"]
+    assert [frame.kind for frame in together.history.anomalies] == ["out-of-memory", "out-of-memory", "nan-loss"]
+    assert "each batch is cut into 4 pieces" in together.history.anomalies[1].message
     groups.assert_close(alone, together)
 
 

@@ -1,4 +1,4 @@
-"""What the notebook watches is measured in a group as it is in one process."""
+"""What the notebook watches is ordered from a group; see `test_training_group` for the real ones."""
 
 from __future__ import annotations
 
@@ -6,42 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from pnne_nb.frames import CostFrame, HistogramFrame, NormsFrame, StatisticsFrame
-from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.frames import HistogramFrame, NormsFrame
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.probe import Cadence, Watch
 from pnne_nb.runtime.distributed.messages import Observed, Order, Orders
 from pnne_nb.runtime.distributed.ordered import Ordered
 from pnne_nb.runtime.distributed.spectators import Spectators
 from pnne_nb.runtime.observers import Observers
-from tests.distributed import groups
-
-pytestmark = pytest.mark.timeout(400)
-
-
-def test_a_group_is_watched_as_one_process_is() -> None:
-    alone, together = groups.engine(epochs=1), groups.engine(epochs=1)
-    for engine in (alone, together):
-        engine.add_probe(LiveProbe(engine.module, {"fc": ("activations", "parameters")}), Cadence(1e9, 1.0))
-    inspector = Inspector(together.module)
-    inspector.watch("relu1", what=("activations",))
-    inspector.attach(together, budget=1.0, hz=1e9)
-    alone.start()
-    alone.wait()
-    together.launch(nproc=2)
-    assert together.wait(groups.SECONDS)
-    groups.assert_close(alone, together)
-    expected, found = alone.channel.drain(), together.channel.drain()
-    norms = [{f.step: f for f in frames if isinstance(f, NormsFrame)} for frames in (expected, found)]
-    observed = norms[0].keys() & norms[1].keys()
-    assert 1 in observed
-    for step in observed:
-        assert norms[1][step].total == pytest.approx(norms[0][step].total, abs=1e-5)
-        assert norms[1][step].norms == pytest.approx(norms[0][step].norms, abs=1e-5)
-    layers = {(f.layer, f.quantity) for f in found if isinstance(f, HistogramFrame)}
-    assert layers == {("fc", "activations"), ("fc", "parameters"), ("relu1", "activations")}
-    assert any(isinstance(f, StatisticsFrame) and f.layer == "relu1" for f in found)
-    assert any(isinstance(f, CostFrame) for f in found)
 
 
 def watch(layer: str) -> Watch:

@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from pnne_nb.runtime.distributed.joint_step import JointStep
+
 
 @final
 class FullySharded:
     """Each process keeps a part of every parameter, gradient and optimizer state (FSDP2's ``fully_shard``)."""
 
-    def prepare(self, model: nn.Module, device: torch.device) -> None:
+    def prepare(self, model: nn.Module, device: torch.device, joint: JointStep | None = None) -> None:
         """Shard the model; see `Strategy`. Each child's parameters are whole only while it runs."""
         model.to(device)
         uses = Counter(id(parameter) for child in model.children() for parameter in child.parameters())
@@ -25,6 +27,9 @@ class FullySharded:
             if parameters and all(uses[id(parameter)] == 1 for parameter in parameters):
                 fully_shard(child)
         fully_shard(model)
+        if joint is not None:
+            # It has no parameters of its own, but a step begins and ends with it.
+            fully_shard(joint)
 
     def gather(self, state: Any) -> Any:
         """Collect every tensor that is in parts; see `Strategy`."""

@@ -11,10 +11,16 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, as_batch, to_device
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
 from pnne_nb.runtime.distributed.directories import temporary_directory
-from pnne_nb.runtime.distributed.luggage import Luggage, require_movable
+from pnne_nb.runtime.distributed.luggage import Luggage, packed_arguments
 from pnne_nb.runtime.distributed.packing import Drawing, Packing
 from pnne_nb.runtime.distributed.plan import Plan, printed, started
-from pnne_nb.runtime.distributed.portable import drawn, require_known, require_one_device, require_plain
+from pnne_nb.runtime.distributed.portable import (
+    drawn,
+    require_known,
+    require_one_device,
+    require_own_parameters,
+    require_plain,
+)
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import Source
@@ -68,20 +74,24 @@ def pack(
     hands_over = listens and plan.nnodes == 1
     if drawing is not None:
         require_known(drawing.graph, plan.imports)
-    elif hands_over:
-        require_movable(objects)
-    else:
+    elif not hands_over:
         require_plain(list(objects))
     batch = _shareable(recipe.train, "train_data", plan, wants_target=recipe.compares)
     if recipe.val is not None:
         _shareable(recipe.val, "val_data", plan, wants_target=recipe.compares)
     require_one_device(recipe, state["graph"])
-    graph = state["graph"] or _drawn(recipe, batch, state["config"]["seed"], or_handed_over=hands_over)
+    require_own_parameters(recipe)
+    tied = packed_arguments({} if drawing else objects, recipe.model) if hands_over else None
+    graph = state["graph"]
+    if graph is None and not (tied is not None and ("step_function" in objects or tied.knows_layers)):
+        graph = _drawn(recipe, batch, state["config"]["seed"], or_handed_over=hands_over)
     if graph is not None:
         require_known(graph, plan.imports)
     packing = Packing(recipe.train, recipe.val, drawing, hands_over=hands_over)
     luggage = Luggage(
-        model=recipe.model if graph is None else None, arguments={} if drawing else objects, **packing.handed
+        model=recipe.model if graph is None else None,
+        arguments=None if tied is None else tied.packed,
+        **packing.handed,
     ).packed()
     if plan.directory is not None:
         directory = Path(plan.directory)

@@ -13,12 +13,11 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]  # it has no types
 import msgspec
-import torch
 from torch import nn
-from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Dataset
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.distributed.tied import Tied
 
 _LARGEST = 1 << 31
 """Bytes."""
@@ -39,16 +38,16 @@ class Luggage(msgspec.Struct, frozen=True):
     """Objects, as they are.
 
     Attributes:
-        model: Where it cannot be drawn as a graph, else None.
+        model: Where no graph stands for it, else None.
         train: Where it is no arrays, else None.
         val: Likewise.
-        arguments: Of the engine, by name.
+        arguments: Of the engine, to be tied to the model; see `tied`.
     """
 
     model: nn.Module | None = None
     train: Loading | None = None
     val: Loading | None = None
-    arguments: Mapping[str, Any] = {}
+    arguments: bytes | None = None
 
     def packed(self) -> bytes:
         """As bytes for the private socket.
@@ -59,10 +58,7 @@ class Luggage(msgspec.Struct, frozen=True):
         try:
             packed: bytes = cloudpickle.dumps(self)
         except Exception as error:
-            raise TrainingError(
-                f"{self._culprit()} cannot be handed to the processes of a group: {type(error).__name__}: {error} Open "
-                "files, locks and connections belong to one process: open them when they are needed."
-            ) from error
+            raise _immovable(self._culprit(), error) from error
         if len(packed) > _LARGEST:
             raise TrainingError(
                 f"Data and model objects take {len(packed) >> 20} MiB, too much to be handed over: let the dataset read "
@@ -80,29 +76,46 @@ class Luggage(msgspec.Struct, frozen=True):
         return "Something"
 
 
-_CALLED = {"model": "The model", "train": "train_data", "val": "val_data", "arguments": "An argument of the engine"}
+_CALLED = {"model": "The model", "train": "train_data", "val": "val_data"}
+
+
+def _immovable(what: str, error: Exception) -> TrainingError:
+    return TrainingError(
+        f"{what} cannot be handed to the processes of a group: {type(error).__name__}: {error} Open files, locks and "
+        "connections belong to one process: open them when they are needed."
+    )
+
+
+def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
+    """Arguments of the engine, apart from the model that they may know.
+
+    Args:
+        objects: By name.
+        model: Of the engine.
+
+    Raises:
+        TrainingError: One of them cannot be pickled, or needs an optimizer that the group would not know.
+    """
+    try:
+        return Tied(objects, model)
+    except TrainingError:
+        raise
+    except Exception as error:
+        raise _immovable(_culprit(objects, model), error) from error
+
+
+def _culprit(objects: Mapping[str, Any], model: nn.Module) -> str:
+    """Which of the arguments cannot be pickled."""
+    for name, value in objects.items():
+        try:
+            # A scheduler comes with its optimizer.
+            Tied({"optimizer": objects.get("optimizer"), name: value}, model)
+        except Exception:  # noqa: BLE001  whatever a class of the notebook raises
+            return name
+    return "An argument of the engine"
 
 
 def unpacked(packed: bytes) -> Luggage:
     """What the engine that has started this process hands over through its private socket."""
     luggage: Luggage = pickle.loads(packed)  # noqa: S301  it comes from the process that has started this one
     return luggage
-
-
-def require_movable(arguments: Mapping[str, Any]) -> None:
-    """Refuse objects that mean something in this process only.
-
-    Raises:
-        TrainingError: There are some; the message says what to give instead.
-    """
-    for name, value in arguments.items():
-        if name == "step_function":
-            raise TrainingError(
-                "step_function decides itself what is computed, and its gradients would not be averaged over the "
-                "processes: give model and loss instead, or train in one process."
-            )
-        if isinstance(value, torch.optim.Optimizer | LRScheduler):
-            raise TrainingError(
-                f"{name} is a {type(value).__name__} of this process's parameters: give its name and arguments, such "
-                f"as ({type(value).__name__!r}, {{...}}), or a function that makes it."
-            )

@@ -88,6 +88,26 @@ def require_one_device(recipe: Recipe, document: str | None) -> None:
     )
 
 
+def require_own_parameters(recipe: Recipe) -> None:
+    """Refuse an optimizer that moves more than the model.
+
+    Args:
+        recipe: Of the engine.
+
+    Raises:
+        TrainingError: It does.
+    """
+    own = {id(parameter) for parameter in recipe.model.parameters()}
+    moved = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
+    others = [tuple(parameter.shape) for parameter in moved if id(parameter) not in own]
+    if others:
+        raise TrainingError(
+            f"The optimizer moves {len(others)} tensors that are no parameters of the model (the first has shape "
+            f"{others[0]}): nobody would average their gradients over the processes. Make them part of the model: "
+            "one module that holds the model and, say, the loss with weights of its own."
+        )
+
+
 def drawn(model: nn.Module, inputs: tuple[Any, ...], seed: int) -> str:
     """A module as a graph, from which other processes build it; its weights travel apart.
 

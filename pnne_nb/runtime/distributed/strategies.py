@@ -9,17 +9,26 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from pnne_nb.runtime.distributed.joint_step import JointStep
+
 STRATEGIES = ("ddp", "fsdp")
 
 
 class Strategy(Protocol):
     """Prepares a model, whose values are the same in every process, for being trained by all of them."""
 
-    def prepare(self, model: nn.Module, device: torch.device) -> Callable[..., Any] | None:
+    def prepare(
+        self, model: nn.Module, device: torch.device, joint: JointStep | None = None
+    ) -> Callable[..., Any] | None:
         """Make `model` ready, in place.
 
+        Args:
+            model: Becomes what each process keeps of it.
+            device: Where it goes.
+            joint: The step that is made with it, if it is a step function's.
+
         Returns:
-            What runs in training in its place, or None if that is the model itself.
+            What runs in training in the place of the model, or of the step; None if that is itself.
         """
 
     def gather(self, state: Any) -> Any:
@@ -33,11 +42,11 @@ class Strategy(Protocol):
 class Replicated:
     """Each process has the whole model; gradients are averaged (DistributedDataParallel)."""
 
-    def prepare(self, model: nn.Module, device: torch.device) -> Callable[..., Any]:
-        """Wrap the model; see `Strategy`."""
+    def prepare(self, model: nn.Module, device: torch.device, joint: JointStep | None = None) -> Callable[..., Any]:
+        """Wrap the model, or the step; see `Strategy`."""
         devices = None if device.type == "cpu" else [device]
         # Not every drawn layer needs to lead to the loss.
-        return DistributedDataParallel(model.to(device), device_ids=devices, find_unused_parameters=True)
+        return DistributedDataParallel((joint or model).to(device), device_ids=devices, find_unused_parameters=True)
 
     def gather(self, state: Any) -> Any:
         """Nothing is apart."""

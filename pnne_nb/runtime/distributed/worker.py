@@ -26,6 +26,7 @@ from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.group import Group
 from pnne_nb.runtime.distributed.joining import Joined
+from pnne_nb.runtime.distributed.joint_step import JointStep
 from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, die_with, find_launcher
 from pnne_nb.runtime.distributed.luggage import Luggage, unpacked
 from pnne_nb.runtime.distributed.messages import (
@@ -43,6 +44,7 @@ from pnne_nb.runtime.distributed.ordered import Measure, Ordered
 from pnne_nb.runtime.distributed.packing import unpack
 from pnne_nb.runtime.distributed.sharding import sharded
 from pnne_nb.runtime.distributed.strategies import STRATEGIES, strategy
+from pnne_nb.runtime.distributed.tied import tie
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Stepped, TrainingLoop
 from pnne_nb.runtime.models import as_module
@@ -109,19 +111,22 @@ class Worker:
         group, state = self._group, self._kept
         device = torch.device(f"cuda:{torch.cuda.current_device()}" if options.device == "cuda" else "cpu")
         train, val, drawing = unpack(options.directory, luggage)
-        given = {**state["config"], **luggage.arguments, "device": str(device)}
+        graph = state["graph"]
+        model = luggage.model if graph is None else as_module(NodeGraph.from_json(graph), self._seed)
+        assert model is not None
+        joint = JointStep(model) if "step_function" in state["missing"] else None
+        trained = self._strategy.prepare(model, device, joint)
+        given = {**state["config"], "device": str(device)}
+        if luggage.arguments is not None:
+            given |= tie(luggage.arguments, model)
         if drawing is not None:
-            graph = NodeGraph.from_json(drawing.graph)
-            drawn = read_training(graph, drawing.variables, seed=self._seed, device=device)._asdict()
+            training = NodeGraph.from_json(drawing.graph)
+            drawn = read_training(training, drawing.variables, seed=self._seed, device=device)._asdict()
             train, val = drawn["train_data"], drawn["val_data"]
             given |= {name: drawn[name] for name in state["missing"]}
         assert train is not None
         config = Config(**given)
         sources = config.open_data(train, val)
-        graph = state["graph"]
-        model = luggage.model if graph is None else as_module(NodeGraph.from_json(graph), self._seed)
-        assert model is not None
-        trained = self._strategy.prepare(model, device)
         share = Share(group.rank, group.count)
         mine = [None if source is None else sharded(source, share) for source in sources]
         assert mine[0] is not None
@@ -135,6 +140,9 @@ class Worker:
         recipe = msgspec.structs.replace(
             recipe, metrics=counting[0], val_metrics=counting[1], peers=group, trained=trained
         )
+        if joint is not None:
+            assert config.step_function is not None
+            recipe = msgspec.structs.replace(recipe, step=joint.made_by_all(config.step_function, trained))
         return recipe, randomness
 
     # In step with the others
