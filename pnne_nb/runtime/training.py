@@ -167,7 +167,7 @@ class Training:
         self.follow_edits()
         for left in sweep():
             message = (
-                f"A kernel that was killed has left the checkpoints of a group in {left}: load_checkpoint({str(left)!r}) "
+                f"A kernel that is gone has left the checkpoints of a group in {left}: load_checkpoint({str(left)!r}) "
                 "goes on from there. The next launch removes them."
             )
             self.reports.announce(AnomalyFrame(self.loop.steps, "run-left-behind", message))

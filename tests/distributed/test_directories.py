@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from pnne_nb.runtime.distributed.directories import sweep, temporary_directory
+from tests.distributed import groups
 
 
 @pytest.fixture
@@ -28,11 +31,27 @@ def test_what_a_killed_process_has_left_is_removed(home: Path) -> None:
     mine = temporary_directory()
     assert mine.parent == home
     left, with_progress = orphan(temporary_directory(), 1), orphan(temporary_directory(), 2)
+    in_use = orphan(temporary_directory(), 2)
     somebodys = home / "pnne-of-somebody"
     somebodys.mkdir()
     (home / "pnne-strange").mkdir()
     (home / "pnne-strange" / "owner").write_text("nobody")
-    assert sweep() == [with_progress]
-    assert not left.exists()
+    command = [sys.executable, "-c", "input()", str(in_use)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as torchrun:
+        assert sweep() == [with_progress]
+        assert not left.exists()
+        assert sweep() == []
+        assert in_use.exists()
+        torchrun.communicate(b"\n")
+    assert sweep() == [in_use]
     assert sweep() == []
     assert sorted(path.name for path in home.iterdir()) == sorted([mine.name, "pnne-of-somebody", "pnne-strange"])
+
+
+def test_what_a_command_needs_is_swept_as_well(home: Path) -> None:
+    command = groups.engine().launch_command(nproc=2)
+    (packed,) = home.glob("pnne-*")
+    assert str(packed) in command
+    orphan(packed, 0)
+    assert sweep() == []
+    assert not packed.exists()

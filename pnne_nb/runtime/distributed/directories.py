@@ -1,4 +1,8 @@
-"""Directories that groups need for as long as they run: gone with their owner, or else at a later launch."""
+"""Directories that groups need for as long as they run: gone with their owner, or else at a later launch.
+
+What `launch_command` has packed without a directory of its own may be trained by somebody else's torchrun: it stays as
+long as the process that has packed it lives, or one that was started on it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ _TOLD = "told"
 
 
 def temporary_directory() -> Path:
-    """A new directory that belongs to this process; whoever asked for it removes it."""
+    """A new directory that belongs to this process; whoever asked for it removes it, or else `sweep`."""
     path = Path(tempfile.mkdtemp(prefix=_PREFIX))
     process = psutil.Process()
     (path / _OWNER).write_text(f"{process.pid} {process.create_time()}")
@@ -27,17 +31,17 @@ def temporary_directory() -> Path:
 
 
 def sweep() -> list[Path]:
-    """Remove what processes that were killed have left.
+    """Remove what processes have left that are gone, unless another one works on it.
 
     Returns:
-        Directories with checkpoints of a training that was killed with its kernel. They are kept until the next call.
+        Directories with checkpoints of a training that a kernel has left. They are kept until the next call.
     """
     kept = []
     for owner in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
         path = owner.parent
         # Another user's directory cannot be read, or not be removed.
         with contextlib.suppress(OSError, ValueError):
-            if path.is_symlink() or _lives(owner.read_text()):
+            if path.is_symlink() or _lives(owner.read_text()) or _is_in_use(path):
                 continue
             if _has_progress(path) and not (path / _TOLD).exists():
                 (path / _TOLD).touch()
@@ -53,6 +57,12 @@ def _lives(owner: str) -> bool:
         return bool(psutil.Process(int(pid)).create_time() == float(created))
     except psutil.NoSuchProcess:
         return False
+
+
+def _is_in_use(path: Path) -> bool:
+    """Whether a process was started with the path of the directory, as torchrun and its workers are."""
+    named = str(path.resolve())
+    return any(named in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
 
 
 def _has_progress(path: Path) -> bool:

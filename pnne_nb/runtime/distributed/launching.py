@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,11 +92,7 @@ def pack(
         arguments=None if tied is None else tied.packed,
         **packing.handed,
     ).packed()
-    if plan.directory is not None:
-        directory = Path(plan.directory)
-    else:
-        # A command that somebody types may outlive this process.
-        directory = temporary_directory() if listens else Path(tempfile.mkdtemp(prefix="pnne-run-"))
+    directory = temporary_directory() if plan.directory is None else Path(plan.directory)
     packing.write(directory)
     CheckpointDirectory(directory).save(loop.steps, {**state, "graph": graph})
     worker = plan.worker(directory.resolve(), recipe.device, last_epoch)

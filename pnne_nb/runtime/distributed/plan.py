@@ -34,8 +34,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         max_restarts: How often the group is started again after a process has died.
         timeout: Seconds without news after which the group is taken to hang, and is ended.
         directory: Where checkpoints, data and logs of the run are kept; all machines must see it. None
-            takes a temporary one, which is removed at the end; of a kernel that was killed, a later launch tells where
-            its checkpoints are, and the one after that removes them.
+            takes a temporary one, which `launch` removes at the end. That of a kernel that was killed, and that of a
+            printed command whose kernel has ended, is swept once no process works on it any more: a later launch
+            tells where its checkpoints are, and the one after that removes them.
         imports: Modules that each process imports first: they register node types and datasets.
     """
 
