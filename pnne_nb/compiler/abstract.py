@@ -71,6 +71,12 @@ class Abstract:
         first = self.trials[0]
         return str(first.dtype).removeprefix("torch.") if isinstance(first, Meta) else None
 
+    @property
+    def items(self) -> int | None:
+        """How many items a tuple or list has in every trial; None for others."""
+        counts = {len(seen) if type(seen) in (tuple, list) else None for seen in self.trials}  # type: ignore[arg-type]
+        return counts.pop() if len(counts) == 1 else None
+
     def __str__(self) -> str:
         if self.shape is None:
             return shown(self.trials[0])

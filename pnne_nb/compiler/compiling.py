@@ -20,7 +20,7 @@ from pnne_nb.compiler.expecting import inputs_of
 from pnne_nb.compiler.loader import Loaded
 from pnne_nb.compiler.lowering import Lowered, has_automatic, lower
 from pnne_nb.compiler.placing import place
-from pnne_nb.compiler.program import Unit
+from pnne_nb.compiler.program import Ref, Unit
 from pnne_nb.compiler.reading import Drawing, read
 from pnne_nb.compiler.recomputing import recompute
 from pnne_nb.compiler.renaming import former_paths, remember
@@ -30,6 +30,7 @@ from pnne_nb.compiler.sections import Generated
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
 from pnne_nb.compiler.source import generate
 from pnne_nb.compiler.tidying import tidied
+from pnne_nb.compiler.unpacking import Parts
 from pnne_nb.errors import Diagnostic, ShapeError, expect
 from pnne_nb.graph import files
 from pnne_nb.graph.document import NodeGraph, expect_graph
@@ -124,7 +125,7 @@ def to_source(graph: NodeGraph) -> str:
     drawings = _finished(graph)
     shapes = infer(graph, drawings)
     unit = _finish(graph, lower(graph.name, drawings, shapes.resolved))
-    return generate(*tidied(unit, _comments(graph, shapes))).text
+    return generate(*tidied(unit, _comments(graph, shapes), _parts(graph, shapes))).text
 
 
 def load(graph: NodeGraph) -> Loaded:
@@ -157,7 +158,7 @@ def _compiled(graph: NodeGraph) -> _Compiled:
         resolved = shapes.resolved
     lowered = lower(graph.name, drawings, resolved, before)
     unit = _finish(graph, lowered)
-    generated = generate(unit, before=known.generated if known is not None else None)
+    generated = generate(unit, known=known.generated if known is not None else None)
     loaded = loader.load(generated, unit.objects)
     guard(loaded)
     _make_portable(loaded, document)
@@ -310,8 +311,24 @@ def _comments(graph: NodeGraph, shapes: Shapes) -> dict[tuple[str, str], str]:
     for path, spec in shapes.tensors.items():
         by_node.setdefault(path.rpartition(".")[0], []).append(spec)
     for path, specs in by_node.items():
-        prefix, _, name = path.rpartition(".")
-        definition = graph[prefix].definition if prefix else ""
-        if definition is not None:
-            found.setdefault((definition, name), set()).add(", ".join(map(str, specs)))
+        definition, name = _written_at(graph, path)
+        found.setdefault((definition, name), set()).add(", ".join(map(str, specs)))
     return {place: next(iter(texts)) for place, texts in found.items() if len(texts) == 1}
+
+
+def _parts(graph: NodeGraph, shapes: Shapes) -> dict[str, Parts]:
+    """Return how many parts values have, where they have as many in every use; 0 elsewhere."""
+    found: dict[str, Parts] = {}
+    for path, count in (*((path, len(spec.shape)) for path, spec in shapes.tensors.items()), *shapes.items.items()):
+        node, _, port = path.rpartition(".")
+        definition, name = _written_at(graph, node)
+        parts = found.setdefault(definition, Parts({}, {}))
+        counts = parts.sizes if path in shapes.tensors else parts.items
+        counts[Ref(name, port)] = count if counts.get(Ref(name, port), count) == count else 0
+    return found
+
+
+def _written_at(graph: NodeGraph, path: str) -> tuple[str, str]:
+    """Return the definition that a node is written in, and its name there."""
+    prefix, _, name = path.rpartition(".")
+    return (graph[prefix].definition if prefix else "") or "", name

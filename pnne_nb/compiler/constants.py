@@ -63,7 +63,7 @@ def emit(value: object, depth: int = 0) -> str:
         return str(value) if abs(value) < _DECIMAL_LIMIT else hex(value)
     if kind is float:
         assert isinstance(value, float)
-        return float.__repr__(value) if math.isfinite(value) else f'float("{value}")'
+        return float.__repr__(value).replace("e+", "e") if math.isfinite(value) else f'float("{value}")'
     if kind is complex:
         assert isinstance(value, complex)
         return f"complex({emit(value.real)}, {emit(value.imag)})"
@@ -89,7 +89,7 @@ def emit(value: object, depth: int = 0) -> str:
         return f"torch.{value.name}"
     if kind is TensorLiteral:
         assert isinstance(value, TensorLiteral)
-        return f"torch.tensor({emit(_as_lists(value.elements), depth)})"
+        return f"torch.tensor({emit(as_lists(value.elements), depth)})"
     raise CompileError(
         f"A {kind.__name__} cannot be written as source; use a number, text, tuple, list, dict, slice or dtype."
     )
@@ -133,8 +133,9 @@ def constant(kind: PropertyType, value: object) -> object:
     return value
 
 
-def _as_lists(elements: object) -> object:
-    return [_as_lists(row) for row in elements] if isinstance(elements, tuple) else elements
+def as_lists(elements: object) -> object:
+    """Return nested tuples as nested lists, which is how people write the numbers of a tensor."""
+    return [as_lists(row) for row in elements] if isinstance(elements, tuple) else elements
 
 
 def _index_item(value: object) -> str:

@@ -9,10 +9,10 @@ from typing import assert_never, final
 
 import msgspec
 
-from pnne_nb.compiler.branches import CHOOSE
-from pnne_nb.compiler.constants import emit, emit_index
+from pnne_nb.compiler.constants import as_lists, emit
+from pnne_nb.compiler.formatting import Group, Text, before, display, literal
 from pnne_nb.compiler.naming import RESERVED, check_target, is_identifier, unique
-from pnne_nb.compiler.operators import BINARY, GETATTR, GETITEM, SETITEM, UNARY, is_operator
+from pnne_nb.compiler.notation import notation, operand
 from pnne_nb.compiler.program import (
     Argument,
     Attribute,
@@ -44,19 +44,9 @@ def is_known(target: str) -> bool:
     return target.startswith(("torch.", "operator.", "math.")) or target in _BUILTINS
 
 
-def repeated(texts: list[str], *, spread: bool = False) -> list[str]:
-    """Return the items of a list display, or with `spread` the arguments of a call; equal ones are written once."""
-    if len(texts) < 3 or any(text != texts[0] for text in texts) or "(" not in texts[0]:
-        return texts
-    text = f"{texts[0]} for _ in range({len(texts)})"
-    return [f"*[{text}]" if spread else text]
-
-
 @final
 class Expressions:
     """Writes expressions, and remembers which modules and registered objects they need.
-
-    A call's text comes in pieces: what opens it, its arguments, and what closes it.
 
     Attributes:
         used: Which of ``torch`` and ``F`` occur.
@@ -81,11 +71,12 @@ class Expressions:
         self.used: set[str] = set()
         self.lists: set[str] = set()
         self.imports: dict[str, str] = {}
-        self._made: dict[int, list[str]] = {}  # equal layers share one construction; the unit keeps it alive
+        self._made: dict[int, Group] = {}  # equal layers share one construction; the unit keeps it alive
 
     def import_lines(self) -> list[str]:
-        """Return the imports of registered objects; what no module holds is named in a comment."""
-        lines = []
+        """Return the imports that name what they take, by module; what no module holds is named in a comment."""
+        found: dict[str, list[str]] = {"torch": ["nn"]}
+        unknown: list[str] = []
         for name, target in sorted(self.imports.items()):
             value = self._objects[target]
             module = getattr(value, "__module__", None)
@@ -97,9 +88,11 @@ class Expressions:
                 and is_identifier(own)
                 and getattr(sys.modules.get(module), own, None) is value
             )
-            alias = "" if own == name else f" as {name}"
-            lines.append(f"from {module} import {own}{alias}" if importable else f"# {name} is defined in the notebook")
-        return lines
+            if isinstance(module, str) and importable:
+                found.setdefault(module, []).append(own if own == name else f"{own} as {name}")
+            else:
+                unknown.append(f"# {name} is defined in the notebook")
+        return [*(f"from {module} import {', '.join(sorted(found[module]))}" for module in sorted(found)), *unknown]
 
     def argument(self, argument: Argument) -> str:
         """Return an argument as an expression that needs no parentheses as an argument."""
@@ -115,36 +108,33 @@ class Expressions:
             case Sequence(items):
                 return f"[{', '.join(self.argument(item) for item in items)}]"
             case Construction():
-                first, *middle, last = self.construction(argument)
-                return f"{first}{', '.join(middle)}{last}"
+                return str(self.construction(argument))
             case Given(name):
                 return name
             case Call():
-                first, *middle = self.call(argument)
-                return f"{first}{', '.join(middle[:-1])}{middle[-1] if middle else ''}"
+                return str(self.call(argument))
             case _:
                 assert_never(argument)
 
-    def construction(self, construction: Construction) -> list[str]:
-        """Return the making of an object, in pieces."""
-        pieces = self._made.get(id(construction))
-        if pieces is None:
-            arguments = self._arguments(construction.arguments, construction)
-            pieces = self._made[id(construction)] = [f"{self._target(construction.target)}(", *arguments, ")"]
-        return pieces
+    def construction(self, construction: Construction) -> Group:
+        """Return the making of an object."""
+        text = self._made.get(id(construction))
+        if text is None:
+            arguments = tuple(self._arguments(construction.arguments, construction))
+            text = self._made[id(construction)] = Group(f"{self._target(construction.target)}(", arguments)
+        return text
 
-    def call(self, call: Call) -> list[str]:
-        """Return a node's call, in pieces; an operator is one piece."""
+    def call(self, call: Call) -> Text:
+        """Return a node's call."""
         match call.kind:
             case "member":
                 member, arguments = self.attribute(call.target), self._arguments(call.arguments, call)
-                return self._again(call, member, arguments) if call.again else [f"{member}(", *arguments, ")"]
+                return self._again(call, member, arguments) if call.again else Group(f"{member}(", tuple(arguments))
             case "function":
-                return self._operator(call) or [
+                return notation(call, self.argument) or Group(
                     f"{self._target(call.target)}{self._entry(call.target)}(",
-                    *self._arguments(call.arguments, call),
-                    ")",
-                ]
+                    tuple(self._arguments(call.arguments, call)),
+                )
             case "method":
                 return self._method(call)
             case _:
@@ -154,22 +144,22 @@ class Expressions:
         """Return ``self.name``, also for names that cannot stand after a dot, and ``self.layers[0]``."""
         return self.held(path)
 
-    def container(self, path: str, contents: Mapping[tuple[str, ...], list[str]]) -> list[str]:
-        """Return the making of a list or dictionary of modules, in pieces.
+    def container(self, path: str, contents: Mapping[tuple[str, ...], Text]) -> Group:
+        """Return the making of a list or dictionary of modules.
 
         Args:
             path: What holds it.
             contents: The making of each module, by its path inside.
         """
-        made: dict[str, str] = {}
+        made: dict[str, Text] = {}
         for name in dict.fromkeys(inside[0] for inside in contents):
             inner = {inside[1:]: text for inside, text in contents.items() if inside[0] == name}
-            pieces = inner.get(()) or self.container(f"{path}.{name}", inner)
-            made[name] = pieces[0] + ", ".join(pieces[1:-1]) + pieces[-1]
+            made[name] = inner.get(()) or self.container(f"{path}.{name}", inner)
         if list(made) == [str(index) for index in range(len(made))]:
             self.lists.add(path)
-            return ["nn.ModuleList([", *repeated(list(made.values())), "])"]
-        return ["nn.ModuleDict({", *(f"{emit(name)}: {text}" for name, text in made.items()), "})"]
+            return Group("nn.ModuleList(", (display(list(made.values())),))
+        items = tuple(before(f"{emit(name)}: ", text) for name, text in made.items())
+        return Group("nn.ModuleDict(", (Group("{", items, "}"),))
 
     def held(self, path: str) -> str:
         """Return ``self.embed.weight`` for the path of a tensor or module.
@@ -190,26 +180,26 @@ class Expressions:
             text = f"{text}.{name}" if is_identifier(name) else f"getattr({text}, {emit(name)})"
         return text
 
-    def tensor(self, weight: Weight) -> list[str]:
-        """Return the making of a weight's initial tensor, as one piece."""
+    def tensor(self, weight: Weight) -> Text:
+        """Return the making of a weight's initial tensor."""
         self.used.add("torch")
-        shape = emit(weight.shape) if len(weight.shape) != 1 else emit(weight.shape[0])
+        shape = ", ".join(map(emit, weight.shape)) if weight.shape else "()"
         dtype = "" if weight.dtype == "float32" and weight.init != "arange" else f", dtype=torch.{weight.dtype}"
         check_target(weight.dtype)
         if weight.values is not None:
-            return [f"torch.tensor({emit(weight.values)}, dtype=torch.{weight.dtype})"]
+            return Group("torch.tensor(", (literal(as_lists(weight.values)), f"dtype=torch.{weight.dtype}"))
         if weight.init == "tril":
-            return [f"torch.ones({shape}{dtype}).tril()"]
+            return f"torch.ones({shape}{dtype}).tril()"
         if weight.init == "arange":
             count = 1
             for size in weight.shape:
                 count *= size
             tail = "" if len(weight.shape) == 1 else f".reshape({emit(weight.shape)})"
-            return [f"torch.arange({count}{dtype}){tail}"]
+            return f"torch.arange({count}{dtype}){tail}"
         if weight.init in _DRAWN:
-            return [f"torch.{_DRAWN[weight.init]}({shape}{dtype})"]
+            return f"torch.{_DRAWN[weight.init]}({shape}{dtype})"
         if weight.init in ("kaiming_uniform", "xavier_uniform"):
-            return [f"nn.init.{weight.init}_(torch.empty({shape}{dtype}))"]
+            return f"nn.init.{weight.init}_(torch.empty({shape}{dtype}))"
         raise CompileError(f"{weight.name}: there is no initialisation {weight.init!r}.")
 
     def _constant(self, value: object) -> str:
@@ -218,22 +208,33 @@ class Expressions:
             self.used.add("torch")
         return text
 
-    def _arguments(self, arguments: tuple[Argument, ...], call: Call | Construction) -> list[str]:
-        keywords = []
+    def _arguments(self, arguments: tuple[Argument, ...], call: Call | Construction) -> list[Text]:
+        texts: list[Text] = [self._item(argument) for argument in arguments]
         for name, value in call.keywords:
             if not is_identifier(name):
                 raise CompileError(f"{name!r} cannot be the name of an argument.")
-            keywords.append(f"{name}={self.argument(value)}")
-        return [*(self.argument(argument) for argument in arguments), *keywords]
+            texts.append(before(f"{name}=", self._item(value)))
+        return texts
 
-    def _again(self, call: Call, member: str, arguments: list[str]) -> list[str]:
+    def _item(self, argument: Argument) -> Text:
+        """Return an argument, as something that may be broken into lines."""
+        match argument:
+            case Construction():
+                return self.construction(argument)
+            case Sequence(items):
+                return Group("[", tuple(map(self._item, items)), "]")
+            case Call():
+                return self.call(argument)
+        return self.argument(argument)
+
+    def _again(self, call: Call, member: str, arguments: list[Text]) -> Group:
         self.used.add("torch")
         if call.again == "restored":
             self.used.add("checkpointed")
-            return ["checkpointed(", member, *arguments, ")"]
-        return ["torch.utils.checkpoint.checkpoint(", member, *arguments, "use_reentrant=False", ")"]
+            return Group("checkpointed(", (member, *arguments))
+        return Group("torch.utils.checkpoint.checkpoint(", (member, *arguments, "use_reentrant=False"))
 
-    def _method(self, call: Call) -> list[str]:
+    def _method(self, call: Call) -> Group:
         receiver, *rest = call.arguments
         if not rest and call.target in _SPREAD and [name for name, _ in call.keywords] == ["size"]:
             rest, call = [call.keywords[0][1]], msgspec.structs.replace(call, keywords=())
@@ -245,73 +246,8 @@ class Expressions:
             rest = [item for items in rest[0].arguments if isinstance(items, Sequence) for item in items.items]
         if not is_identifier(call.target):
             raise CompileError(f"{call.target!r} cannot be the name of a method.")
-        return [f"{self._operand(receiver)}.{call.target}(", *self._arguments(tuple(rest), call), ")"]
-
-    def _operator(self, call: Call) -> list[str] | None:
-        """Return a call that is written without parentheses, as one piece."""
-        operands = call.arguments
-        if call.target in ("tuple", "list") and len(operands) == 1 and isinstance(operands[0], Sequence):
-            items = ", ".join(self.argument(item) for item in operands[0].items)
-            if call.target == "list":
-                return [f"[{items}]"]
-            return [f"({items},)" if len(operands[0].items) == 1 else f"({items})"]
-        if call.target == "dict":
-            return [self._dictionary(call)]
-        if call.target == CHOOSE and len(operands) == 2:
-            return [f"{self.argument(operands[0])} if self.training else {self.argument(operands[1])}"]
-        if call.target == SETITEM and len(operands) == 3:
-            index = operands[1]
-            return [f"{self._operand(operands[0])}[{self._index(index)}] = {self.argument(operands[2])}"]
-        if call.keywords or not any(isinstance(operand, (Ref, Attribute, Call)) for operand in operands):
-            return None
-        if len(operands) == 2 and call.target == GETITEM:
-            index = operands[1]
-            return [f"{self._operand(operands[0])}[{self._index(index)}]"]
-        if len(operands) == 2 and call.target == GETATTR and isinstance(operands[1], Constant):
-            name = operands[1].value
-            if not isinstance(name, str) or not is_identifier(name) or name.startswith("_"):
-                raise CompileError(f"{name!r} cannot be the name of an attribute.")
-            return [f"{self._operand(operands[0])}.{name}"]
-        if is_operator(call.target, len(operands)) and len(operands) == 2:
-            symbol = BINARY[call.target][0]
-            return [f"{self._operand(operands[0])} {symbol} {self._operand(operands[1])}"]
-        if is_operator(call.target, len(operands)):
-            return [f"{UNARY[call.target][0]}{self._operand(operands[0])}"]
-        return None
-
-    def _index(self, index: Argument) -> str:
-        """Return what stands between the brackets."""
-        match index:
-            case Constant(value):
-                return emit_index(value)
-            case Call(target="slice", arguments=parts):
-                texts = ["" if part == Constant(None) else self.argument(part) for part in parts]
-                return ":".join(texts if len(texts) > 2 and texts[2] else texts[:2])
-            case Call(target="tuple", arguments=(Sequence(items),)) if len(items) > 1:
-                return ", ".join(map(self._index, items))
-        return self.argument(index)
-
-    def _dictionary(self, call: Call) -> str:
-        given = {**dict(zip(("items", "keys"), call.arguments, strict=False)), **dict(call.keywords)}
-        items, keys = given.get("items"), given.get("keys")
-        values = items.items if isinstance(items, Sequence) else ()
-        names = keys.value if isinstance(keys, Constant) else None
-        if not isinstance(names, tuple) or len(names) != len(values):
-            raise CompileError(f"{call.node}: a dictionary needs a tuple of as many keys as it has items.")
-        pairs = zip(names, values, strict=True)
-        return f"{{{', '.join(f'{emit(name)}: {self.argument(value)}' for name, value in pairs)}}}"
-
-    def _operand(self, argument: Argument) -> str:
-        text = self.argument(argument)
-        if isinstance(argument, Call):
-            plain = argument.kind != "function" or argument.target in (GETITEM, GETATTR, "tuple", "list")
-            return text if plain else f"({text})"
-        # "-1 ** x" and "2.view()" would mean something else.
-        return (
-            f"({text})"
-            if isinstance(argument, Constant) and not isinstance(argument.value, tuple) and (text[:1] == "-")
-            else text
-        )
+        text = f"{operand(receiver, self.argument)}.{call.target}("
+        return Group(text, tuple(self._arguments(tuple(rest), call)))
 
     def _entry(self, target: str) -> str:
         # A registered autograd function is a class, and called through apply.

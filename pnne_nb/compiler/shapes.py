@@ -40,11 +40,13 @@ class Shapes(msgspec.Struct, frozen=True):
 
     Attributes:
         tensors: By output port path, ``"block.conv1.output"``.
+        items: How many items a tuple or list has, by output port path.
         resolved: Inferred values of ``"auto"`` properties, by node path.
         diagnostics: What does not fit, in order of execution.
     """
 
     tensors: dict[str, TensorSpec]
+    items: dict[str, int]
     resolved: dict[str, Mapping[str, Value]]
     diagnostics: list[Diagnostic]
 
@@ -87,14 +89,18 @@ def infer(graph: NodeGraph, drawings: dict[str, Drawing] | None = None) -> Shape
     with trials():
         root.update(drawings, {}, symbols_of(drawings[""]), drawings[""].nodes)
     tensors: dict[str, TensorSpec] = {}
+    items: dict[str, int] = {}
     resolved: dict[str, Mapping[str, Value]] = {}
     diagnostics: list[Diagnostic] = []
     for scope, name, outcome in walk(root):
         tensors.update(tensor_specs(scope, name, outcome))
+        for port, value in outcome.outputs.items():
+            if (count := value.items) is not None:
+                items[f"{scope.prefix}{name}.{port}"] = count
         if outcome.resolved:
             resolved[f"{scope.prefix}{name}"] = outcome.resolved
         diagnostics += scope.diagnostics(name)
-    return Shapes(tensors, resolved, diagnostics)
+    return Shapes(tensors, items, resolved, diagnostics)
 
 
 def walk(scope: Scope) -> Iterator[tuple[Scope, str, Outcome]]:

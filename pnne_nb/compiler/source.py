@@ -18,15 +18,16 @@ from typing import assert_never
 
 from pnne_nb.compiler.branches import CHOOSE, Branch, branches
 from pnne_nb.compiler.constants import emit
-from pnne_nb.compiler.expressions import Expressions, repeated
+from pnne_nb.compiler.expressions import Expressions
+from pnne_nb.compiler.formatting import INDENT, WIDTH, Group, Text, before, behind, display, laid_out, spread
 from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.operators import SETITEM
-from pnne_nb.compiler.program import Chain, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
+from pnne_nb.compiler.program import Call, Chain, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
 from pnne_nb.compiler.sections import Generated, Line, Section
 from pnne_nb.compiler.variables import Variables
 
-WIDTH = 100
-"""Longer lines are broken, one argument per line."""
+_MANY = 6
+"""Results that are not written one by one in the head of a ``forward``: they would not fit into its line."""
 
 CHECKPOINTED = '''
 
@@ -51,20 +52,21 @@ def checkpointed(module: nn.Module, *args, **kwargs):
 
 
 def generate(
-    unit: Unit, comments: Mapping[tuple[str, str], str] | None = None, before: Generated | None = None
+    unit: Unit, comments: Mapping[tuple[str, str], str] | None = None, known: Generated | None = None
 ) -> Generated:
     """Write a document.
 
     Args:
         unit: The lowered document.
-        comments: What to say at the end of a node's line, by (definition, node).
-        before: What was written of an earlier version, also without comments; classes that are the same are taken
+        comments: What to say at the end of a node's line, by (definition, node), in source that is shown. What runs
+            (None) also deletes what is no longer needed.
+        known: What was written of an earlier version, also without comments; classes that are the same are taken
             over from it.
 
     Raises:
         CompileError: If a constant or a name cannot be written.
     """
-    return _Writer(unit, comments or {}, before).write()
+    return _Writer(unit, comments, known).write()
 
 
 def _plain(text: str) -> str:
@@ -73,16 +75,12 @@ def _plain(text: str) -> str:
     return f"{words[0].upper()}{words[1:].rstrip('.')}." if words else ""
 
 
-def _joined(pieces: list[str]) -> str:
-    first, *middle = pieces
-    return f"{first}{', '.join(middle[:-1])}{middle[-1] if middle else ''}"
-
-
 class _Writer:
-    def __init__(self, unit: Unit, comments: Mapping[tuple[str, str], str], before: Generated | None) -> None:
+    def __init__(self, unit: Unit, comments: Mapping[tuple[str, str], str] | None, known: Generated | None) -> None:
         self._unit = unit
-        self._comments = comments
-        self._before = before.sections if before is not None else {}
+        self._comments = comments or {}
+        self._shown = comments is not None
+        self._before = known.sections if known is not None else {}
         self._expressions = Expressions(unit.objects)
         if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
@@ -136,7 +134,6 @@ class _Writer:
             lines.append("import torch")
         if "F" in self._expressions.used:
             lines.append("import torch.nn.functional as F")
-        lines.append("from torch import nn")
         return [*lines, *self._expressions.import_lines(), *(CHECKPOINTED if checkpointed else [])]
 
     def _section(self, program: Program) -> Section:
@@ -189,22 +186,18 @@ class _Writer:
         for path in self._opaque[program.definition]:
             names[path] = unique(parameter_name("_".join(path).replace(".", "_")), taken)
             taken.add(names[path])
-        parameters = "".join(f", {name}: nn.Module" for name in names.values())
+        parameters = [f"{name}: nn.Module" for name in names.values()]
         for name, kind, default in program.parameters:
-            parameters += f", {name}: {kind}{'' if default is None else f' = {emit(default.value)}'}"
-        head = f"    def __init__(self{parameters}) -> None:"
-        if len(head) > WIDTH:
-            head = f"    def __init__(\n        self{parameters},\n    ) -> None:".replace(", ", ",\n        ")
-        self._lines += head.split("\n")
+            parameters.append(f"{name}: {kind}{'' if default is None else f' = {emit(default.value)}'}")
+        self._lines += laid_out(Group("def __init__(", ("self", *parameters), ") -> None:"), INDENT)
         self._needs(program, names)
         if program.form:
             self._expressions.lists.add("")
             chain = program.form == "chain"
             modules = [member for member in program.members if not isinstance(member, Weight)]
-            made = repeated([_joined(self._made(member, names)) for member in modules], spread=chain)
-            line = Line(program.definition, modules[0].name, calls=False)
-            opening, closing = ("super().__init__(", ")") if chain else ("super().__init__([", "])")
-            self._statement("", [opening, *made, closing], line)
+            made = [self._made(member, names) for member in modules]
+            text = Group("super().__init__(", spread(made) if chain else (display(made),))
+            self._statement(text, Line(program.definition, modules[0].name, calls=False))
             for member in program.members:
                 if isinstance(member, Weight):
                     self._member(program, member, names)
@@ -218,7 +211,7 @@ class _Writer:
                 self._member(program, held[0], names)
         for tied, other in program.ties:
             line = Line(program.definition, tied.partition(".")[0], calls=False)
-            self._statement("", [f"{self._expressions.held(tied)} = {self._expressions.held(other)}"], line)
+            self._statement(f"{self._expressions.held(tied)} = {self._expressions.held(other)}", line)
 
     def _needs(self, program: Program, names: Mapping[tuple[str, ...], str]) -> None:
         """Write what whoever makes an object has to bring: the modules that the graph only holds."""
@@ -245,71 +238,72 @@ class _Writer:
         """Write a list or dictionary of modules that are called one by one."""
         contents = {tuple(member.name.split(".")[1:]): self._made(member, opaque) for member in members}
         text = self._assigned(top, self._expressions.container(top, contents), "add_module")
-        self._statement("", text, Line(program.definition, members[0].name, calls=False))
+        self._statement(text, Line(program.definition, members[0].name, calls=False))
 
-    def _made(self, member: Member, opaque: dict[tuple[str, ...], str]) -> list[str]:
-        """Return the making of a member, in pieces."""
+    def _made(self, member: Member, opaque: dict[tuple[str, ...], str]) -> Text:
+        """Return the making of a member."""
+        text: Text
         match member:
             case Layer(_, construction):
                 text = self._expressions.construction(construction)
             case Nested(name, definition):
                 inner = self._opaque[definition]
                 given = (f"{key}={self._expressions.argument(value)}" for key, value in member.arguments)
-                text = [f"{self._classes[definition]}(", *(opaque[name, *path] for path in inner), *given, ")"]
+                text = Group(f"{self._classes[definition]}(", (*(opaque[name, *path] for path in inner), *given))
             case Chain(_, members):
-                made = [_joined(self._made(each, opaque)) for each in members]
-                text = ["nn.Sequential(", *repeated(made, spread=True), ")"]
+                text = Group("nn.Sequential(", spread([self._made(each, opaque) for each in members]))
             case Opaque(name):
-                text = ["", opaque[name,], ""]
+                text = opaque[name,]
             case Weight():
                 return self._expressions.tensor(member)
             case _:
                 assert_never(member)
-        return text if member.device is None else [*text[:-1], f"{text[-1]}.to({emit(member.device)})"]
+        return text if member.device is None else behind(text, f".to({emit(member.device)})")
 
     def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str]) -> None:
         name, text = member.name, self._made(member, opaque)
         if isinstance(member, Weight) and not member.trained:
-            tail = [] if member.persistent else ["persistent=False"]
-            text = ["self.register_buffer(", emit(name), "".join(text), *tail, ")"]
+            tail = () if member.persistent else ("persistent=False",)
+            text = Group("self.register_buffer(", (emit(name), text, *tail))
         elif isinstance(member, Weight):
-            text = ["nn.Parameter(", "".join(text), *([] if member.requires_grad else ["requires_grad=False"]), ")"]
-            text = self._assigned(name, text, "register_parameter")
+            tail = () if member.requires_grad else ("requires_grad=False",)
+            text = self._assigned(name, Group("nn.Parameter(", (text, *tail)), "register_parameter")
         else:
             text = self._assigned(name, text, "add_module")
-        self._statement("", text, Line(program.definition, name, calls=False))
-        if isinstance(member, Weight) and member.absent:
-            self._lines[-1] += "  # not its values: they are those of the imported module"
+        absent = isinstance(member, Weight) and member.absent
+        said = "not its values: they are those of the imported module" if absent else ""
+        self._statement(text, Line(program.definition, name, calls=False), said)
 
     @staticmethod
-    def _assigned(name: str, text: list[str], register: str) -> list[str]:
+    def _assigned(name: str, text: Text, register: str) -> Text:
         if is_identifier(name):
-            return [f"self.{name} = {text[0]}", *text[1:]]
+            return before(f"self.{name} = ", text)
         # A name such as "0" cannot be written after a dot; the key in state_dict is the same.
-        inner = text[0] + ", ".join(text[1:-1]) + text[-1]
-        return [f"self.{register}(", emit(name), inner, ")"]
+        return Group(f"self.{register}(", (emit(name), text))
 
     def _forward(self, program: Program) -> None:
         variables = Variables(program, self._expressions.reserved)
         self._expressions.variables = variables
-        parameters = "".join(
-            f", {variables.entries[entry.node]}{self._annotation(tensor=entry.tensor)}" for entry in program.entries
-        )
-        self._lines.append(f"    def forward(self{parameters}){self._returned(program)}:")
+        parameters = [
+            f"{variables.entries[entry.node]}{self._annotation(tensor=entry.tensor)}" for entry in program.entries
+        ]
+        head = Group("def forward(", ("self", *parameters), f"){self._returned(program)}:")
+        self._lines += laid_out(head, INDENT)
         if program.form == "loop":
             self._loop(program, variables)
             return
         branch: Branch = ""
         conditional: set[str] = set()
         for index, (call, wanted) in enumerate(zip(program.calls, branches(program), strict=True)):
-            branch = self._enter(branch, wanted)
             text = self._expressions.call(call)
             changed = self._expressions.argument(call.arguments[0]) if call.target == SETITEM else ""
             inputs = variables.inputs(index)
             targets, dead = variables.step(index)
+            if call.target == CHOOSE and not targets:
+                continue  # it only says when its inputs are made
+            branch = self._enter(branch, wanted)
             line = Line(program.definition, call.node, inputs)
-            if targets or call.target != CHOOSE:  # one that nothing reads only says when its inputs are made
-                self._statement(f"{targets} = " if targets and not changed else "", text, line)
+            self._statement(before(f"{targets} = ", text) if targets and not changed else text, line)
             if changed and targets and targets != changed:
                 self._lines.append(f"{self._margin}{targets} = {changed}")
             if branch:
@@ -317,11 +311,21 @@ class _Writer:
             else:
                 # What only one mode makes cannot be deleted in both.
                 dead = [name for name in dead if name not in conditional]
-            if dead and index + 1 < len(program.calls):
+            if dead and not self._shown and index + 1 < len(program.calls):
                 self._lines.append(f"{self._margin}del {', '.join(dead)}")
         self._enter(branch, "")
-        values = ", ".join(self._expressions.argument(result.value) for result in program.results)
-        self._lines.append(f"        return {values}")
+        self._return(program)
+
+    def _return(self, program: Program) -> None:
+        values = [result.value for result in program.results]
+        if len(values) == 1 and isinstance(values[0], Call):
+            text = before("return ", self._expressions.call(values[0]))
+            self._statement(text, Line(program.definition, values[0].node))
+            return
+        texts = tuple(map(self._expressions.argument, values))
+        plain = f"return {', '.join(texts)}"
+        fits = len(self._margin + plain) <= WIDTH
+        self._lines += laid_out(plain if fits else Group("return (", texts), self._margin)
 
     def _loop(self, program: Program, variables: Variables) -> None:
         """Write the calls of members that do the same one after the other."""
@@ -350,30 +354,18 @@ class _Writer:
         if not all(result.tensor for result in program.results):
             return ""
         self._expressions.used.add("torch")
-        each = ", ".join(["torch.Tensor"] * len(program.results))
-        return f" -> {each}" if len(program.results) == 1 else f" -> tuple[{each}]"
+        count = len(program.results)
+        each = ", ".join(["torch.Tensor"] * count if count < _MANY else ["torch.Tensor", "..."])
+        return f" -> {each}" if count == 1 else f" -> tuple[{each}]"
 
     def _annotation(self, *, tensor: bool) -> str:
         if tensor:
             self._expressions.used.add("torch")
         return ": torch.Tensor" if tensor else ""
 
-    def _statement(self, head: str, text: list[str], line: Line) -> None:
-        """Append a statement; `text` is what opens a call, its arguments, and what closes it."""
-        first, *arguments, last = text if len(text) > 1 else (*text, "")
-        whole = f"{self._margin}{head}{first}{', '.join(arguments)}{last}"
-        comment = self._comments.get((line.definition, line.node)) if line.calls else None
-        tail = f"  # {comment}" if comment else ""
-        if len(whole) <= WIDTH or not arguments or not last:
-            self._map[len(self._lines) + 1] = line
-            self._lines.append(whole + tail)
-            return
-        broken = [
-            f"{self._margin}{head}{first}",
-            # What is written once for all that are alike takes no comma.
-            *(f"{self._margin}    {argument}{',' * (' for _ in range(' not in argument)}" for argument in arguments),
-            f"{self._margin}{last}{tail}",
-        ]
-        for text_line in broken:
+    def _statement(self, text: Text, line: Line, said: str = "") -> None:
+        """Append a statement, with what there is to say about it."""
+        comment = said or (self._comments.get((line.definition, line.node), "") if line.calls else "")
+        for text_line in laid_out(text, self._margin, comment):
             self._map[len(self._lines) + 1] = line
             self._lines.append(text_line)

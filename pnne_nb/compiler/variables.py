@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import builtins
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import final
 
 from pnne_nb.compiler.naming import RESERVED, is_identifier, parameter_name, unique
-from pnne_nb.compiler.program import Argument, Call, Program, Ref, Sequence
+from pnne_nb.compiler.numbers import numbers
+from pnne_nb.compiler.operators import GETATTR, GETITEM
+from pnne_nb.compiler.program import Argument, Call, Constant, Program, Ref, Sequence
 from pnne_nb.graph.spec import Returns
 
-GENERIC = ("x", "y", "z", "u", "v", "w")
-"""What values are called when nothing better is known, and what may be overwritten."""
+GENERIC = ("x", "out", "h", "y", "z", "u", "v", "w")
+"""What values are called that go through several nodes, and what may be overwritten."""
+
+_PLUMBING = frozenset(
+    {
+        *("add", "sub", "mul", "div", "truediv", "floordiv", "matmul", "getattr", "getitem", "choose", "detach"),
+        *("view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "expand", "contiguous"),
+    }
+)
+"""Functions whose names say nothing about what they give."""
+
+_BUILTINS = frozenset(dir(builtins))
+_NAMED_CHAIN = 3
+"""As many values in a row may have the name of the layer that they begin with."""
 
 
 @final
 class Variables:
     """Gives every value of a program a name, and frees it after its last use.
 
-    A value that is no longer needed is overwritten (``x = self.relu(x)``) or deleted, so that no more tensors
-    stay alive than the graph needs. Arguments of ``forward`` are never deleted: the caller holds them anyway.
+    A value that is made from one that is no longer needed takes over its variable (``x = self.relu(x)``), so that no
+    more tensors stay alive than the graph needs; what else is no longer needed is to be deleted. Arguments of
+    ``forward`` are never deleted: the caller holds them anyway. Where a branch begins, a variable gets the name of its
+    node, if that says something (``skip = self.downsample(x)``).
     """
 
     def __init__(self, program: Program, reserved: frozenset[str] | set[str]) -> None:
@@ -34,12 +52,18 @@ class Variables:
         self._taken = frozenset(self.entries.values())
         self._reads = [tuple(dict.fromkeys(references(call))) for call in program.calls]
         self._last: dict[Ref, int] = {}
+        self._readers: Counter[Ref] = Counter()
         for index, reads in enumerate(self._reads):
+            self._readers.update(reads)
             for ref in reads:
                 self._last[ref] = index
         for result in program.results:
             for ref in _references(result.value):
+                self._readers[ref] += 1
                 self._last[ref] = len(program.calls)
+        self._numbers = numbers(program)
+        self._following = [self._chained(index) for index in range(len(program.calls))]
+        self._own = dict(self._beginnings())
 
     def name(self, ref: Ref) -> str:
         """The variable that holds a value now."""
@@ -55,59 +79,123 @@ class Variables:
         Returns:
             What stands left of the ``=`` (empty if the result is not used), and the variables to delete after it.
         """
-        call = self._program.calls[index]
-        free: list[str] = []
+        free: dict[Ref, str] = {}
         for ref in self._reads[index]:
-            if self._last[ref] != index:
-                continue
-            name = self._names.pop(ref)
-            if ref.node not in self.entries or name in GENERIC:
-                free.append(name)
-        self._used.difference_update(free)
-        targets = self._targets(call, call.results, free, single=call.single)
-        dead = [name for name in free if name not in self._used and name not in self._taken]
+            if self._last[ref] == index:
+                name = self._names.pop(ref)
+                if ref.node not in self.entries or name in GENERIC:
+                    free[ref] = name
+        self._used.difference_update(free.values())
+        targets = self._left(index, free)
+        dead = [
+            name
+            for ref, name in free.items()
+            if ref.node not in self._numbers and name not in self._used and name not in self._taken
+        ]
         # A name of an argument stays taken: it may not come to mean something else by chance.
         return targets, dead
 
-    def _targets(self, call: Call, results: Returns, free: list[str], *, single: bool) -> str:
-        if not self._read(call, results):
+    def _chained(self, index: int) -> Ref | None:
+        """Return the value whose variable a call takes over because it alone works on it, or nearly so."""
+        read = self._tensors(index)
+        if len(read) != 1 or self._last[read[0]] != index or self._program.calls[index].node in self._numbers:
+            return None
+        ref = read[0]
+        if ref.node in self.entries and self.entries[ref.node] not in GENERIC:
+            return None
+        # What several calls have worked on is a fork: a layer there begins a branch.
+        return ref if self._readers[ref] == 1 or not _speaking(self._program.calls[index]) else None
+
+    def _tensors(self, index: int) -> list[Ref]:
+        return [ref for ref in self._reads[index] if ref.node not in self._numbers]
+
+    def _beginnings(self) -> Iterator[tuple[int, str]]:
+        """Yield the calls that begin a variable of their own, with the name of that if it says something."""
+        nexts: dict[str, int] = {}
+        for index, ref in enumerate(self._following):
+            if ref is not None:
+                nexts[ref.node] = index
+        for index, call in enumerate(self._program.calls):
+            if self._following[index] is not None:
+                continue
+            chain, following = [call], nexts.get(call.node)
+            while following is not None and len(chain) <= _NAMED_CHAIN:
+                chain.append(self._program.calls[following])
+                following = nexts.get(chain[-1].node)
+            layers = sum(each.kind == "member" for each in chain)
+            if len(chain) == 1 or (call.kind == "member" and layers == 1 and len(chain) <= _NAMED_CHAIN):
+                yield index, _speaking(call)
+
+    def _taken_over(self, index: int, free: Mapping[Ref, str]) -> str | None:
+        """Return the variable that a call's result takes over from what it is made of."""
+        chained = self._following[index]
+        if chained is not None:
+            return free.get(chained)
+        if self._program.calls[index].node in self._numbers:
+            return None
+        read = self._tensors(index)
+        return next((free[ref] for ref in read if free.get(ref) in GENERIC), None) if len(read) > 1 else None
+
+    def _left(self, index: int, free: Mapping[Ref, str]) -> str:
+        """Return what stands left of the ``=`` of call number `index`."""
+        call = self._program.calls[index]
+        read = [item for item in _ports(call.results) if Ref(call.node, item) in self._last]
+        if not read:
             return ""
+        for item in read:
+            several = len(read) > 1 or (not call.single and call.node in self._numbers)
+            name = None if several else self._taken_over(index, free)
+            name = name or self._fresh(index, item if several else None)
+            self._used.add(name)
+            self._names[Ref(call.node, item)] = name
+        return self._written(call, call.results, single=call.single)
+
+    def _written(self, call: Call, results: Returns, *, single: bool) -> str:
         texts: list[str] = []
         for item in results:
-            if not isinstance(item, str):
-                nested = self._targets(call, item, [], single=False)
-                texts.append(f"({nested})" if nested else "_")
-                continue
-            ref = Ref(call.node, item)
-            if ref not in self._last:
-                texts.append("_")
-                continue
-            reusable = next((name for name in free if name not in self._used), None) if not texts else None
-            name = reusable or (self._fresh() if not texts else self._called(item))
-            self._used.add(name)
-            self._names[ref] = name
-            texts.append(name)
+            if isinstance(item, str):
+                texts.append(self._names.get(Ref(call.node, item), "_"))
+            else:
+                nested = self._written(call, item, single=False)
+                texts.append(f"({nested})" if nested.strip("_, ") else "_")
         return f"{texts[0]}," if len(texts) == 1 and not single else ", ".join(texts)
 
-    def _read(self, call: Call, results: Returns) -> bool:
-        """Whether any of these results is used."""
-        return any(
-            Ref(call.node, item) in self._last if isinstance(item, str) else self._read(call, item) for item in results
-        )
+    def _fresh(self, index: int, port: str | None) -> str:
+        call = self._program.calls[index]
+        if port is not None:
+            wanted = parameter_name(port)
+        else:
+            wanted = _number_name(call) if call.node in self._numbers else self._own.get(index, "")
+        if wanted:
+            return unique(wanted, self._used)
+        return next((name for name in GENERIC if name not in self._used), "") or unique("x", self._used)
 
-    def _called(self, port: str) -> str:
-        if is_identifier(port) and port not in RESERVED and port not in self._used:
-            return port
-        return unique(parameter_name(port), self._used)
 
-    def _fresh(self) -> str:
-        for name in GENERIC:
-            if name not in self._used:
-                return name
-        number = 1
-        while f"x{number}" in self._used:
-            number += 1
-        return f"x{number}"
+def _ports(results: Returns) -> Iterator[str]:
+    for item in results:
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from _ports(item)
+
+
+def _speaking(call: Call) -> str:
+    """Return the name of a call's node, if it says something about what the call gives."""
+    name = call.node
+    if name in RESERVED or name in _BUILTINS or not is_identifier(name):
+        return ""
+    said = call.kind == "member" or name.removeprefix("operator_").rstrip("_0123456789") not in _PLUMBING
+    return name if said else ""
+
+
+def _number_name(call: Call) -> str:
+    """Return a name for a size, or for what is made of sizes."""
+    last = call.arguments[-1]
+    if call.target == GETATTR and isinstance(last, Constant):
+        return str(last.value)
+    if call.target in (GETITEM, "size") and isinstance(last, Constant) and call.node.startswith(("getitem", "size")):
+        return "batch" if last.value == 0 else f"size{last.value}" if is_identifier(f"size{last.value}") else "size"
+    return call.node if is_identifier(call.node) and call.node not in _BUILTINS | RESERVED else "size"
 
 
 def references(call: Call) -> Iterator[Ref]:

@@ -41,8 +41,7 @@ class LeNet(nn.Module):
         x = F.relu(x)  # (N, 16, 8, 8)
         x = self.pool2(x)  # (N, 16, 4, 4)
         x = torch.flatten(x, 1)  # (N, 256)
-        x = self.fc(x)  # (N, 10)
-        return x
+        return self.fc(x)  # (N, 10)
 """
 
 BRANCHES = """\
@@ -55,12 +54,16 @@ class TwoWays(nn.Module):
         super().__init__()
         self.shared = nn.Linear(4, 3)
 
-    def forward(self, left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x = self.shared(left)  # (N, 3)
-        y = self.shared(right)  # (N, 3)
-        z = torch.cat([x, y], dim=1)  # (N, 6)
-        x = x * y  # (N, 3)
-        return z, x
+    def forward(
+        self,
+        left: torch.Tensor,
+        right: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        shared = self.shared(left)  # (N, 3)
+        again = self.shared(right)  # (N, 3)
+        joint = torch.cat([shared, again], dim=1)  # (N, 6)
+        product = shared * again  # (N, 3)
+        return joint, product
 """
 
 NESTED = """\
@@ -81,8 +84,7 @@ class Nested(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.layer1(x)  # (N, 6)
-        x = self.layer2(x)  # (N, 6)
-        return x
+        return self.layer2(x)  # (N, 6)
 """
 
 RECURRENT_FORWARD = """\
@@ -90,8 +92,7 @@ RECURRENT_FORWARD = """\
         x = self.embed(tokens)  # (N, T, 5)
         x, _ = self.lstm(x)  # (N, T, 7), (1, N, 7), (1, N, 7)
         x = torch.select(x, 1, -1)  # (N, 7)
-        x = self.head(x)  # (N, 2)
-        return x
+        return self.head(x)  # (N, 2)
 """
 
 WEIGHTS_INIT = """\
@@ -127,20 +128,20 @@ def test_parameters_and_buffers() -> None:
 @pytest.mark.parametrize(
     ("init", "text"),
     [
-        ("normal", "torch.randn((2, 3))"),
-        ("uniform", "torch.rand((2, 3))"),
-        ("kaiming_uniform", "nn.init.kaiming_uniform_(torch.empty((2, 3)))"),
-        ("xavier_uniform", "nn.init.xavier_uniform_(torch.empty((2, 3)))"),
+        ("normal", "torch.randn(2, 3)"),
+        ("uniform", "torch.rand(2, 3)"),
+        ("kaiming_uniform", "nn.init.kaiming_uniform_(torch.empty(2, 3))"),
+        ("xavier_uniform", "nn.init.xavier_uniform_(torch.empty(2, 3))"),
     ],
 )
 def test_initial_values_of_parameters(init: str, text: str) -> None:
     graph = pn.NodeGraph("weight")
     graph.add("Input", "x", shape=("N", 3))
-    graph.add("Parameter", "w", shape=(2, 3), init=init, requires_grad=False)
+    graph.add("Parameter", "w", shape=(2, 3), init=init)
     graph.add("linear", "fc")
     graph.add("Output", "y")
     graphs.wire(graph, "x fc.input", "w fc.weight", "fc y")
-    assert f"self.w = nn.Parameter({text}, requires_grad=False)" in pn.to_source(graph)
+    assert f"self.w = nn.Parameter({text})" in pn.to_source(graph)
     assert pn.compile(graph)(torch.ones(1, 3)).shape == (1, 2)
 
 
@@ -162,7 +163,7 @@ def test_long_calls_are_broken() -> None:
     graphs.wire(graph, "x convolution y")
     source = pn.to_source(graph)
     assert "        self.convolution = nn.Conv2d(\n            3,\n            64,\n            (7, 7),\n" in source
-    assert max(map(len, source.splitlines())) <= 100
+    assert max(map(len, source.splitlines())) <= 88
     model = pn.compile(graph)
     assert {line.number for line in pn.explain(model) if line.nodes == ("convolution",)} >= {8, 9, 10}
 
@@ -274,8 +275,8 @@ def test_a_hostile_class_never_reaches_the_text() -> None:
 def test_a_hostile_port_name_becomes_a_plain_variable() -> None:
     results: Returns = ("a", EVIL)
     call = Call("n", "function", "torch.max", (Ref("x", "output"), Constant(1)), (), results, single=False)
-    program = Program("", (), (Entry("x"),), (call,), (Result("y", Ref("n", EVIL)),))
-    assert "_, xx___import____os___ = torch.max(x, 1)" in generate(Unit("evil", {"": program})).text
+    program = Program("", (), (Entry("x"),), (call,), (Result("y", Ref("n", EVIL)), Result("z", Ref("n", "a"))))
+    assert "a, xx___import____os___ = torch.max(x, 1)" in generate(Unit("evil", {"": program})).text
 
 
 @pytest.mark.parametrize(

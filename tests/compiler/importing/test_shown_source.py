@@ -34,6 +34,12 @@ def executed(source: str, graph: pn.NodeGraph, net: nn.Module) -> nn.Module:
     return model
 
 
+def formatted(source: str) -> str:
+    """Format a text as ruff does where nobody has set anything."""
+    ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "-"]
+    return subprocess.run(ruff, input=source, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if not entry.opaque])
 def test_the_source_gives_the_same_module(name: str) -> None:
     entry = MODELS[name]
@@ -41,6 +47,7 @@ def test_the_source_gives_the_same_module(name: str) -> None:
     graph = pn.from_module(net, entry.args, entry.kwargs)
     source = pn.to_source(graph)
     assert "pnne_nb" not in source
+    assert formatted(source) == source
     model = executed(source, graph, net)
     for check in compare(net, model, entry.args, entry.kwargs):
         assert check.equal, str(check)
@@ -77,14 +84,13 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.conv1(x)
-        y = self.bn1(y)
-        y = self.relu(y)
-        y = self.conv2(y)
-        y = self.bn2(y)
-        y = y.add_(x)
-        y = self.relu(y)
-        return y
+        out = self.conv1(x)
+        out = self.bn1(out)
+        out = self.relu(out)
+        out = self.conv2(out)
+        out = self.bn2(out)
+        out = out.add_(x)
+        return self.relu(out)
 
 
 class BasicBlock2(nn.Module):
@@ -101,23 +107,24 @@ class BasicBlock2(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.downsample(x)  # (2, 16, 4, 4)
+        downsample = self.downsample(x)  # (2, 16, 4, 4)
         x = self.conv1(x)  # (2, 16, 4, 4)
         x = self.bn1(x)  # (2, 16, 4, 4)
         x = self.relu(x)  # (2, 16, 4, 4)
         x = self.conv2(x)  # (2, 16, 4, 4)
         x = self.bn2(x)  # (2, 16, 4, 4)
-        x = x.add_(y)  # (2, 16, 4, 4)
-        del y
-        x = self.relu(x)  # (2, 16, 4, 4)
-        return x
+        x = x.add_(downsample)  # (2, 16, 4, 4)
+        return self.relu(x)  # (2, 16, 4, 4)
 
 
 class ResNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 8, 3, padding=1)
-        self.layer1 = nn.Sequential(BasicBlock(in_channels=8), BasicBlock(in_channels=8))
+        self.layer1 = nn.Sequential(
+            BasicBlock(in_channels=8),
+            BasicBlock(in_channels=8),
+        )
         self.layer2 = nn.Sequential(BasicBlock2(), BasicBlock(in_channels=16))
         self.fc = nn.Linear(16, 5)
 
@@ -128,14 +135,13 @@ class ResNet(nn.Module):
         x = F.adaptive_avg_pool2d(x, 1)  # (2, 16, 1, 1)
         x = torch.flatten(x, 1)  # (2, 16)
         x = F.dropout(x, p=0.3, training=self.training)  # (2, 16)
-        x = self.fc(x)  # (2, 5)
-        return x
+        return self.fc(x)  # (2, 5)
 """
 
 
 def test_what_the_reader_must_bring_is_said() -> None:
     entry: Entry = MODELS["mixture"]
-    source = pn.to_source(pn.from_module(entry.make(), entry.args))
+    source = " ".join(pn.to_source(pn.from_module(entry.make(), entry.args)).split())
     assert "Takes the modules that the graph keeps as they are." in source
     assert "blocks_0_moe: A tests.compiler.importing.zoo.transformers.Mixture. Its forward" in source
     assert "is only known when it runs" in " ".join(source.split())
