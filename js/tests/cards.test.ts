@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { summaryOf } from "../src/editor/canvas/card";
 import { shapeLabel } from "../src/editor/canvas/shapes";
+import { mainProperties, summaryOf } from "../src/editor/canvas/summary";
 import type { Json, NodeTypeState } from "../src/protocol";
 
 interface Cases {
@@ -19,6 +19,18 @@ describe("what a picture says without a browser, the page says too", () => {
     const declared = types.find((candidate) => candidate.type === type);
     expect(summaryOf({ name: "node", type, properties }, declared, resolved)).toBe(summary);
   });
+  test.each(cards)(
+    "what the line of $type tells can be edited on the card",
+    ({ type, properties, resolved, summary }) => {
+      const declared = types.find((candidate) => candidate.type === type);
+      const names = mainProperties({ name: "node", type, properties }, declared, resolved).map(({ name }) => name);
+      const required = declared?.properties?.filter((property) => property.required && property.role !== "call") ?? [];
+      if (type === "Subgraph") expect(names).toEqual([]);
+      else for (const { name } of required) expect(names).toContain(name);
+      expect(new Set(names).size).toBe(names.length);
+      if (summary !== "" && declared) expect(names.length).toBeGreaterThanOrEqual(summary.split(" · ").length);
+    },
+  );
   test.each(edges)("$shape $dtype", ({ shape, dtype, label }) => {
     expect(shapeLabel({ shape, dtype })).toBe(label);
   });

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pnne_nb.graph.node import Node
-from pnne_nb.graph.spec import NodeSpec, Port
+from pnne_nb.graph.spec import NodeSpec, Port, Property
 
 WIDTH = 176.0
 HEADER_HEIGHT = 46.0
@@ -88,7 +88,7 @@ def _is_slot(name: str, port: str) -> bool:
 
 
 def shows_summary(node: Node, spec: NodeSpec | None) -> bool:
-    """Whether the node shows a line with its main properties: sizes, and whatever is not at its default."""
+    """Whether the node shows a line with its main properties: sizes, what is required, and what is not at its default."""
     if node.type == "Subgraph":
         return node.definition is not None and node.definition != node.name
     if spec is None:
@@ -96,7 +96,12 @@ def shows_summary(node: Node, spec: NodeSpec | None) -> bool:
     names = {prop.name for prop in spec.properties}
     if names.intersection(SIZES_IN) and names.intersection(SIZES_OUT):
         return True
-    return "kernel_size" in names or any(
-        prop.name in node.properties and (prop.required or node.properties[prop.name] != prop.default)
-        for prop in spec.properties
-    )
+    return any(_is_told(prop, node) for prop in spec.properties)
+
+
+def _is_told(prop: Property, node: Node) -> bool:
+    given = prop.name in node.properties
+    if prop.required:
+        # What may come along an edge is not missing yet.
+        return given or prop.role != "call"
+    return prop.name == "kernel_size" or (given and node.properties[prop.name] != prop.default)

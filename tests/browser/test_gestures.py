@@ -258,3 +258,32 @@ def test_a_category_has_a_colour_of_its_own(workbench: Workbench) -> None:
     }
     assert seen["relu1"] == seen["gelu1"]
     assert len(set(seen.values())) == 4, seen
+
+
+# Values
+
+
+def test_a_value_is_edited_on_the_node(workbench: Workbench) -> None:
+    editor = workbench.open(PAIR)
+    before = workbench.state()
+    node = editor.node("linear1")
+    node.hover()
+    node.get_by_role("button", name="Edit out_features, 8").click()
+    field = node.locator("[data-property='linear1.out_features']")
+    expect(field).to_be_focused()
+    editor.page.keyboard.type("many")
+    expect(node.get_by_role("alert")).to_have_text("It must be a whole number ≥ 1.")
+    editor.press("Control+a")
+    editor.page.keyboard.type("12")
+    editor.press("Enter")
+    workbench.done("Set linear1.out_features", editor)
+    assert workbench.properties("linear1") == {"out_features": 12}
+    expect(node).to_be_focused()
+    expect(editor.edge("linear1.output", "linear2.input")).to_contain_text("N×12")
+    # By keys alone: F2 opens it, what is typed there reaches no cell, Escape leaves the value.
+    editor.press("F2", "Tab")
+    editor.page.keyboard.type("99dd")
+    editor.press("Escape")
+    expect(node).to_be_focused()
+    assert workbench.properties("linear1") == {"out_features": 12}
+    assert workbench.state() == before

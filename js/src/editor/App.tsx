@@ -75,7 +75,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
             if (editor.view.get().narrow && (event.target as Element).closest(".react-flow")) {
               editor.patch({ palette: false, properties: false });
             }
-            if (!(event.target as Element).closest("input, button, select, a")) {
+            if (!(event.target as Element).closest("input, button, select, a, .pnne-inline")) {
               canvas.current?.focus({ preventScroll: true });
               editor.byPointer = true;
             }

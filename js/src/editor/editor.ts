@@ -20,7 +20,8 @@ export interface Viewport {
   centre(): Point;
   /** Shows all nodes, or those of the names. */
   fit(names?: ReadonlySet<string>): void;
-  reveal(name: string): void;
+  /** Brings a node into view, at least as large as `zoom`. */
+  reveal(name: string, zoom?: number): void;
   /** Shows more or less of the graph: a factor above 1 makes it larger. */
   zoom(factor: number): void;
   /** Moves the view, in parts of its own size. */

@@ -12,6 +12,7 @@ import {
   togglePeek,
   walk,
 } from "./gestures";
+import { editInline } from "./inline";
 
 /** The command table: each entry lists its keys as `Mod+Shift+z`; Mod is Ctrl, or Cmd on a Mac. */
 const COMMANDS: readonly {
@@ -39,6 +40,7 @@ const COMMANDS: readonly {
   { keys: ["Shift+g"], run: addFrame },
   { keys: [" "], run: addHere },
   { keys: ["Enter"], run: open },
+  { keys: ["F2"], run: (editor) => editInline(editor) },
   { keys: ["Shift+f"], run: (editor) => editor.viewport?.fit(editor.chosen()) },
   { keys: ["Alt+ArrowLeft"], run: (editor) => walk(editor, -1, 0) },
   { keys: ["Alt+ArrowRight"], run: (editor) => walk(editor, 1, 0) },

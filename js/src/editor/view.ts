@@ -35,6 +35,8 @@ export interface ViewState {
   readonly folded: ReadonlySet<string>;
   /** The node that the keyboard is at. */
   readonly current: string | null;
+  /** The node whose values are edited on its card, and the one to begin with. */
+  readonly inline: { readonly node: string; readonly property: string | null } | null;
   /** The block whose inside is shown beside it. */
   readonly peek: string | null;
   /** What a screen reader is told. */
@@ -92,6 +94,7 @@ export const FIRST_VIEW: ViewState = {
   exposed: NOTHING,
   folded: NOTHING,
   current: null,
+  inline: null,
   peek: null,
   said: "",
 };

@@ -78,7 +78,8 @@ def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[st
         return ["×".join([_number(value)] * length) if _is_number(value) and length else _short(value)]
     if prop.name == "shape" and isinstance(value, tuple):
         return ["×".join(map(str, value)) or "scalar"]
-    if prop.required and given:
+    # What is required and may come along an edge is not missing yet.
+    if prop.required and (given or prop.role != "call"):
         return [f"{_brief(prop.name)} {_short(value)}"]
     if given and node.properties[prop.name] != prop.default:
         if isinstance(value, bool):

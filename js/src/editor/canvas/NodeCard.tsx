@@ -1,14 +1,17 @@
 import { Handle, type NodeProps, Position } from "@xyflow/react";
-import { type CSSProperties, memo, useEffect, useMemo, useRef, useState } from "react";
-import { useEditor, useView } from "../context";
+import { type CSSProperties, type MouseEvent, memo, type RefObject, useEffect, useMemo, useRef, useState } from "react";
+import { useEditor, useSession, useView } from "../context";
 import { refusalsFrom } from "../document/connection";
 import { runAt, toggleFolded } from "../folding";
 import { toggleCollapsed } from "../framing";
 import { togglePeek } from "../gestures";
+import { editableOn, editInline } from "../inline";
+import { CardLine } from "./CardLine";
 import { type Card, timesOf } from "./card";
 import { lookOf } from "./categories";
 import type { CardNode } from "./flow";
-import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT, SUMMARY_HEIGHT } from "./geometry";
+import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
+import { InlineForm } from "./InlineForm";
 import { LiveMark, LiveText } from "./Live";
 import { OriginBadge } from "./OriginBadge";
 
@@ -18,11 +21,13 @@ const UNFOLD = "M3 2.5h10M3 13.5h10M8 7.5v-3M6.3 6L8 4.4L9.7 6M8 8.5v3M6.3 10L8 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
   const isCurrent = useView((view) => view.current === card.name);
-  const [hovered, setHovered] = useState(false);
   const element = useRef<HTMLDivElement>(null);
+  const [hovered, pointing] = useHovered(element);
   useEffect(() => {
     const canvas = element.current?.closest(".pnne-canvas");
-    if (isCurrent && canvas?.contains(document.activeElement)) element.current?.focus({ preventScroll: true });
+    // What is open on the card keeps the focus that it has taken.
+    if (!isCurrent || element.current?.contains(document.activeElement)) return;
+    if (canvas?.contains(document.activeElement)) element.current?.focus({ preventScroll: true });
   }, [isCurrent]);
   const look = lookOf(card.category);
   const times = timesOf(card);
@@ -45,8 +50,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
       role="group"
       aria-roledescription="node"
       aria-label={card.label}
-      onPointerEnter={() => setHovered(true)}
-      onPointerLeave={() => setHovered(false)}
+      {...pointing}
     >
       {hasLabels(card, "input") && <div style={{ height: LABELS_HEIGHT }} />}
       <div className="pnne-card-header" style={{ height: card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT }}>
@@ -77,14 +81,11 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
         {hovered && <CardButtons card={card} />}
         {worst && <Badge card={card} severity={worst} />}
       </div>
-      {card.summary && !card.collapsed && (
-        <div className="pnne-card-summary" style={{ height: SUMMARY_HEIGHT }} title={card.summary}>
-          {card.summary}
-        </div>
-      )}
+      {card.summary && !card.collapsed && <CardLine card={card} isLive={hovered || isCurrent} isCurrent={isCurrent} />}
       {hasLabels(card, "output") && <div style={{ height: LABELS_HEIGHT }} />}
       <Ports card={card} />
       <LiveMark path={card.path} />
+      {isCurrent && selected && <InlineForm card={card} />}
       {selected && worst && (
         <div className={`pnne-card-message pnne-severity-${worst} nodrag nopan`}>
           {card.diagnostics.map((diagnostic) => (
@@ -95,6 +96,20 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     </div>
   );
 });
+
+/** Whether the pointer is on an element whose inside changes with it: Chromium may then not say that it leaves. */
+function useHovered(element: RefObject<HTMLElement | null>) {
+  const [hovered, setHovered] = useState(false);
+  useEffect(() => {
+    if (!hovered) return;
+    const ends = new AbortController();
+    const over = ({ target }: PointerEvent) => element.current?.contains(target as Node) || setHovered(false);
+    document.addEventListener("pointerover", over, { signal: ends.signal });
+    return () => ends.abort();
+  }, [element, hovered]);
+  const pointing = { onPointerEnter: () => setHovered(true), onPointerLeave: () => setHovered(false) };
+  return [hovered, pointing] as const;
+}
 
 /** What the pointer finds on a card under it; the keyboard has H and P. */
 function CardButtons({ card }: { card: Card }) {
@@ -121,6 +136,7 @@ function CardButtons({ card }: { card: Card }) {
           onClick={() => toggleFolded(editor, new Set([card.name]))}
         />
       )}
+      {!card.known || (card.summary && !card.collapsed) || card.type === "Subgraph" ? null : <EditButton card={card} />}
       <CardButton
         name={`${card.collapsed ? "Expand" : "Collapse"} ${card.name}`}
         hint={card.collapsed ? "Expand (H)" : "Collapse (H)"}
@@ -131,12 +147,31 @@ function CardButtons({ card }: { card: Card }) {
   );
 }
 
+/** For a card without a line of values to click on. */
+function EditButton({ card }: { card: Card }) {
+  const editor = useEditor();
+  const readOnly = useSession((state) => state.readOnly);
+  if (readOnly || editableOn(editor, card).length === 0) return null;
+  return (
+    <CardButton
+      name={`Edit ${card.name}`}
+      hint="Edit its values here (F2)"
+      icon="M3 13l.6-2.8L10.8 3l2.2 2.2L5.8 12.4zM9.3 4.5l2.2 2.2"
+      onClick={(event) => {
+        // Selecting is part of it.
+        event.stopPropagation();
+        editInline(editor, card.name);
+      }}
+    />
+  );
+}
+
 interface CardButtonProps {
   name: string;
   hint: string;
   icon: string;
   pressed?: boolean;
-  onClick: () => void;
+  onClick: (event: MouseEvent) => void;
 }
 
 function CardButton({ name, hint, icon, pressed, onClick }: CardButtonProps) {

@@ -1,10 +1,9 @@
-import type { Diagnostic, NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
+import type { Diagnostic, NodeState, NodeTypeState } from "../../protocol";
 import { type Origin, originOf } from "../document/origin";
 import type { Ports } from "../document/ports";
 import type { Run } from "../document/repeats";
-import { items } from "../values/check";
-import { textOf } from "../values/text";
 import { type Geometry, geometryOf } from "./geometry";
+import { summaryOf } from "./summary";
 
 /** Everything that the picture of one node shows; two equal cards are the same object (`scene.ts`). */
 export interface Card {
@@ -27,12 +26,6 @@ export interface Card {
   /** What is written on it: its name, or those of the first and the last of a run. */
   readonly title: string;
 }
-
-/** Arguments that say how many numbers go in, and those that say how many come out. */
-const INTO = ["in_channels", "in_features", "input_size"];
-const OUT_OF = ["out_channels", "out_features", "hidden_size"];
-const MAX_PARTS = 4;
-const MAX_VALUE = 24;
 
 export function cardOf(
   path: string,
@@ -77,79 +70,4 @@ export function cardOf(
 export function timesOf({ run, uses }: Card): string {
   const count = run?.length ?? uses;
   return count > 1 ? `×${count}` : "";
-}
-
-/** The few values that matter, on one line: `1→6 · 5×5 · stride 2`; mirrors `summary` in Python. */
-export function summaryOf(
-  node: NodeState,
-  type: NodeTypeState | undefined,
-  resolved: Readonly<Record<string, unknown>> = {},
-): string {
-  const given = node.properties ?? {};
-  if (node.type === "Subgraph")
-    return typeof given.definition === "string" && given.definition !== node.name ? given.definition : "";
-  const properties = type?.properties ?? [];
-  const valueFor = (property: PropertyState) => {
-    const value = property.name in given ? given[property.name] : property.default;
-    return value === "auto" && property.name in resolved ? resolved[property.name] : value;
-  };
-  const parts: string[] = [];
-  const into = properties.find((property) => INTO.includes(property.name));
-  const out = properties.find((property) => OUT_OF.includes(property.name));
-  if (into && out) parts.push(`${short(valueFor(into))}→${short(valueFor(out))}`);
-  for (const property of properties) {
-    if (into && out && (property === into || property === out)) continue;
-    const value = valueFor(property);
-    if (property.name === "kernel_size" && value !== undefined) parts.push(times(property.type, value));
-    else if (property.name === "shape" && Array.isArray(value)) parts.push(value.join("×") || "scalar");
-    else if (property.required && property.name in given) parts.push(`${brief(property.name)} ${short(value)}`);
-    else if (
-      property.name in given &&
-      JSON.stringify(given[property.name]) !== JSON.stringify(property.default ?? null)
-    ) {
-      parts.push(
-        typeof value === "boolean"
-          ? `${value ? "" : "no "}${property.name}`
-          : `${brief(property.name)} ${short(value)}`,
-      );
-    } else if (property.name in resolved && value === resolved[property.name]) parts.push(short(value));
-  }
-  return parts.slice(0, MAX_PARTS).join(" · ");
-}
-
-function brief(name: string): string {
-  return name
-    .replace(/^(num|n)_/, "")
-    .replace(/_(size|channels|features)$/, "")
-    .replace(/^padding$/, "pad");
-}
-
-function short(value: unknown): string {
-  if (value === undefined) return "?";
-  if (value === "auto") return "auto";
-  const list = items(value);
-  if (list && list.length > 0) {
-    if (list.every((item) => typeof item === "number")) return list.map((item) => textOf(null, item)).join("×");
-    if (list.length > 1) return textOf(null, list).slice(0, MAX_VALUE);
-  }
-  return textOf(null, value).slice(0, MAX_VALUE);
-}
-
-/** A window size in every dimension: 5 in a two-dimensional layer is `5×5`. */
-function times(kind: PropertyType, value: unknown): string {
-  const length = tupleLength(kind);
-  return typeof value === "number" && length ? Array.from({ length }, () => value).join("×") : short(value);
-}
-
-function tupleLength(kind: PropertyType): number | null {
-  switch (kind.type) {
-    case "tuple":
-      return kind.length ?? null;
-    case "optional":
-      return tupleLength(kind.item);
-    case "union":
-      return kind.options.map(tupleLength).find((length) => length !== null) ?? null;
-    default:
-      return null;
-  }
 }

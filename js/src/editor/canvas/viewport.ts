@@ -70,7 +70,7 @@ export function useViewport(): void {
         void setCenter(left + width / 2, top + height / 2, { zoom, duration: glide() });
       },
       // The node may have come with the change that is being drawn just now.
-      reveal: (name) =>
+      reveal: (name, least = 0) =>
         requestAnimationFrame(() => {
           const shown = editor.scene();
           const box = shown && boxesOf(shown, STILL).find((candidate) => candidate.name === name);
@@ -79,7 +79,7 @@ export function useViewport(): void {
           const [right, bottom] = toFlow(frame().right, frame().bottom);
           const inside =
             box.left >= left && box.top >= top && box.left + box.width <= right && box.top + box.height <= bottom;
-          if (inside) return;
+          if (inside && getZoom() >= least) return;
           const zoom = Math.max(getZoom(), OPENING_ZOOM);
           void setCenter(box.left + box.width / 2, box.top + box.height / 2, { zoom, duration: glide() });
         }),

@@ -14,10 +14,12 @@ interface FieldProps {
   resolved: unknown;
   /** The output that feeds the port of this name. */
   wired: string | undefined;
+  /** Called when the keyboard has set a value or left it as it was. */
+  onDone?: (() => void) | undefined;
 }
 
 /** One property: the input that suits its type, its default, its documentation, and why a value is refused. */
-export function Field({ scene, nodes, property, resolved, wired }: FieldProps) {
+export function Field({ scene, nodes, property, resolved, wired, onDone }: FieldProps) {
   const editor = useEditor();
   const id = useId();
   const [reason, setReason] = useState<string | null>(null);
@@ -54,7 +56,7 @@ export function Field({ scene, nodes, property, resolved, wired }: FieldProps) {
           ← {wired}
         </output>
       ) : (
-        <Control {...{ scene, node, property, value, resolved, set, reset, setReason, common, isMixed }} />
+        <Control {...{ scene, node, property, value, resolved, set, reset, setReason, common, isMixed, onDone }} />
       )}
       {property.role === "call" && nodes.length === 1 && !wired && (
         <button
@@ -87,7 +89,7 @@ export function Field({ scene, nodes, property, resolved, wired }: FieldProps) {
   );
 }
 
-interface ControlProps extends Pick<FieldProps, "scene" | "property" | "resolved"> {
+interface ControlProps extends Pick<FieldProps, "scene" | "property" | "resolved" | "onDone"> {
   node: NodeState;
   /** Whether the nodes have different values. */
   isMixed: boolean;
@@ -171,7 +173,8 @@ function Choice({ property, value, set, reset, common, choices, isMixed }: Contr
   );
 }
 
-function TextControl({ property, value, resolved, set, reset, setReason, common, isMixed }: ControlProps) {
+function TextControl(props: ControlProps) {
+  const { property, value, resolved, set, reset, setReason, common, isMixed, onDone } = props;
   const stored = value === undefined ? "" : textOf(property.type, value);
   const [text, setText] = useState(stored);
   useEffect(() => setText(stored), [stored]);
@@ -185,12 +188,14 @@ function TextControl({ property, value, resolved, set, reset, setReason, common,
     const parsed = read(typed);
     setReason(parsed && !parsed.ok ? parsed.reason : null);
   };
-  const commit = () => {
+  /** Sets what was typed; returns whether it could be set. */
+  const commit = (): boolean => {
     const parsed = read(text);
     if (parsed === null) {
       // An empty field of several nodes says that they differ, not that they should be reset.
       if (!isMixed) reset();
     } else if (parsed.ok) set(parsed.value);
+    return parsed?.ok ?? true;
   };
   const revert = () => {
     setText(stored);
@@ -220,9 +225,12 @@ function TextControl({ property, value, resolved, set, reset, setReason, common,
         onChange={(event) => type(event.target.value)}
         onBlur={commit}
         onKeyDown={(event) => {
-          if (event.key === "Enter") commit();
-          else if (event.key === "Escape") revert();
-          else if (event.key === "ArrowUp") step(event, 1);
+          if (event.key === "Enter") {
+            if (commit()) onDone?.();
+          } else if (event.key === "Escape") {
+            revert();
+            onDone?.();
+          } else if (event.key === "ArrowUp") step(event, 1);
           else if (event.key === "ArrowDown") step(event, -1);
           else return;
           event.stopPropagation();

@@ -64,6 +64,8 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
         <dd>drag from port to port, or C</dd>
         <dt>Select many</dt>
         <dd>Shift + drag, Shift + click</dd>
+        <dt>Edit</dt>
+        <dd>click a value on a node, or F2; Enter goes to all properties of the selected one</dd>
         <dt>Move</dt>
         <dd>drag, arrow keys; Alt + arrow goes to the next node, with Shift adds it</dd>
         <dt>Edges</dt>
