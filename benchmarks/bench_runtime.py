@@ -64,7 +64,7 @@ def engine_steps(
     with work._stalls:
         while control.boundary() == "go":
             work._stalls.began()
-            with work._determinism:
+            with work._determinism.turn, work._determinism:
                 event = next(events)
             work._stalls.ended()
             work.tell(event)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Literal, TypeAlias, final
 
 from pnne_nb.frames import TrainingState
+from pnne_nb.runtime.turn import has_turn
 
 Verdict: TypeAlias = Literal["go", "stop"]
 
@@ -75,6 +76,10 @@ class Control:
         """Whether the caller is the training thread."""
         return self._trainer == threading.get_ident()
 
+    def in_a_step(self) -> bool:
+        """Whether the caller is the training thread, or in a step of another training, which holds this one up."""
+        return self.in_training_thread() or has_turn()
+
     def launch(self, steps: int | None = None) -> bool:
         """Claim the right to start a training thread.
 
@@ -139,8 +144,8 @@ class Control:
         return halted or not self._alive
 
     def wait_for_rest(self, *, wait: bool = True) -> None:
-        """Wait until the training has obeyed, see `settled`; returns at once in the training thread."""
-        while wait and not self.settled(_SLICE) and not self.in_training_thread():
+        """Wait until the training has obeyed, see `settled`; returns at once where that would be for ever."""
+        while wait and not self.in_a_step() and not self.settled(_SLICE):
             pass
 
     def wait_for_end(self, timeout: float | None) -> bool:
@@ -258,7 +263,8 @@ class Control:
                 self._reasons[key] = reason
             self._visits[key] = self._visits.get(key, 0) + 1
             try:
-                self._turn.wait_for(lambda: not self._working)
+                # A step of another training keeps this one's from beginning.
+                self._turn.wait_for(lambda: has_turn() or not self._working)
             except BaseException:
                 self.leave(key)
                 raise

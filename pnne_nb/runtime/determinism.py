@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import final
 
 import torch
+
+from pnne_nb.runtime.turn import turn
 
 
 @final
@@ -17,9 +20,13 @@ class Determinism:
     Args:
         wanted: Whether anything is done at all.
         device: Where the training runs.
+
+    Attributes:
+        turn: To be entered first: meanwhile no other training sets the switches.
     """
 
     def __init__(self, device: torch.device, *, wanted: bool) -> None:
+        self.turn: AbstractContextManager[object] = turn if wanted else nullcontext()
         self._wanted = wanted
         self._before = (False, False, False)
         if wanted and device.type == "cuda":

@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.runtime.control import Control
+from pnne_nb.runtime.turn import has_turn
 
 DRAWING = frozenset(
     """
@@ -58,7 +59,8 @@ class _Trainings:
     def between_steps(self) -> Iterator[None]:
         """Have the global generators as everybody but the trainings knows them."""
         controls = self._controls
-        if any(control.in_training_thread() for control in controls):
+        # Whoever has the turn draws what is a training's own.
+        if has_turn() or any(control.in_training_thread() for control in controls):
             yield
             return
         with ExitStack() as visits:

@@ -344,8 +344,10 @@ class TrainingEngine:
         """
         if self.state == "idle":
             raise TrainingError("There is nothing to wait for: call start() first.")
-        if self._control.in_training_thread():
-            raise TrainingError("The training thread cannot wait for itself: do not call wait() in a callback.")
+        if self._control.in_a_step():
+            raise TrainingError(
+                "wait() would never return: this is inside of a step or a callback of a training, which waits for you."
+            )
         self._shared.release()
         expect(timeout, (int, float, NoneType), "timeout", "a number of seconds, or None")
         if not self._control.wait_for_end(timeout):

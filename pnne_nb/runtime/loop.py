@@ -23,6 +23,7 @@ from pnne_nb.runtime.recipe import Recipe, require_validation
 from pnne_nb.runtime.sources import Source
 from pnne_nb.runtime.stages import Stages
 from pnne_nb.runtime.stepping import Step, Stepper
+from pnne_nb.runtime.turn import turn
 from pnne_nb.runtime.validating import Validated, Validation
 
 
@@ -177,8 +178,9 @@ class TrainingLoop:
         while True:
             if self.recipe.val is not None and self._is_validation_due():
                 yield from self._judge(self.recipe.val)
-            self.stages.start()
-            with self._randomness:
+            self.doing = "waiting for a step of another training in this process"
+            with turn, self._randomness:
+                self.stages.start()
                 self.doing = f"fetching batch {self.position + 1} of epoch {self.epoch}"
                 group = list(islice(batches, self.recipe.accumulate))
                 if not group:
@@ -236,7 +238,7 @@ class TrainingLoop:
             self._epoch_randomness = now
         # A loader that draws its order from the global generator draws the same one again.
         self._randomness.load_state_dict(self._epoch_randomness)
-        with self._randomness:
+        with turn, self._randomness:
             batches = self.recipe.train.batches(self.epoch, self.position)
         if self.position > 0:
             self._randomness.load_state_dict(now)

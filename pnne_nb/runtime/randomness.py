@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnne_nb.runtime.drawing import trainings
+
 
 def key_of(*parts: int) -> int:
     """A number below 2**63 for a tuple such as (seed, epoch, position); near tuples give unrelated numbers."""
@@ -42,19 +44,20 @@ class _Captured(NamedTuple):
 @contextmanager
 def seeded_globals(seed: int) -> Iterator[None]:
     """A block in which every global generator begins at `seed`; their states are put back afterwards."""
-    torch_state, others = torch.get_rng_state(), _Captured.now()
-    try:
-        torch.default_generator.manual_seed(seed)
-        _Captured.seeded(seed).restore()
-        yield
-    finally:
-        torch.set_rng_state(torch_state)
-        others.restore()
+    with trainings.between_steps():
+        torch_state, others = torch.default_generator.get_state(), _Captured.now()
+        try:
+            torch.default_generator.manual_seed(seed)
+            _Captured.seeded(seed).restore()
+            yield
+        finally:
+            torch.default_generator.set_state(torch_state)
+            others.restore()
 
 
 @final
 class PrivateRandomness:
-    """A state of the random generators that belongs to one training; entered around each step.
+    """A state of the random generators that belongs to one training; entered around each step, in the training's `turn`.
 
     Args:
         seed: Where the numbers begin.

@@ -16,6 +16,7 @@ from pnne_nb.runtime.metrics import results
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.sources import Source
+from pnne_nb.runtime.turn import turn
 
 
 class Validated(msgspec.Struct, frozen=True, tag=True):
@@ -56,10 +57,10 @@ class Validation:
         self.began_with = self._randomness.state_dict()
         self._modes.set(forward.recipe.model, training=False)
         try:
-            with self._randomness:
+            with turn, self._randomness:
                 batches = source.batches(1)
             while True:
-                with self._randomness, torch.no_grad():
+                with turn, self._randomness, torch.no_grad():
                     raw = next(batches, None)
                     if raw is None:
                         break

@@ -134,7 +134,7 @@ class Work:
             validation = self._loop.validate()
             while True:
                 try:
-                    with self._determinism:
+                    with self._determinism.turn, self._determinism:
                         next(validation)
                 except StopIteration as end:
                     frame: EpochFrame = end.value
@@ -217,7 +217,7 @@ class Work:
         try:
             while self._control.boundary() == "go":
                 self._stalls.began()
-                with self._determinism:
+                with self._determinism.turn, self._determinism:
                     event = next(events, None)
                 self._stalls.ended()
                 if event is None:
