@@ -72,7 +72,7 @@ from pnne_nb.widgets.derivation import Derivation
 from pnne_nb.widgets.displays import Closable, Displays
 from pnne_nb.widgets.kept import KeptPicture
 from pnne_nb.widgets.overlay import Observable, Overlay
-from pnne_nb.widgets.selecting import still_selected
+from pnne_nb.widgets.selecting import still_there
 
 Theme = Literal["auto", "light", "dark"]
 
@@ -98,6 +98,8 @@ class GraphEditor(anywidget.AnyWidget):
 
     Attributes:
         selection: Paths of the nodes selected in the browser, in step with it.
+        folded: Paths of the first nodes of the rows of equal nodes that are shown as one card, likewise; they stay
+            folded when the page is loaded again.
 
     Raises:
         ArgumentError: If `graph` is not a `NodeGraph`.
@@ -105,6 +107,7 @@ class GraphEditor(anywidget.AnyWidget):
     """
 
     selection = traitlets.Tuple().tag(sync=True)
+    folded = traitlets.Tuple().tag(sync=True)
     height = traitlets.Int(560, min=120).tag(sync=True)
     read_only = traitlets.Bool(False).tag(sync=True)
     bundle_key = traitlets.Unicode().tag(sync=True)
@@ -353,9 +356,9 @@ class GraphEditor(anywidget.AnyWidget):
             self._edits += 1
         if done.client is not None:
             self._kept.changed()
-        kept = still_selected(self.selection, self._graph, done.ops)
-        if kept != self.selection:
-            self.selection = kept
+        # Traits tell the page only of what has changed.
+        self.selection = still_there(self.selection, self._graph, done.ops)
+        self.folded = still_there(self.folded, self._graph, done.ops)
         self._derivation.request()
 
     def _catch_up(self) -> None:

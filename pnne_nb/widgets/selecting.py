@@ -1,4 +1,4 @@
-"""What stays selected when the document changes."""
+"""What stays selected, or folded, when the document changes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.ops import Op, RenameNode
 
 
-def still_selected(paths: Iterable[str], graph: NodeGraph, ops: Sequence[Op]) -> tuple[str, ...]:
-    """Return the paths of the selected nodes after `ops`: those that were renamed by their new names, none that is gone.
+def still_there(paths: Iterable[str], graph: NodeGraph, ops: Sequence[Op]) -> tuple[str, ...]:
+    """Return the paths of nodes after `ops`: those that were renamed by their new names, none that is gone.
 
     Args:
-        paths: Full paths of the nodes that were selected before.
+        paths: Full paths of the nodes before.
         graph: The document, after the change.
         ops: The change.
     """

@@ -131,3 +131,17 @@ def test_a_published_block_is_in_every_open_editor(workbench: Workbench) -> None
         assert workbench.value("graph['feed_forward1.up'].type") == "Linear"
     finally:
         workbench.execute("pn.blocks.remove('FeedForward')")
+
+
+def test_a_folded_row_is_folded_still_when_the_page_is_loaded_again(workbench: Workbench) -> None:
+    editor = workbench.open("chain(*['ReLU'] * 6)")
+    editor.button("Fold repeats").click()
+    expect(editor.node("relu1")).to_contain_text("relu1 … relu6")
+    workbench.notebook.wait_for("editor.folded == ('relu1',)")
+    workbench.notebook.reload()
+    expect(editor.node("relu1")).to_contain_text("relu1 … relu6")
+    workbench.execute("graph.rename('relu1', 'first')")
+    expect(editor.node("first")).to_contain_text("first … relu6")
+    editor.button("Fold repeats").click()
+    expect(editor.node("relu2")).to_be_visible()
+    workbench.notebook.wait_for("editor.folded == ()")

@@ -98,6 +98,22 @@ def test_a_row_that_is_broken_stays_folded_as_far_as_it_goes(open_editor: OpenEd
     expect(editor.node("fc0")).to_contain_text("fc0 … fc2")
 
 
+def test_what_is_folded_belongs_to_the_model_so_that_every_view_of_it_and_a_later_page_show_it(
+    open_editor: OpenEditor,
+) -> None:
+    editor = open_editor(tower(), views=2)
+    first, second = editor.root.nth(0), editor.root.nth(1)
+    first.get_by_role("button", name="Fold repeats").click()
+    expect(second.locator("[data-node=fc0]")).to_contain_text("fc0 … fc4")
+    assert editor.page.evaluate("model.get('folded')") == ["fc0"]
+    editor.page.evaluate("() => void openView(document.getElementById('views'))")
+    expect(editor.root).to_have_count(3)
+    expect(editor.root.nth(2).locator("[data-node=fc0]")).to_contain_text("fc0 … fc4")
+    editor.page.evaluate("model.set('folded', [])")  # from Python
+    for view in editor.root.all():
+        expect(view.locator("[data-node=fc0]")).not_to_contain_text("…")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_folded_row_is_looked_at_in_both_themes(open_editor: OpenEditor, theme: str) -> None:
     editor = open_editor(tower(12), theme=theme)

@@ -574,3 +574,11 @@ def test_what_a_program_changes_by_the_thousand_arrives_as_a_few_messages(view: 
     assert told[0]["message"] == "committed", "the first is told at once"
     answer = view.edit({"op": "removeNode", "name": "n999"}, base=graph.version)
     assert answer["message"] == "committed", "who asks is answered, whatever else goes on"
+
+
+def test_what_is_folded_is_kept_by_today_s_names(editor: GraphEditor, graph: pn.NodeGraph) -> None:
+    editor.set_state({"folded": ["fc1"]})
+    graph.rename("fc1", "stem")
+    assert tuple(editor.folded) == ("stem",)
+    graph.remove("stem")
+    assert tuple(editor.folded) == ()

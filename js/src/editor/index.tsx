@@ -6,6 +6,7 @@ import { Editor } from "./editor";
 import { type Context, frontEnds, keyOf, type Widget } from "./frontEnds";
 import type { Model } from "./session/model";
 import { Session } from "./session/session";
+import { shareFolds, shareSelection } from "./sharing";
 import { followTheme } from "./theme";
 
 const DEFAULT_HEIGHT = 560;
@@ -32,6 +33,7 @@ export default function editorWidget(): Widget {
       keepKeysHere(root, ends.signal);
       activateOnClick(root, editor, ends.signal);
       shareSelection(model, editor, ends.signal);
+      shareFolds(model, editor, ends.signal);
       followTheme(root, model, ends.signal);
       countViews(model, 1);
       // What fails to draw is shown in its place (`Failure`).
@@ -94,36 +96,5 @@ function activateOnClick(root: HTMLElement, editor: Editor, signal: AbortSignal)
   document.addEventListener("pointerdown", (event) => editor.patch({ active: event.composedPath().includes(root) }), {
     signal,
     capture: true,
-  });
-}
-
-/** Keeps the trait `selection` (full paths) and this view's selection in step. */
-function shareSelection(model: Model, editor: Editor, signal: AbortSignal): void {
-  let shared = JSON.stringify(model.get("selection") ?? []);
-  const send = () => {
-    const scene = editor.scene();
-    if (!scene) return;
-    const paths = [...editor.view.get().nodes]
-      .filter((name) => scene.graph.nodes.has(name))
-      .map((name) => scene.prefix + name);
-    const text = JSON.stringify(paths);
-    if (text === shared) return;
-    shared = text;
-    model.set("selection", paths);
-    model.save_changes();
-  };
-  const take = () => {
-    const paths = (model.get("selection") ?? []) as string[];
-    const text = JSON.stringify(paths);
-    const scene = editor.scene();
-    if (text === shared || !scene) return;
-    shared = text;
-    editor.select(paths.filter((path) => path.startsWith(scene.prefix)).map((path) => path.slice(scene.prefix.length)));
-  };
-  const end = editor.view.subscribe(send);
-  model.on("change:selection", take);
-  signal.addEventListener("abort", () => {
-    end();
-    model.off("change:selection", take);
   });
 }
