@@ -219,6 +219,8 @@ class Expressions:
     def _item(self, argument: Argument) -> Text:
         """Return an argument, as something that may be broken into lines."""
         match argument:
+            case Ref():  # what most are
+                return self.variables.name(argument)
             case Construction():
                 return self.construction(argument)
             case Sequence(items):

@@ -38,7 +38,7 @@ Text: TypeAlias = "str | Group"
 
 def before(prefix: str, text: Text) -> Text:
     """Return an expression with something in front of it."""
-    return prefix + text if isinstance(text, str) else text._replace(opening=prefix + text.opening)
+    return prefix + text if isinstance(text, str) else Group(prefix + text.opening, *text[1:])
 
 
 def behind(text: Text, suffix: str) -> Text:
@@ -79,7 +79,9 @@ def laid_out(text: Text, margin: str, comment: str = "") -> list[str]:
         margin: What its lines begin with.
         comment: What to say at its end, or above it where that line would be too long.
     """
-    line = f"{margin}{text}"
+    line = margin + str(text)
+    if not comment and len(line) <= WIDTH:
+        return [line]
     tail = f"  # {comment}" if comment else ""
     if len(line) <= WIDTH or isinstance(text, str) or not text.items:
         return [line + tail] if len(line + tail) <= WIDTH or not comment else [f"{margin}# {comment}", line]

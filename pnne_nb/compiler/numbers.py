@@ -12,7 +12,7 @@ def numbers(program: Program) -> set[str]:
     """Return the nodes whose calls give numbers, or tuples of them."""
     found: set[str] = set()
     for call in program.calls:
-        if gives_number(call, found):
+        if call.kind != "member" and gives_number(call, found):
             found.add(call.node)
     return found
 

@@ -139,7 +139,8 @@ class Variables:
     def _left(self, index: int, free: Mapping[Ref, str]) -> str:
         """Return what stands left of the ``=`` of call number `index`."""
         call = self._program.calls[index]
-        read = [item for item in _ports(call.results) if Ref(call.node, item) in self._last]
+        ports = call.results if call.single else _ports(call.results)
+        read = [item for item in ports if isinstance(item, str) and Ref(call.node, item) in self._last]
         if not read:
             return ""
         for item in read:
@@ -148,7 +149,17 @@ class Variables:
             name = name or self._fresh(index, item if several else None)
             self._used.add(name)
             self._names[Ref(call.node, item)] = name
-        return self._written(call, call.results, single=call.single)
+        return name if call.single else self._written(call, call.results)
+
+    def _written(self, call: Call, results: Returns) -> str:
+        texts: list[str] = []
+        for item in results:
+            if isinstance(item, str):
+                texts.append(self._names.get(Ref(call.node, item), "_"))
+            else:
+                nested = self._written(call, item)
+                texts.append(f"({nested})" if nested.strip("_, ") else "_")
+        return f"{texts[0]}," if len(texts) == 1 else ", ".join(texts)
 
     def _written(self, call: Call, results: Returns, *, single: bool) -> str:
         texts: list[str] = []
