@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, final
 from weakref import ReferenceType, ref
 
-import ipycytoscape
 import ipywidgets
 from torch import Tensor, nn
 
@@ -20,32 +19,16 @@ from pnne_nb.runtime.cells import cells
 from pnne_nb.widgets.cells import watch_cells
 from pnne_nb.widgets.comms import answer_while_busy
 from pnne_nb.widgets.displays import Displays
+from pnne_nb.widgets.explorer_canvas import Canvas, identities, paint
 from pnne_nb.widgets.explorer_keys import KeyWatch, Move
 from pnne_nb.widgets.explorer_panel import CSS, Details, overview_html, widgets_of
 from pnne_nb.widgets.explorer_runs import ModelInUseError, Runs
 from pnne_nb.widgets.explorer_style import Theme, style
 from pnne_nb.widgets.explorer_theme import ThemeWatch
-from pnne_nb.widgets.explorer_view import MAX_ELEMENTS, Picture, draw, first_open
+from pnne_nb.widgets.explorer_view import MAX_ELEMENTS, Colouring, Picture, draw, first_open
 
 MAX_HITS = 50
 """Layers that a search lists, at most."""
-
-
-@final
-class _Canvas(ipycytoscape.CytoscapeWidget):
-    """A graph that also knows the empty one that ipycytoscape makes first, puts aside, and never closes."""
-
-    def __init__(self, **traits: Any) -> None:
-        self.spare: list[ipywidgets.Widget] = []
-        self.observe(lambda change: self.spare.append(change["old"]), "graph")
-        super().__init__(**traits)
-
-    def close(self) -> None:
-        """Close it with all its elements."""
-        for widget in (*self.graph.nodes, *self.graph.edges, self.graph, self.layout, *self.spare):
-            if isinstance(widget, ipywidgets.Widget):
-                widget.close()
-        super().close()
 
 
 @final
@@ -53,7 +36,8 @@ class ModuleExplorer(ipywidgets.VBox):
     """The layers of a module, how data flows between them, and what is inside each.
 
     A click on a layer shows its shapes, parameters and time, statistics and histograms, filters, feature maps and
-    attention maps; a layer that contains others opens and closes. Nothing is left on the module.
+    attention maps; a layer that contains others opens and closes. The graph is coloured by the type of the layers, or
+    by the time or the parameters that they take. Nothing is left on the module.
 
     Args:
         net: Any module.
@@ -95,12 +79,16 @@ class ModuleExplorer(ipywidgets.VBox):
         self._keys = KeyWatch(self._move)
         self._identities: dict[str, str] = {}
         self._picture = Picture((), {})
-        self._graph: _Canvas | None = None
+        self._graph: Canvas | None = None
         self._search = ipywidgets.Text(
             placeholder=f"Search {len(self._flow.layers) - 1} layers by name or type",
             layout=ipywidgets.Layout(width="auto", flex="1 1 auto"),
         )
         self._hits = ipywidgets.Select(options=[], rows=6, layout=ipywidgets.Layout(width="auto", display="none"))
+        self._colour = ipywidgets.Dropdown(
+            options=_colourings(self._flow), value="type", description="Colour by",
+            layout=ipywidgets.Layout(width="190px"), style={"description_width": "64px"},
+        )  # fmt: skip
         self._open_button = ipywidgets.Button(description="Open", disabled=True, layout=ipywidgets.Layout(width="84px"))
         self._all_button = ipywidgets.Button(description="Close all", layout=ipywidgets.Layout(width="84px"))
         self._again_button = ipywidgets.Button(
@@ -121,7 +109,10 @@ class ModuleExplorer(ipywidgets.VBox):
             )
         )
         self._panel.add_class("pnne-explorer-panel")
-        bar = ipywidgets.HBox([self._search, self._open_button, self._all_button, self._example, self._again_button])
+        bar = ipywidgets.HBox(
+            [self._search, self._colour, self._open_button, self._all_button, self._example, self._again_button],
+            layout=ipywidgets.Layout(flex_flow="row wrap"),
+        )
         body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
         self._runs = runs
         super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._theme, self._keys])
@@ -129,10 +120,11 @@ class ModuleExplorer(ipywidgets.VBox):
         self._search.observe(lambda change: self._list_hits(change["new"]), "value")
         self._hits.observe(lambda change: self._choose(change["new"]), "value")
         self._example.observe(lambda _change: self._show(), "value")
+        self._colour.observe(lambda _change: self._rebuild(), "value")
         self._open_button.on_click(lambda _button: self.toggle(self._chosen))
         self._all_button.on_click(lambda _button: self._close_all())
         self._again_button.on_click(lambda _button: self.refresh())
-        for control in (self._theme, self._search, self._hits, self._example, self._open_button, self._all_button,
+        for control in (self._theme, self._search, self._hits, self._colour, self._example, self._open_button, self._all_button,
                         self._again_button):  # fmt: skip
             answer_while_busy(control)
         self._rebuild()
@@ -209,6 +201,10 @@ class ModuleExplorer(ipywidgets.VBox):
             runs = self._alive().on(args, target)
             self._flow = runs.flow()
             self._runs = runs
+            chosen = self._colour.value
+            with self._colour.hold_trait_notifications():
+                self._colour.options = _colourings(self._flow)
+                self._colour.value = chosen if chosen in dict(_colourings(self._flow)).values() else "type"
             self._example.max = max(0, _examples(args) - 1)
             self._example.layout.display = "" if _examples(args) > 1 else "none"
             self._rebuild()
@@ -233,45 +229,22 @@ class ModuleExplorer(ipywidgets.VBox):
 
     def _rebuild(self) -> None:
         """Draw anew: changing a graph in place corrupts the browser's picture of it."""
-        self._picture = draw(self._flow, self._opened, self._chosen)
-        self._identities = {box.key: f"n{index}" for index, box in enumerate(self._picture.boxes)}
-        ranks = {box.key: box.center[1] for box in self._picture.boxes}
-        alarms = {found.layer for found in self._alive().findings()}
-        nodes = []
-        for box in self._picture.boxes:
-            layer = self._flow.layers.get(box.key)
-            uncalled = layer is not None and self._flow.traced and not layer.calls and not layer.children
-            marks = f"{' uncalled' if uncalled else ''}{' alarm' if box.key in alarms else ''}"
-            opens = box.kind == "open"
-            label = f"▾ {box.label}" if opens else box.label
-            content = {"id": self._identities[box.key], "label": label, "key": box.key,
-                       "width": box.size.width, "height": box.size.height}  # fmt: skip
-            nodes.append(
-                {"data": content, "classes": box.kind + marks, "position": dict(zip("xy", box.center, strict=True)),
-                 "grabbable": False}
-            )  # fmt: skip
-        edges = []
-        for source, target in self._picture.edges:
-            far = ranks[target] - ranks[source] > 130
-            edges.append(
-                {
-                    "data": {"source": self._identities[source], "target": self._identities[target], "bend": -150},
-                    "classes": "long" if far else "",
-                }
-            )
-        graph = _Canvas(
-            cytoscape_layout={"name": "preset", "fit": True, "padding": 18, "animate": False},
-            cytoscape_style=self._style(),
-            max_zoom=1.5, min_zoom=0.05, wheel_sensitivity=0.3, auto_unselectify=True,
-            layout=ipywidgets.Layout(width="100%", height="598px"),
-        )  # fmt: skip
-        graph.graph.add_graph_from_json({"nodes": nodes, "edges": edges}, directed=True)
-        graph.on("node", "click", self._clicked)
-        answer_while_busy(graph)
-        before, self._graph = self._graph, graph
-        self._place.children = (graph,)
+        self._picture = draw(self._flow, self._opened, self._chosen, self._colour.value)
+        self._identities = identities(self._picture)
+        before, self._graph = self._graph, paint(self._picture, self._marks(), self._style(), self._clicked)
+        self._place.children = (self._graph,)
         if before is not None:
             before.close()
+
+    def _marks(self) -> dict[str, list[str]]:
+        """What the boxes of layers have beside their kind: layers that were not called, and those in trouble."""
+        marks: dict[str, list[str]] = {}
+        for path, layer in self._flow.layers.items():
+            if self._flow.traced and not layer.calls and not layer.children:
+                marks.setdefault(path, []).append("uncalled")
+        for found in self._alive().findings():
+            marks.setdefault(found.layer or "", []).append("alarm")
+        return marks
 
     def _style(self) -> list[dict[str, Any]]:
         theme: Theme = self._theme.theme  # type: ignore[assignment]  # traitlets knows an Enum as text
@@ -421,6 +394,12 @@ def _show_again(explorer: ReferenceType[ModuleExplorer]) -> None:
     alive = explorer()
     if alive is not None:
         alive._show()
+
+
+def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:
+    """What the graph can be coloured by: nothing took time where nothing ran."""
+    found: list[tuple[str, Colouring]] = [("type", "type"), ("time", "time"), ("parameters", "parameters")]
+    return found if flow.traced else [one for one in found if one[1] != "time"]
 
 
 def _examples(args: object) -> int:

@@ -15,20 +15,26 @@ import numpy.typing as npt
 MAX_TILES: Final = 64
 """Pictures in one grid, at most."""
 
+GAP: Final = 3
+"""Pixels between two of them."""
+
+_LARGEST: Final = 14
+"""Pixels that one element is wide, at most."""
+
 Pixels = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.floating[Any]]
 
 
 def png(pixels: Pixels) -> bytes:
-    """Encode `[h, w, 3]` pixels."""
+    """Encode `[h, w, 4]` pixels: red, green, blue, and how little shines through."""
     height, width, _ = pixels.shape
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with its filter: none
+    rows = np.zeros((height, 1 + 4 * width), np.uint8)  # each row begins with its filter: none
     rows[:, 1:] = pixels.reshape(height, -1)
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
         + chunk(b"IHDR", header)
@@ -37,37 +43,39 @@ def png(pixels: Pixels) -> bytes:
     )
 
 
-def grid(tiles: Array, *, signed: bool) -> Pixels:
-    """Lay `[n, h, w]` tiles side by side, with a gap, as `[H, W, 3]` pixels.
+def grid(tiles: Array, *, signed: bool, width: int = 400) -> Pixels:
+    """Lay `[n, h, w]` tiles side by side, with a gap that shows the page, as `[H, W, 4]` pixels.
 
     Args:
         tiles: At most `MAX_TILES`; NaN and infinities become magenta.
         signed: Blue below 0, white at 0, red above it, on one scale for all tiles; otherwise dark to bright,
             each tile on a scale of its own.
+        width: Of the whole, about, in pixels; elements are drawn larger by a whole number, so that they are equal squares.
     """
-    count, height, width = tiles.shape
-    columns = max(1, math.ceil(math.sqrt(count * height / width)))
+    count, high, wide = tiles.shape
+    columns = max(1, math.ceil(math.sqrt(count * high / wide)))
     rows = math.ceil(count / columns)
-    gap = 1
-    canvas = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, 3), 128, np.uint8)
+    scale = max(1, min(_LARGEST, (width - GAP * (columns - 1)) // (columns * wide)))
+    high, wide = scale * high, scale * wide
+    canvas = np.zeros((rows * (high + GAP) - GAP, columns * (wide + GAP) - GAP, 4), np.uint8)
     largest = float(np.nanmax(np.abs(np.where(np.isfinite(tiles), tiles, 0)), initial=0)) or 1.0
     for index, tile in enumerate(tiles):
-        y, x = index // columns * (height + gap), index % columns * (width + gap)
-        canvas[y : y + height, x : x + width] = _colours(tile, largest if signed else None)
+        y, x = index // columns * (high + GAP), index % columns * (wide + GAP)
+        coloured = _colours(tile, largest if signed else None)
+        canvas[y : y + high, x : x + wide, :3] = coloured.repeat(scale, 0).repeat(scale, 1)
+        canvas[y : y + high, x : x + wide, 3] = 255
     return canvas
 
 
 def picture(tiles: Array, caption: str, *, signed: bool, width: int = 400) -> str:
-    """`tiles` as a figure in HTML, `width` pixels wide at most, each element a sharp square."""
+    """`tiles` as a figure in HTML, about `width` pixels wide, each element a sharp square."""
     if tiles.size == 0:
         return ""
-    pixels = grid(tiles[:MAX_TILES], signed=signed)
-    # Whole multiples keep the elements square and equally large.
-    scale = max(1, min(12, width // pixels.shape[1]))
+    pixels = grid(tiles[:MAX_TILES], signed=signed, width=width)
     source = base64.b64encode(png(pixels)).decode()
     return (
         f'<figure class="pnne-picture"><figcaption>{html.escape(caption)}</figcaption>'
-        f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{source}" width="{pixels.shape[1] * scale}"></figure>'
+        f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{source}" width="{pixels.shape[1]}"></figure>'
     )
 
 

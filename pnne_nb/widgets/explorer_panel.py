@@ -17,9 +17,13 @@ from pnne_nb.inspector.drawing import LayerView
 from pnne_nb.inspector.flow import Flow, FlowLayer
 from pnne_nb.inspector.histogram import histograms
 from pnne_nb.widgets.explorer_images import MAX_TILES, Array, picture
+from pnne_nb.widgets.explorer_view import cost_of
 from pnne_nb.widgets.layer_plot import draw_layer
 
 MAX_HISTOGRAMS: Final = 6
+
+MAX_COSTLIEST: Final = 8
+"""Layers that the overview lists."""
 
 _COLUMNS: Final = ("mean", "std", "min", "max", "zeros")
 
@@ -41,10 +45,15 @@ CSS: Final = """<style>
 .pnne-explorer table.pnne-facts th, .pnne-explorer table.pnne-facts td { text-align: right; padding: 2px 8px 2px 0;
   border-bottom: 1px solid var(--jp-border-color2, #8884); white-space: nowrap; font-variant-numeric: tabular-nums; }
 .pnne-explorer table.pnne-facts th:first-child, .pnne-explorer table.pnne-facts td:first-child { text-align: left; }
+.pnne-explorer table.pnne-statistics { width: 100%; font-size: 11.5px; }
+.pnne-explorer table.pnne-statistics td, .pnne-explorer table.pnne-statistics th { padding: 2px 0 2px 6px !important; }
+.pnne-explorer table.pnne-statistics td:first-child { white-space: normal !important; padding-left: 0 !important; }
+.pnne-explorer .pnne-share { display: inline-block; height: 8px; border-radius: 2px; background: #d07000; min-width: 1px; }
+.pnne-explorer .bqplot text { fill: var(--jp-ui-font-color2, #777) !important; font-size: 11px !important; }
 .pnne-explorer .pnne-quiet { color: var(--jp-ui-font-color2, #777); font-size: 12px; }
 .pnne-explorer .pnne-finding { border-left: 3px solid #d1495b; padding: 2px 8px; margin: 6px 0; font-size: 13px; }
-.pnne-explorer .pnne-picture { margin: 10px 0; } .pnne-explorer .pnne-picture img { image-rendering: pixelated; margin: 0;
-  max-width: 100%; border: 1px solid var(--jp-border-color2, #8884); }
+.pnne-explorer .pnne-picture { margin: 10px 0; }
+.pnne-explorer .pnne-picture img { image-rendering: pixelated; margin: 0; max-width: 100%; }
 .pnne-explorer .pnne-picture figcaption { font-size: 12px; margin-bottom: 3px; }
 </style>"""
 
@@ -146,7 +155,38 @@ def overview_html(flow: Flow) -> str:
     hint = "Click a layer to look inside." if flow.traced else (
         "Click a layer to look inside. Pass args=… (an example input) to see shapes, times and how data flows."
     )  # fmt: skip
-    return f'{facts_html(Details(model, nn.Identity()))}<p class="pnne-quiet">{hint}</p>'
+    return f'{facts_html(Details(model, nn.Identity()))}<p class="pnne-quiet">{hint}</p>{_costliest_html(flow)}'
+
+
+def _costliest_html(flow: Flow) -> str:
+    """The layers that take the most time by themselves, or, where nothing ran, have the most parameters."""
+    costs = {
+        layer.path: _own_seconds(flow, layer) if flow.traced else float(layer.own) for layer in flow.layers.values()
+    }
+    total = sum(costs.values())
+    if not total:
+        return ""
+    largest = sorted(flow.layers.values(), key=lambda layer: -costs[layer.path])[:MAX_COSTLIEST]
+    rows = ""
+    for layer in largest:
+        share = costs[layer.path] / total
+        if share < 0.005:
+            break
+        cost = f"{1000 * costs[layer.path]:.2f} ms" if flow.traced else f"{layer.own:,}"
+        name = html.escape(layer.path or "(the model itself)")
+        bar = f'<span class="pnne-share" style="width:{80 * share:.0f}px"></span>'
+        rows += (
+            f"<tr><td>{name}</td><td>{html.escape(layer.kind)}</td><td>{cost}</td><td>{share:.0%}</td>"
+            f'<td style="width:90px;text-align:left">{bar}</td></tr>'
+        )
+    words = "Where the time goes" if flow.traced else "Where the parameters are"
+    return f'<strong>{words}</strong><table class="pnne-facts pnne-costliest"><tbody>{rows}</tbody></table>'
+
+
+def _own_seconds(flow: Flow, layer: FlowLayer) -> float:
+    """What a layer takes without the layers inside."""
+    inside = sum(cost_of(flow, child, "time") for child in layer.children)
+    return max(0.0, (layer.seconds or 0.0) - inside)
 
 
 def _tiles(maps: Tensor) -> Array:
@@ -165,16 +205,22 @@ def _counted(words: str, tiles: Array, total: int) -> str:
 
 
 def _statistics_html(captures: Sequence[Capture]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("", *_COLUMNS, "NaN, Inf", "dead"))
+    # A column for what is rare, only where it occurs.
+    odd = any(capture.statistics.nan or capture.statistics.inf for capture in captures)
+    units = any(capture.units for capture in captures)
+    names = ("", *_COLUMNS, *(["NaN, Inf"] if odd else []), *(["dead"] if units else []))
     body = ""
     for capture in captures:
-        numbers, units = capture.statistics, capture.units
-        name = _words(capture)
+        numbers = capture.statistics
         cells = [f"{getattr(numbers, column):.3g}" for column in _COLUMNS[:-1]]
-        cells += [f"{numbers.zeros:.0%}", f"{numbers.nan:,}, {numbers.inf:,}"]
-        cells.append(f"{units.dead} of {units.units}" if units else "")
-        body += f"<tr><td>{html.escape(name)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-    return f'<table class="pnne-facts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        cells.append(f"{numbers.zeros:.0%}")
+        if odd:
+            cells.append(f"{numbers.nan:,}, {numbers.inf:,}")
+        if units:
+            cells.append(f"{capture.units.dead} of {capture.units.units}" if capture.units else "")
+        body += f"<tr><td>{html.escape(_words(capture))}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    head = "".join(f"<th>{name}</th>" for name in names)
+    return f'<table class="pnne-facts pnne-statistics"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _words(capture: Capture) -> str:

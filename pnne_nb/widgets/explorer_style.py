@@ -73,6 +73,13 @@ def style(theme: Theme, chosen: str | None = None) -> list[dict[str, Any]]:
                 "css": {"background-color": night if dark else light, "border-color": border},
             }
         )
+    cold, hot = ("#26211c", "#a85400") if dark else ("#fffaf3", "#f0973a")
+    sheet.append(
+        {
+            "selector": "node.heat",
+            "css": {"background-color": f"mapData(heat, 0, 1, {cold}, {hot})", "border-color": line},
+        }
+    )
     sheet.append({"selector": "node.closed", "css": {"font-weight": "bold"}})
     sheet.append({"selector": "node.join", "css": {"shape": "ellipse", "font-size": "15px"}})
     sheet.append({"selector": "node.uncalled", "css": {"opacity": 0.55, "border-style": "dashed"}})

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, final
+from dataclasses import dataclass, replace
+from typing import Final, Literal, assert_never, final
 
 from pnne_nb.graph.layout import Direction, Link, Size, arrange
 from pnne_nb.inspector.flow import INPUT, JOIN, OUTPUT, Flow, FlowLayer, Shape
+
+Cost = Literal["time", "parameters"]
+
+Colouring = Literal["type"] | Cost
+"""What a layer's colour and the second line of its box tell."""
 
 MAX_ELEMENTS: Final = 200
 """Boxes and edges shown at once: each is a widget model of its own in the browser."""
@@ -45,6 +50,8 @@ class Box:
         label: Its lines of text.
         center: In pixels.
         size: In pixels; an open layer's follows from what is in it.
+        heat: The root of its share of the largest time or number of parameters in the picture, 0 to 1 (the eye tells
+            small ones apart then), or None where its kind gives the colour.
     """
 
     key: str
@@ -53,6 +60,7 @@ class Box:
     label: str
     center: tuple[float, float]
     size: Size
+    heat: float | None = None
 
 
 @final
@@ -86,13 +94,14 @@ def first_open(flow: Flow) -> set[str]:
     return opened
 
 
-def draw(flow: Flow, opened: Collection[str], focus: str = "") -> Picture:
+def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colouring = "type") -> Picture:
     """The picture in which the layers `opened` show what is in them.
 
     Args:
         flow: What there is.
         opened: Paths of open layers; one inside a closed layer does not show.
         focus: A layer to be in sight where its container has too many to show all.
+        colouring: What the boxes tell.
     """
     children = {path: _shown(flow, path, focus) for path in opened}
     edges: dict[tuple[str, str], Shape] = {}
@@ -109,8 +118,49 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "") -> Picture:
         candidates.append((min(VIEW.width / size.width, VIEW.height / size.height), placed))
     # Whichever way lets the whole be shown larger; the first if they are as good.
     boxes = max(candidates, key=lambda candidate: candidate[0])[1]
+    if colouring != "type":
+        boxes = _heated(flow, boxes, colouring)
     known = {box.key for box in boxes}
     return Picture(tuple(boxes), {ends: shape for ends, shape in edges.items() if set(ends) <= known})
+
+
+def _heated(flow: Flow, boxes: list[Box], colouring: Cost) -> list[Box]:
+    """`boxes` with what their layers take."""
+    told = [box for box in boxes if box.key in flow.layers and box.kind != "open"]
+    costs = {box.key: cost_of(flow, box.key, colouring) for box in told}
+    total, largest = cost_of(flow, "", colouring) or 1.0, max(costs.values(), default=0.0) or 1.0
+    return [
+        replace(
+            box,
+            label=_costly(flow.layers[box.key], costs[box.key], total, colouring),
+            heat=(costs[box.key] / largest) ** 0.5,
+        )
+        if box.key in costs
+        else box
+        for box in boxes
+    ]
+
+
+def cost_of(flow: Flow, path: str, cost: Cost) -> float:
+    """Seconds, or elements of parameters, of a layer, the layers inside included."""
+    layer = flow.layers[path]
+    match cost:
+        case "time":
+            # What was not called itself, as a ModuleList, takes what the layers inside take.
+            inside = sum(cost_of(flow, child, cost) for child in layer.children) if layer.seconds is None else 0.0
+            return inside if layer.seconds is None else layer.seconds
+        case "parameters":
+            return float(layer.parameters)
+        case _:
+            assert_never(cost)
+
+
+def _costly(layer: FlowLayer, cost: float, total: float, kind: Cost) -> str:
+    head = _label(layer).splitlines()[0]
+    if kind == "time" and not layer.calls and not layer.children:
+        return f"{head}\nnot called"
+    number = f"{1000 * cost:.2f} ms" if kind == "time" else f"{cost:,.0f}"
+    return f"{head}\n{number} · {cost / total:.0%}"
 
 
 def _shown(flow: Flow, path: str, focus: str) -> tuple[list[str], int]:

@@ -9,16 +9,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import ipywidgets
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, LayerNotFoundError
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError
 from pnne_nb.inspector.flow import follow
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.cells import cells
 from pnne_nb.runtime.engine import TrainingEngine, trainings_of
 from pnne_nb.widgets.explorer import ModuleExplorer
+from pnne_nb.widgets.explorer_images import GAP, grid
 from pnne_nb.widgets.explorer_view import MAX_CHILDREN, MAX_ELEMENTS, draw
 from tests.inspector.models import Encoder, hooks_on
 
@@ -153,6 +155,51 @@ def test_pictures_of_filters_feature_maps_and_attention() -> None:
     explorer.select("attend")
     assert "Attention by head" in html(explorer)
     explorer.close()
+
+
+def test_pictures_have_a_gap_that_shows_the_page() -> None:
+    pixels = grid(np.array([[[-1.0, 1.0]], [[0.0, np.nan]]]), signed=True, width=23)
+    colours = {(33, 102, 172, 255), (178, 24, 43, 255), (255, 255, 255, 255), (255, 0, 255, 255), (0, 0, 0, 0)}
+    assert {tuple(pixel) for pixel in pixels.reshape(-1, 4).tolist()} == colours
+    assert pixels.shape == (11 * 2 + GAP, 22, 4), "elements are equal squares, side by side or one above the other"
+
+
+def test_colours_tell_time_and_parameters(explorer: ModuleExplorer) -> None:
+    explorer._close_all()
+    explorer._colour.value = "parameters"
+    boxes = {box.key: box for box in explorer._picture.boxes}
+    assert boxes["blocks"].label.endswith("592 · 87%")
+    assert boxes["blocks"].heat == 1.0
+    assert boxes["head"].heat == pytest.approx((18 / 592) ** 0.5)
+    explorer._colour.value = "time"
+    boxes = {box.key: box for box in explorer._picture.boxes}
+    assert boxes["unused"].label == "unused · Linear\nnot called"
+    assert boxes["blocks"].heat == 1.0, "of a list of layers, what those take"
+    assert " ms · " in boxes["blocks"].label
+    explorer._colour.value = "type"
+    assert all(box.heat is None for box in explorer._picture.boxes)
+
+
+def test_nothing_took_time_where_nothing_ran() -> None:
+    explorer = ModuleExplorer(Encoder())
+    assert [value for _, value in explorer._colour.options] == ["type", "parameters"]
+    assert "Where the parameters are" in html(explorer)
+    explorer.show_input(torch.randn(2, 4, 8))
+    assert [value for _, value in explorer._colour.options] == ["type", "time", "parameters"]
+    explorer.select("")
+    assert "Where the time goes" in html(explorer)
+    explorer.close()
+
+
+def test_an_input_that_does_not_fit_leaves_no_half_made_widget() -> None:
+    before = len(ipywidgets.widgets.widget._instances)
+    with pytest.raises(RuntimeError, match="shape") as caught:
+        ModuleExplorer(nn.Sequential(nn.Linear(3, 2)), args=torch.zeros(2, 9))
+    assert "in layer '0' (Linear), which received [2, 9]" in caught.value.__notes__[0]
+    del caught
+    assert len(ipywidgets.widgets.widget._instances) == before
+    with pytest.raises(ArgumentError, match=r"inspector must be an Inspector, or None, not 3"):
+        ModuleExplorer(nn.Linear(2, 2), 3)  # type: ignore[arg-type]
 
 
 def test_never_more_than_the_browser_can_show() -> None:
