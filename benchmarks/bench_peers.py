@@ -5,7 +5,9 @@ an observed step and the steps until the next, as many for all. In CPU time of t
 included; of wandb's own service process nothing is counted, nor its hooks between frames, which stay on in the bare
 loop. The tools differ in what they do with a frame: wandb and
 TensorBoard write each to disk, torchlens keeps every intermediate result of the forward pass and has no gradients
-here, the inspector forgets it once it is shown. So this says what watching costs, not which tool is better.
+here, the inspector forgets it once it is shown. And the inspector's histograms are of samples, `SAMPLE_BUDGET` elements in
+all, those of wandb and TensorBoard of every element: ``pnne_nb, all`` is the inspector without sampling, for comparison.
+So this says what watching costs, not which tool is better.
 
 A tool that is not installed is left out, with the reason: ``pip install -e '.[bench]' -c constraints.txt``.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 import time
 import warnings
@@ -21,12 +24,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.models import cnn
 from benchmarks.paired import Block, Blocks, Cost, compare
+from pnne_nb.inspector import live
 from pnne_nb.inspector.live import LiveProbe
 
 SECONDS = 15.0
@@ -183,8 +188,17 @@ class Training:
         return max(2, steps // 5)
 
 
+@contextmanager
+def unsampled(net: nn.Module, every: int, place: Path) -> Iterator[Frame]:
+    """The same probe, with histograms of every element, as the other tools make them."""
+    everything = {"LIVE_SAMPLE": sys.maxsize, "SAMPLE_BUDGET": sys.maxsize}
+    with mock.patch.multiple(live, **everything), inspector(net, every, place) as frame:
+        yield frame
+
+
 TOOLS: dict[str, Callable[[nn.Module, int, Path], AbstractContextManager[Frame]]] = {
     "pnne_nb": inspector,
+    "pnne_nb, all": unsampled,
     "wandb": wandb,
     "TensorBoard": tensorboard,
     "torchlens": torchlens,
@@ -197,7 +211,7 @@ def main() -> None:
     # torchlens says once that it runs the model; it is meant to.
     warnings.filterwarnings("ignore", module="torchlens")
     every = Training().every
-    print(f"histograms of all activations and gradients, one frame in {every} steps:")
+    print(f"histograms of all activations and gradients, one frame in {every} steps, in CPU time of the process:")
     for name, tool in TOOLS.items():
         training = Training(every)
         with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
