@@ -161,16 +161,6 @@ class Variables:
                 texts.append(f"({nested})" if nested.strip("_, ") else "_")
         return f"{texts[0]}," if len(texts) == 1 else ", ".join(texts)
 
-    def _written(self, call: Call, results: Returns, *, single: bool) -> str:
-        texts: list[str] = []
-        for item in results:
-            if isinstance(item, str):
-                texts.append(self._names.get(Ref(call.node, item), "_"))
-            else:
-                nested = self._written(call, item, single=False)
-                texts.append(f"({nested})" if nested.strip("_, ") else "_")
-        return f"{texts[0]}," if len(texts) == 1 and not single else ", ".join(texts)
-
     def _fresh(self, index: int, port: str | None) -> str:
         call = self._program.calls[index]
         if port is not None:
