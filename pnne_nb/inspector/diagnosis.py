@@ -139,8 +139,8 @@ class VanishingGradients:
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Name the first such layer: gradients vanish towards the input."""
         total = median(frame.total for frame in evidence.norms[-RECENT:])
-        first, last = ends(evidence.losses)
-        if total is None or (first is not None and last is not None and last < self.converged * first):
+        began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
+        if total is None or (began is not None and last is not None and last < self.converged * began):
             return []
         norms = self.norms(evidence)
         small = list(norms)
@@ -344,7 +344,8 @@ class Divergence:
             statistics.median(losses[start : start + width]) for start in range(0, len(losses) - width + 1, width)
         ]
         first, last = windows[0], statistics.median(losses[-width:])
-        if last <= self.growth * abs(first) or last <= self.growth * abs(min(windows)):
+        # The very first loss, too: one that has fallen to nearly nothing at once may multiply without any harm.
+        if last <= self.growth * max(abs(first), abs(losses[0])) or last <= self.growth * abs(min(windows)):
             return []
         return [
             Finding(
@@ -442,6 +443,12 @@ def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
     finite = [loss for loss in losses if math.isfinite(loss)]
     width = max(1, len(finite) // 5)
     return median(finite[:width]), median(finite[-width:])
+
+
+def beginning(losses: Sequence[float]) -> float | None:
+    """What the finite losses began at: the first, or the median of the first fifth where that is larger."""
+    first, _ = ends(losses)
+    return None if first is None else max(first, next(loss for loss in losses if math.isfinite(loss)))
 
 
 def _never_moved(evidence: Evidence, layer: str) -> bool:

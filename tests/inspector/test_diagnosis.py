@@ -184,6 +184,9 @@ HEALTHY: dict[str, Callable[[], Setup]] = {
     "gru": lambda: Setup(Recurrent(), *sequences(), nn.CrossEntropyLoss(), adam(1e-2)),
     "transformer": lambda: Setup(Attending(), *sequences(), nn.CrossEntropyLoss(), adam()),
     "validated": validated,
+    "learnt at once": lambda: Setup(
+        nn.Sequential(nn.Linear(10, 3)), *classes(), nn.CrossEntropyLoss(), lambda p: torch.optim.SGD(p, lr=5.0)
+    ),
     "frozen stem": fine_tuning,
 }
 
@@ -282,6 +285,21 @@ BROKEN: dict[str, tuple[Callable[[], Setup], str, str | None]] = {
         "update-ratio-high",
         "*",
     ),
+    "learning rate 300": (
+        lambda: Setup(stack(2, 32, nn.ReLU), *classes(), nn.CrossEntropyLoss(), sgd(300.0)),
+        "not-finite",
+        "*",
+    ),
+    "learning rate 300, normalised": (
+        lambda: Setup(cnn(), *images(), nn.CrossEntropyLoss(), sgd(300.0), steps=10),
+        "exploding-gradients",
+        "*",
+    ),
+    "learning rate 300, gated": (
+        lambda: Setup(Recurrent(), *sequences(), nn.CrossEntropyLoss(), sgd(300.0), steps=40),
+        "divergence",
+        None,
+    ),
     "all weights 0": (zeros, "zero-weights", "0"),
     "targets without relation": (shuffled, "loss-not-decreasing", None),
     "diverging": (diverging, "divergence", None),
@@ -347,6 +365,15 @@ def test_small_gradients_at_the_end_of_learning_are_natural() -> None:
     ]
     assert [finding.kind for finding in diagnose(net, norms)] == ["vanishing-gradients"]
     assert diagnose(net, [*norms, *losses]) == []
+
+
+def test_what_is_learnt_in_the_first_steps_neither_vanishes_nor_diverges() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+    norms: list[Frame] = [NormsFrame(1, {"0": 1e-9}, 1e-9)]
+    losses: list[Frame] = [
+        StepFrame(step, 1, loss, 0.1, 8, 0.0) for step, loss in enumerate([1.4, 20.0, *[1e-9] * 40, *[1e-6] * 10], 1)
+    ]
+    assert diagnose(net, norms + losses, [VanishingGradients(), Divergence()]) == []
 
 
 def test_gradients_that_are_not_finite_are_blamed_on_the_last_layer() -> None:
