@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import keyword
 import sys
 import threading
 import typing
@@ -108,8 +109,8 @@ def describe(
     label = name if name is not None else getattr(target, "__name__", type(target).__name__)
     if not _is_name(label) or label.startswith("__"):
         raise RegistrationError(
-            f"{shown(label)} cannot be the name of a node type: it must be a Python identifier of at most 100 characters, "
-            'because it stands in generated source. Pass one, for example @pn.register_node(name="my_node").'
+            f"{shown(label)} cannot be the name of a node type: it must be a Python identifier of A-Z a-z, digits and "
+            'underscores, because it stands in generated source. Pass one, for example @pn.register_node(name="my_node").'
         )
     reader = _reader(label, target)
     calls = [reader.argument(argument) for argument in reader.calls()]
@@ -332,6 +333,8 @@ def _reader(label: str, target: Callable[..., Any]) -> _Reader:
     if isinstance(target, type) and issubclass(target, Function):
         has_context = target.setup_context is Function.setup_context
         return _Reader(label, target.forward, skip=1 if has_context else 0, init=None)
+    if isinstance(target, nn.Module):
+        raise RegistrationError(f"{label} cannot become a node: it is one module. Register its class.")
     if isinstance(target, type) or not callable(target):
         raise RegistrationError(
             f"{label} cannot become a node: only nn.Module subclasses, functions and torch.autograd.Function "
@@ -367,7 +370,14 @@ def _outputs(label: str, result: object, names: Sequence[str] | None) -> tuple[P
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name.isidentifier() and len(name) <= MAX_LENGTH
+    """Whether a type or one of its results may be called so: generated source is ASCII."""
+    return (
+        isinstance(name, str)
+        and name.isascii()
+        and name.isidentifier()
+        and not keyword.iskeyword(name)
+        and len(name) <= MAX_LENGTH
+    )
 
 
 def _result_kind(result: object) -> PortKind:

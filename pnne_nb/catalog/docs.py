@@ -22,6 +22,7 @@ _SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?:?$")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _ROLE = re.compile(r":[\w:.+-]+:`~?\.?([^`<]*?)(?:\s*<[^`>]*>)?`")
 _REFERENCE = re.compile(r":(?:class|func|meth):`~?\.?(?:torch\.)?((?:nn\.functional\.|nn\.|Tensor\.)?\w+)(?:\(\))?`")
+_FORMULA = re.compile(r":math:`([^`]*)`")  # in which < is no link
 _LINK = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{1,2}")
 _CODE = re.compile(r"`{1,2}([^`]*)`{1,2}_?")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")
@@ -31,10 +32,15 @@ _LATEX = {
     r"\lambda": "λ", r"\sigma": "σ", r"\mu": "μ", r"\rho": "ρ", r"\pi": "π", r"\eta": "η", r"\epsilon": "ε",
     r"\varepsilon": "ε", r"\tau": "τ", r"\delta": "δ", r"\theta": "θ", r"\sum": "∑", r"\ldots": "…",
     r"\dots": "…", r"\,": " ", r"\sqrt": "√", r"\{": "{", r"\}": "}", r"\_": "_", r"\star": "⋆",
+    r"\lfloor": "⌊", r"\rfloor": "⌋", r"\lceil": "⌈", r"\rceil": "⌉", r"\otimes": "⊗", r"\frac": "\\",
 }  # fmt: skip
-_LATEX_WORD = re.compile(r"\\(?:[A-Za-z]+|[,{}_])")
-_LATEX_BRACES = re.compile(r"([A-Za-z]?)\\(?:text|mathrm|mathbf|mathcal|operatorname|textit|textbf)\s*\{([^{}]*)\}")
+_LATEX_WORD = re.compile(r"\\(?:[A-Za-z]+|[,{}_ ()])")
+_LATEX_BRACES = re.compile(
+    r"([A-Za-z]?)\\(?:text|mathrm|mathbf|mathcal|mathbin|operatorname|textit|textbf|texttt)\s*\{([^{}]*)\}"
+)
+_FRACTION = re.compile(r"\\\s*\{((?:[^{}]|\{[^{}]*\})*)\}\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 
+_BASE = re.compile(r"\{(\w+)\}(?=[_^])")
 _SUBSCRIPT = re.compile(r"([_^])\{\s*([^{}]*)\}")
 
 _LONGEST = 600
@@ -125,15 +131,26 @@ def _outside(indent: int) -> re.Pattern[str]:
 
 def plain(text: str) -> str:
     """Return `text` without reStructuredText roles, links, backquotes and LaTeX commands."""
+    if "{{" in text:
+        # As in the docstrings that torch formats.
+        text = text.replace("{{", "{").replace("}}", "}")
     if "`" in text:
-        text = _CODE.sub(r"\1", _LINK.sub(r"\1", _ROLE.sub(lambda match: match[1], text)))
+        text = _ROLE.sub(r"\1", _FORMULA.sub(r"\1", text) if ":math:" in text else text)
+        text = _CODE.sub(r"\1", _LINK.sub(r"\1", text))
     if "\\" in text:
         # A command would swallow the word: \cdot\text{heads}.
         text = _LATEX_BRACES.sub(lambda match: f"{match[1]} {match[2]}" if match[1] else match[2], text)
         text = _LATEX_WORD.sub(lambda match: _LATEX.get(match[0], match[0][1:]), text)
+        text = _FRACTION.sub(lambda match: f"{_operand(match[1])}/{_operand(match[2])}", text)
+        text = re.sub(r"\s*\\\s*", "/", text)
     if "{" in text:
-        text = _SUBSCRIPT.sub(r"\1\2", text)
+        text = _SUBSCRIPT.sub(r"\1\2", _BASE.sub(r"\1", text))
     return " ".join(text.split())
+
+
+def _operand(text: str) -> str:
+    text = text.replace("{", "").replace("}", "").strip()
+    return text if re.fullmatch(r"[\w.√]+", text) else f"({text})"
 
 
 @functools.lru_cache(maxsize=4096)  # the same words stand at many functions

@@ -45,6 +45,12 @@ RANGES: Table[tuple[float | None, float | None]] = (
     ("*ropout*", "p", (0, 1)),
     ("PairwiseDistance|TripletMarginLoss|pairwise_distance|triplet_margin_loss|cdist|pdist", "p", (0, None)),
     ("MultiMarginLoss|multi_margin_loss", "p", (1, 2)),
+    ("bernoulli*", "p", (0, 1)),
+    ("OneCycleLR", "pct_start", (0, 1)),
+    ("mvlgamma*|chunk|unsafe_chunk|kthvalue|multinomial|stft|istft", "p chunks k num_samples n_fft hop_length win_length",
+     (1, None)),
+    ("Huber*|huber*|SmoothL1*|smooth_l1*|topk|bincount|eye|randperm|linspace|logspace|normal*",
+     "delta beta k minlength n m steps std", (0, None)),
     ("*", "dropout dropout_p label_smoothing", (0, 1)),
     ("BatchNorm*|InstanceNorm*|SyncBatchNorm", "momentum", (0, 1)),
     ("*Pad?d", "padding", (None, None)),
@@ -88,7 +94,8 @@ CHOICES: Table[tuple[str, ...]] = (
     ("cdist", "compute_mode", (
         "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")),
     ("linalg_qr", "mode", ("reduced", "complete", "r")),
-    ("linalg_eigh", "UPLO", ("L", "U")),
+    ("linalg_eigh|linalg_eigvalsh", "UPLO", ("L", "U")),
+    ("stft", "pad_mode", ("reflect", "constant", "replicate", "circular")),
 )  # fmt: skip
 
 _INT = IntType()
@@ -257,7 +264,9 @@ ARGUMENT_DOCS: Table[str] = (
     ("*", "output_size", "Sizes of the result; None: computed from the input."),
     ("*", "dilation", "Distance between the elements of the window."),
     ("*", "ceil_mode", "Whether output sizes are rounded up instead of down."),
-    ("*", "norm_type p", "Which norm: 2 is the Euclidean one; for dropout, the probability of a zero."),
+    ("*", "norm_type", "Which norm: 2 is the Euclidean one."),
+    ("bernoulli*", "p", "The probability of a 1; None: each element of the input is that of its own."),
+    ("mvlgamma*", "p", "The number of dimensions of the multivariate function."),
     ("*", "value fill_value s", "The number that is filled in."),
     ("*", "other exponent min max", "The second operand: a number, or a tensor of a fitting shape."),
     ("*", "alpha", "Factor of the second operand."),

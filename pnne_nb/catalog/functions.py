@@ -33,6 +33,7 @@ _NAMESPACES = {"linalg_": torch.linalg, "fft_": torch.fft, "special_": torch.spe
 OTHER = "Other functions"
 """Heading of functions that a later torch has and ``names`` does not list."""
 
+_HIDDEN = facts.SKIPPED - facts.CALL_ARGUMENTS
 _INTRODUCTION = 800
 """Characters at the beginning of a docstring in which it refers to the page that says more."""
 
@@ -169,7 +170,7 @@ def _is_hidden(argument: Argument) -> bool:
     if argument.name == "reduce":
         # A deprecated switch of the losses, but the operation of scatter_reduce.
         return argument.type == OptionalType(BoolType())
-    return argument.name.startswith("_") or argument.name in facts.SKIPPED - facts.CALL_ARGUMENTS
+    return argument.name.startswith("_") or argument.name in _HIDDEN
 
 
 def _adapted(name: str, argument: Argument) -> Argument:

@@ -197,10 +197,10 @@ def _merge(overloads: list[dict[str, Argument]]) -> Iterator[Argument]:
 def _agreed_positions(overloads: list[dict[str, Argument]]) -> frozenset[str]:
     """Return the names that stand at the same place in all overloads that reach so far."""
     rows = [[a.name for a in overload.values() if a.positional] for overload in overloads]
+    keyword_only = {a.name for overload in overloads for a in overload.values() if not a.positional}
     agreed: list[str] = []
     for place in range(max(map(len, rows))):
         names = {row[place] for row in rows if len(row) > place}
-        keyword_only = {a.name for overload in overloads for a in overload.values() if not a.positional}
         if len(names) != 1 or names & keyword_only:
             break
         agreed.extend(names)

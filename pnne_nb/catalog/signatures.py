@@ -80,19 +80,28 @@ class _Known(dict[str, object]):
 def argument(parameter: inspect.Parameter, hint: object) -> Argument:
     """Return one parameter as an argument."""
     spread = parameter.kind is inspect.Parameter.VAR_POSITIONAL
-    kind, variadic = _wired(hint)
+    try:
+        kind, variadic, typed = _allowed(hint)
+    except TypeError:  # an Annotated with something that has no hash
+        kind, variadic, typed = _allowed.__wrapped__(hint)
     default: Value | Required = REQUIRED
     if parameter.default is not inspect.Parameter.empty:
         default = constant(parameter.default)
     return Argument(
         name=parameter.name,
         kind=kind,
-        type=property_type(hint),
+        type=typed,
         default=default,
         variadic=variadic or spread,
         spread=spread,
         positional=parameter.kind is not inspect.Parameter.KEYWORD_ONLY,
     )
+
+
+@functools.lru_cache(maxsize=1024)  # int, Tensor and a few more stand at nearly all arguments
+def _allowed(hint: object) -> tuple[Literal["tensor", "value"] | None, bool, PropertyType | None]:
+    """Return what can be wired to an argument with this hint, whether any number of times, and what can be typed in."""
+    return *_wired(hint), property_type(hint)
 
 
 def constant(default: object) -> Value:

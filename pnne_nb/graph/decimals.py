@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 _NARROW = {"float32": ("f", range(6, 10)), "float16": ("e", range(3, 6))}
 """By dtype: its code for ``struct``, and how many digits tell two of its values apart: from always few to always enough."""
 
 
-@runtime_checkable
 class Array(Protocol):
     """A tensor, an array, or one element of an array: the core knows neither torch nor NumPy."""
 
@@ -18,6 +17,12 @@ class Array(Protocol):
     def dtype(self) -> object: ...
 
     def tolist(self) -> object: ...
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    """Whether `value` is a tensor, an array, or one element of an array."""
+    # Asked of every default of the catalogue: for a runtime-checkable protocol, Python walks its members each time.
+    return hasattr(value, "tolist") and hasattr(value, "dtype")
 
 
 def decimals(array: Array) -> object:

@@ -95,7 +95,7 @@ class NodeGraph(ReadableGraph):
             name: Its name, or the path of a new node in a nested graph; numbered by the type if None.
             x: Horizontal centre in the editor's pixels; with None for both, the editor arranges the node.
             y: Vertical centre.
-            properties: Values by property name.
+            properties: Values by property name; one that is called ``name``, ``x`` or ``y`` is given to `set`.
 
         Raises:
             UnknownTypeError: If the catalogue has no such type.

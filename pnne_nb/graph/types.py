@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeGuard
 
 import msgspec
 
-from pnne_nb.graph.decimals import Array, decimals
+from pnne_nb.graph.decimals import decimals, is_array
 from pnne_nb.graph.values import DTYPES, MAX_DEPTH, TorchConstant, Value, from_json, to_json
 
 
@@ -197,12 +197,12 @@ def check(kind: PropertyType, value: object) -> Value:
             if isinstance(value, (tuple, list)):
                 return list(_each(kind, item, value))
         case TensorType():
-            elements = _elements(decimals(value) if isinstance(value, Array) else value)
+            elements = _elements(decimals(value) if is_array(value) else value)
             if elements is not None:
                 return elements[0]
         case ConstantType():
             return _constant(kind, value)
-    if isinstance(value, Array):
+    if is_array(value):
         # The sizes of an array, or a count that came out of a computation.
         return check(kind, decimals(value))
     raise ValueError(describe(kind))
@@ -344,7 +344,7 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 def _real(value: float) -> float:
     """Return a real number, an element of an array too, as a float."""
-    return float(decimals(value) if isinstance(value, Array) else value)  # type: ignore[arg-type]  # one element: one number
+    return float(decimals(value) if is_array(value) else value)  # type: ignore[arg-type]  # one element: one number
 
 
 def _whole(value: object) -> int | None:

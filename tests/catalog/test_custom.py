@@ -236,6 +236,20 @@ def test_what_no_form_can_show_is_refused(target: Any, message: str) -> None:
     assert len(registry) == before
 
 
+def test_a_module_in_the_place_of_its_class_is_refused() -> None:
+    with pytest.raises(pn.RegistrationError, match=r"ReLU cannot become a node: it is one module\. Register"):
+        pn.register_node(nn.ReLU())
+
+
+@pytest.mark.parametrize("name", ["class", "None", "Größe", "__init__", "a.b", "a b", "", "x" * 101])
+def test_names_that_cannot_stand_in_source_are_refused(name: str) -> None:
+    def as_is(x: Tensor) -> Tensor:
+        return x
+
+    with pytest.raises(pn.RegistrationError, match="cannot be the name of a node type: it must be a Python identifier"):
+        pn.register_node(name=name)(as_is)
+
+
 def test_lambdas_need_a_name() -> None:
     with pytest.raises(pn.RegistrationError, match=r"'<lambda>' cannot be the name of a node type.*name=\"my_node\""):
         pn.register_node()(lambda x: x)

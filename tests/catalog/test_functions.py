@@ -12,7 +12,7 @@ from torch.overrides import get_overridable_functions
 from pnne_nb.catalog import functions, names
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
-from pnne_nb.graph.types import DtypeType, FloatType, IntType, NumberType, OptionalType, TupleType
+from pnne_nb.graph.types import DtypeType, FloatType, IntType, NumberType, OptionalType, TupleType, check
 from tests.catalog.calling import call, flat, resolve
 from tests.catalog.function_samples import sample
 
@@ -208,6 +208,28 @@ def test_types_say_what_torch_accepts() -> None:
     assert kinds["dropout", "p"] == FloatType(0, 1)
     assert kinds["conv2d", "stride"] == TupleType(IntType(1), 2, scalar=True)
     assert kinds["round", "decimals"] == OptionalType(IntType())
+
+
+@pytest.mark.parametrize(
+    ("type", "name", "value"),
+    [
+        ("stft", "pad_mode", "mirror"),
+        ("linalg_eigvalsh", "UPLO", "X"),
+        ("bernoulli", "p", 1.5),
+        ("mvlgamma", "p", 0),
+        ("chunk", "chunks", 0),
+        ("kthvalue", "k", 0),
+        ("topk", "k", -1),
+        ("multinomial", "num_samples", 0),
+        ("OneCycleLR", "pct_start", 1.5),
+        ("HuberLoss", "delta", -1.0),
+    ],
+)
+def test_values_that_torch_rejects_are_refused_before(type: str, name: str, value: object) -> None:
+    prop = registry[type].property_named(name)
+    assert prop is not None
+    with pytest.raises(ValueError, match=r"one of|number"):
+        check(prop.type, value)
 
 
 def test_a_name_that_torch_lacks_is_left_out() -> None:
