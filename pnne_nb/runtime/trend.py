@@ -10,6 +10,10 @@ _SMOOTHING = 0.05
 _STEPS = 20
 """Steps whose mean is what the training began with."""
 _GROWTH = 3.0
+_START_EXAMPLES = 8
+"""The loss of fewer may be near zero by chance."""
+_FAR = 10.0
+_FAR_STEPS = 10
 _GRADIENT_GROWTH = 1000.0
 _VANISHED = 1e-6
 """Share of the norm that the gradients began with."""
@@ -42,28 +46,50 @@ class _Level:
 
 
 @final
+class _Start:
+    """The loss of a model that is still what it was made: an update that ruins it may be the very first."""
+
+    def __init__(self) -> None:
+        self.loss = 0.0
+        self._examples = 0
+        self._above = 0
+
+    def observe(self, loss: float, examples: int) -> bool:
+        """Take one step into account; tells whether the loss has been far above the start for some steps in a row."""
+        if self._examples < _START_EXAMPLES:
+            self._examples += examples
+            self.loss += (loss - self.loss) * examples / max(1, self._examples)
+        self._above = self._above + 1 if loss > _FAR * self.loss > 0 else 0
+        return self._above >= _FAR_STEPS
+
+
+@final
 class LossTrend:
-    """Compares the smoothed loss with its mean over the first steps; says once that it is several times as large."""
+    """Compares the loss with what the training began with; says once that it is several times as large, and stays so."""
 
     def __init__(self) -> None:
         self.level = _Level()
         self.said = False
+        self._start = _Start()
 
-    def observe(self, step: int, loss: float) -> AnomalyFrame | None:
+    def observe(self, step: int, loss: float, examples: int) -> AnomalyFrame | None:
         """Take the loss of `step` into account; tells if it has exploded."""
         level = self.level
         level.observe(loss)
-        if not level.known or level.smoothed <= _GROWTH * level.first or level.first <= 0:
-            self.said = self.said and level.smoothed > level.first
+        if self._start.observe(loss, examples):
+            what = f"about {loss:.3g} at step {step}, after {self._start.loss:.3g} at first."
+        elif level.known and level.smoothed > _GROWTH * level.first > 0:
+            what = f"about {level.smoothed:.3g} at step {step}, after {level.first:.3g} in the first {_STEPS} steps."
+        else:
+            # The first steps may have been those of an explosion themselves.
+            usual = min(level.first, self._start.loss) if self._start.loss > 0 else level.first
+            self.said = self.said and level.smoothed > usual
             return None
         if self.said:
             return None
         self.said = True
-        message = (
-            f"The loss has exploded: about {level.smoothed:.3g} at step {step}, after {level.first:.3g} in the first "
-            f"{_STEPS} steps."
-        )
-        return AnomalyFrame(step, "divergence", message, hint="Try a smaller learning rate, or grad_clip=1.0.")
+        hint = "Try a smaller learning rate, or grad_clip=1.0."
+        return AnomalyFrame(step, "divergence", f"The loss has exploded: {what}", hint=hint)
 
 
 @final
@@ -121,7 +147,7 @@ class Trends:
 
     def observe(self, frame: StepFrame) -> list[AnomalyFrame]:
         """Take a step into account."""
-        found = [self._loss.observe(frame.step, frame.loss)]
+        found = [self._loss.observe(frame.step, frame.loss, frame.examples)]
         # What a scaled gradient overflows to says nothing about the true one.
         if frame.gradient_norm is not None and not frame.skipped:
             level = self._loss.level

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,21 +15,57 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.frames import AnomalyFrame, StepFrame
 from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.trend import GradientTrend, LossTrend
-from tests.runtime.tasks import engine
+from tests.runtime.tasks import engine, network
 
 
 def test_an_explosion_is_said_once_and_again_after_a_recovery() -> None:
     trend = LossTrend()
     losses = [1.0] * 20 + [9.0] * 200 + [0.5] * 200 + [9.0] * 200
-    said = [frame for step, loss in enumerate(losses, 1) if (frame := trend.observe(step, loss)) is not None]
+    said = [frame for step, loss in enumerate(losses, 1) if (frame := trend.observe(step, loss, 8)) is not None]
     assert [frame.kind for frame in said] == ["divergence"] * 2
     assert "The loss has exploded: about 3.12 at step 26, after 1 in the first 20 steps." in said[0].message
 
 
 def test_a_noisy_loss_and_a_negative_one_are_no_explosion() -> None:
     trend, negative = LossTrend(), LossTrend()
-    assert all(trend.observe(step, 1.0 + step % 2) is None for step in range(500))
-    assert all(negative.observe(step, -1000.0 + step) is None for step in range(500))
+    assert all(trend.observe(step, 1.0 + step % 2, 1) is None for step in range(500))
+    assert all(negative.observe(step, -1000.0 + step, 8) is None for step in range(500))
+
+
+@pytest.mark.parametrize("rate", [30.0, 100.0, 300.0, 1e5])
+def test_an_explosion_from_the_first_update_on_is_told(rate: float) -> None:
+    # Batch norm keeps the loss finite: it leaps to 1e15, and stays at a hundred times what it was.
+    trained = engine(optimizer=("SGD", {"lr": rate}), epochs=20)
+    trained.start()
+    assert trained.wait(60)
+    found = trained.history.anomalies[0]
+    assert found.kind == "divergence"
+    assert 11 <= found.step <= 60
+    assert "after 1.51 at first" in found.message
+    assert len(trained.history.anomalies) == 1
+
+
+def chance(seed: int, batch: int) -> list[float]:
+    """Losses of a model that has nothing to learn: single ones scatter over several orders of magnitude."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.empty(400, batch).exponential_(generator=generator)
+    return [float(loss) for loss in drawn.mean(1)]
+
+
+@pytest.mark.parametrize("batch", [2, 8, 64])
+def test_what_scatters_by_chance_is_no_explosion(batch: int) -> None:
+    for seed in range(100):
+        trend = LossTrend()
+        assert all(trend.observe(step, loss, batch) is None for step, loss in enumerate(chance(seed, batch), 1))
+
+
+@pytest.mark.parametrize("optimizer", [("SGD", {"lr": 1.0}), ("AdamW", {"lr": 0.1}), ("RMSprop", {"lr": 0.03})])
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_a_training_that_learns_with_large_steps_is_no_explosion(optimizer: Any, batch_size: int) -> None:
+    trained = engine(optimizer=optimizer, batch_size=batch_size, epochs=3, model=network().eval())
+    trained.start()
+    assert trained.wait(60)
+    assert trained.history.anomalies == []
 
 
 def said(norms: list[float], *, learned: bool = False) -> list[str]:
@@ -75,7 +111,7 @@ def test_a_divergence_that_a_probe_has_found_is_not_told_again() -> None:
     for step in range(1, 200):
         if step == 40:
             reports.publish([found])
-        reports.stepped(StepFrame(step, 1, float(step), 0.1, 8, 0.0))
+        reports.stepped(StepFrame(step, 1, 10.0 + step, 0.1, 8, 0.0))
     assert reports.history.anomalies == [found]
 
 
