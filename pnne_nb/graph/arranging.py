@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pnne_nb.graph.frame import Box, Frame, around, held
 from pnne_nb.graph.geometry import Geometry, geometry, shown_inputs, shows_summary
 from pnne_nb.graph.layout import Direction, Link, Size, arrange
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.ops import ChangeFrame, MoveNode
 from pnne_nb.graph.ports import input_ports, output_ports
+from pnne_nb.graph.records import DocumentState
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.state import Content, GraphIndex
 
@@ -53,6 +56,22 @@ def arrangement(
     ]
     frames = [ChangeFrame(name, box=box, graph=graph) for name, box in boxes.items() if index.frames[name].box != box]
     return (*moves, *frames)
+
+
+def arranged(state: DocumentState, content: Content, types: Mapping[str, NodeSpec]) -> DocumentState:
+    """Return a document's plain data with the places that arranging would give to graphs that have none at all."""
+    graphs = {}
+    for id, graph in state.graphs.items():
+        if any(node.position is not None for node in graph.nodes):
+            graphs[id] = graph
+            continue
+        ops = arrangement(content, id, types)
+        places = {op.name: op.position for op in ops if isinstance(op, MoveNode)}
+        boxes = {op.name: op.box for op in ops if isinstance(op, ChangeFrame)}
+        nodes = (replace(node, position=places[node.name]) for node in graph.nodes)
+        frames = (replace(frame, box=boxes.get(frame.name) or frame.box) for frame in graph.frames)
+        graphs[id] = replace(graph, nodes=tuple(nodes), frames=tuple(frames))
+    return replace(state, graphs=graphs)
 
 
 class _Whole(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Self
 
 from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, expect, shown
 from pnne_nb.graph import files
+from pnne_nb.graph.arranging import arranged as with_places
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.delivery import Observer
 from pnne_nb.graph.drawing.figure import figure
@@ -170,10 +171,16 @@ class ReadableGraph:
 
     # Its file
 
-    def state(self) -> DocumentState:
-        """Return the whole document as plain data."""
+    def state(self, *, arranged: bool = False) -> DocumentState:
+        """Return the whole document as plain data.
+
+        Args:
+            arranged: Whether graphs without any places get those that `NodeGraph.arrange` would give them, for a look
+                at them; the document stays as it is.
+        """
         with self._ledger.lock:
-            return files.state_of(self._content)
+            state = files.state_of(self._content)
+            return with_places(state, self._content, self._types) if arranged else state
 
     def frozen(self) -> Callable[[], DocumentState]:
         """Return what gives the document as it is now, as `state`, at any later time."""

@@ -252,6 +252,11 @@ class GraphEditor(anywidget.AnyWidget):
             self._latest = self._current = self._compiled = None
         super().close()
 
+    @traitlets.observe("read_only")
+    def _opened_or_locked(self, _change: object) -> None:
+        if self._release is not None:
+            self._tell(self._snapshot)
+
     @traitlets.observe("views")
     def _left(self, _change: object) -> None:
         if not self.views:
@@ -389,7 +394,9 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _snapshot(self, id: int | None = None, client: str | None = None) -> Snapshot:
         with self._graph.reading() as graph:
-            return Snapshot(graph.version, graph.state(), self._derivation.whole, self._history(), id, client)
+            # Who may only look cannot have the graph arranged, and sees it arranged all the same.
+            state = graph.state(arranged=self.read_only)
+            return Snapshot(graph.version, state, self._derivation.whole, self._history(), id, client)
 
     def _opening(self) -> dict[str, Any]:
         return encode_event(self._snapshot())

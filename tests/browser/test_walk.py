@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -167,6 +168,25 @@ def test_the_graph_is_saved_as_png_and_svg(workbench: Workbench, tmp_path: Path)
     svg.value.save_as(tmp_path / "net.svg")
     words = {text.text for text in ET.parse(tmp_path / "net.svg").iter("{http://www.w3.org/2000/svg}text")}
     assert {"x", "linear1", "linear2", "Linear", "N×8"} <= words
+
+
+def test_who_may_only_look_sees_an_imported_block_in_order(workbench: Workbench) -> None:
+    workbench.execute(
+        "import torch\n"
+        "body = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(5)))\n"
+        "net = pn.from_module(torch.nn.Sequential(body, torch.nn.ReLU()), args=(torch.ones(1, 8),))\n"
+        "block = next(name for name, node in net.nodes.items() if node.type == 'Subgraph')"
+    )
+    block = workbench.value("block")
+    editor = workbench.open("net", "read_only=True")
+    editor.node(block).dblclick()
+    inside = editor.root.locator(f"[data-node^='{block}.'][data-type=Linear]")
+    expect(inside).to_have_count(5)
+    boxes = [box for box in (node.bounding_box() for node in inside.all()) if box]
+    assert len({round(box["x"]) for box in boxes}) == 1, "one below the other, without a change of the document"
+    assert all(low["y"] > high["y"] + high["height"] for high, low in pairwise(boxes))
+    assert workbench.value("graph.version") == workbench.value("net.version")
+    assert workbench.value("all(node.position is None for node in graph.nodes.values())")
 
 
 def test_read_only_height_theme_and_full_screen(workbench: Workbench) -> None:

@@ -235,6 +235,20 @@ def test_a_read_only_editor_only_shows(view: View, graph: pn.NodeGraph) -> None:
     assert any(event["message"] == "committed" for event in view.events)
 
 
+def test_who_may_only_look_sees_what_was_never_arranged_in_order(view: View, graph: pn.NodeGraph) -> None:
+    graph.group(["fc1"], name="block")
+    version, before = graph.version, graph.to_json()
+    view.editor.read_only = True
+    graphs = view.ask("sync")["document"]["graphs"]
+    for id in ("", "block"):
+        places = [tuple(node["position"]) for node in graphs[id]["nodes"]]
+        assert len(set(places)) == len(places) > 1
+    assert (graph.version, graph.to_json()) == (version, before)
+    view.editor.read_only = False
+    assert view.events[-1]["message"] == "snapshot", "the page learns what has no place, and has it arranged"
+    assert all("position" not in node for node in view.events[-1]["document"]["graphs"]["block"]["nodes"])
+
+
 def test_there_is_no_model_while_shapes_do_not_fit(editor: GraphEditor, graph: pn.NodeGraph) -> None:
     model = model_of(editor)
     assert model is not None
