@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.copying import duplicate, untouched
 from pnne_nb.compiler.running import describe
-from pnne_nb.errors import expect
+from pnne_nb.errors import CompileError, expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
 
 Mode: TypeAlias = Literal["train", "eval"]
@@ -92,7 +92,7 @@ def verify(
         kwargs: Keyword arguments of the call.
 
     Raises:
-        CompileError: If the document cannot be compiled.
+        CompileError: If the document cannot be compiled, or the inputs are refused in both modes: nothing would be proved.
         ArgumentError: If an argument is of the wrong kind.
     """
     expect_graph(graph)
@@ -103,7 +103,11 @@ def verify(
     with untouched(net):
         with private_random_state():
             model = compile_graph(graph, reuse=net)
-        return VerificationReport(tuple(compare(net, model, args, given, whole_prefix(graph))), opaque)
+        checks = tuple(compare(net, model, args, given, whole_prefix(graph)))
+    results = [check for check in checks if check.what == "outputs"]
+    if all(check.equal and check.detail for check in results):
+        raise CompileError(f"Nothing can be compared: {results[0].detail}. Give the arguments of a call: args=(x,).")
+    return VerificationReport(checks, opaque)
 
 
 def call_arguments(

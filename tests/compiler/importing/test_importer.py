@@ -261,6 +261,17 @@ def test_what_cannot_be_copied_is_refused() -> None:
         pn.from_module(net, (torch.randn(1, 2),))
 
 
+def test_inputs_that_both_refuse_prove_nothing() -> None:
+    net = nn.Linear(3, 2)
+    graph = pn.from_module(net, (torch.randn(2, 3),))
+    with pytest.raises(
+        pn.CompileError, match=r"Nothing can be compared: both refuse these inputs: .*missing 1 required"
+    ):
+        pn.verify(graph, net)
+    single = nn.BatchNorm1d(3)
+    assert pn.verify(pn.from_module(single, (torch.randn(2, 3),)), single, torch.randn(1, 3)), "in evaluation mode"
+
+
 def test_a_report_says_what_differs() -> None:
     net, other = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Sequential(nn.Linear(3, 3), nn.Tanh())
     graph = pn.from_module(net, (torch.randn(2, 3),))
