@@ -14,6 +14,7 @@ from torch import nn
 
 from pnne_nb.catalog.collecting import without_collections
 from pnne_nb.compiler import loader, trying
+from pnne_nb.compiler.affording import require_room
 from pnne_nb.compiler.checking import require_finished
 from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.expecting import inputs_of
@@ -90,6 +91,7 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     Raises:
         CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
         ArgumentError: If `graph` is no graph, or `reuse` no module.
+        CompileError: If the weights do not fit into the free memory, before any is made.
         ShapeError: If shapes do not fit (graphs above `CHECKED_NODES` nodes: only where a size is ``"auto"``).
     """
     expect_graph(graph)
@@ -102,7 +104,10 @@ def _made(graph: NodeGraph, reuse: nn.Module | None) -> nn.Module:
     compiled = _compiled(graph)
     loaded, expected = compiled.loaded, inputs_of(compiled.lowered.drawings[""])
     former = former_paths(graph, reuse) if reuse is not None else {}
-    model = constructed(loaded, _opaque_modules(graph, loaded, reuse, former), expected)
+    opaque = _opaque_modules(graph, loaded, reuse, former)
+    absent = [path for path, device in loaded.generated.devices.items() if device == "meta"]
+    require_room(compiled.lowered.unit, lambda: loaded.cls(*opaque), absent)
+    model = constructed(loaded, opaque, expected)
     carried = carry_over(reuse, model, former) if reuse is not None else []
     remember(model, graph)
     if loaded.generated.absent:

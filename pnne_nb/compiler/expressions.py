@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import sys
 from collections.abc import Mapping
 from typing import assert_never, final
 
 import msgspec
+from torch import nn
 
 from pnne_nb.compiler.constants import as_lists, emit
 from pnne_nb.compiler.formatting import Group, Text, before, display, literal
@@ -42,6 +45,13 @@ _DRAWN = {"zeros": "zeros", "ones": "ones", "normal": "randn", "uniform": "rand"
 def is_known(target: str) -> bool:
     """Whether generated source can name `target` without a registered object: it is torch's or Python's."""
     return target.startswith(("torch.", "operator.", "math.")) or target in _BUILTINS
+
+
+@functools.cache
+def takes_device(target: str) -> bool:
+    """Whether a layer of torch can be told where to make its weights."""
+    cls = getattr(nn, target.removeprefix("torch.nn."), None)
+    return cls is not None and "device" in inspect.signature(cls).parameters
 
 
 @final

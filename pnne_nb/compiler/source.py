@@ -18,7 +18,7 @@ from typing import assert_never
 
 from pnne_nb.compiler.branches import CHOOSE, Branch, branches
 from pnne_nb.compiler.constants import emit
-from pnne_nb.compiler.expressions import Expressions
+from pnne_nb.compiler.expressions import Expressions, takes_device
 from pnne_nb.compiler.formatting import INDENT, WIDTH, Group, Text, before, behind, display, laid_out, spread
 from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.operators import SETITEM
@@ -244,6 +244,9 @@ class _Writer:
         """Return the making of a member."""
         text: Text
         match member:
+            case Layer(_, construction, "meta") if takes_device(construction.target):
+                made = self._expressions.construction(construction)  # never anywhere else, for it may be too large
+                return made._replace(items=(*made.items, 'device="meta"'))
             case Layer(_, construction):
                 text = self._expressions.construction(construction)
             case Nested(name, definition):

@@ -149,7 +149,7 @@ class Variables:
             name = name or self._fresh(index, item if several else None)
             self._used.add(name)
             self._names[Ref(call.node, item)] = name
-        return name if call.single else self._written(call, call.results)
+        return self._names[Ref(call.node, read[0])] if call.single else self._written(call, call.results)
 
     def _written(self, call: Call, results: Returns) -> str:
         texts: list[str] = []
