@@ -104,7 +104,7 @@ def test_values_of_plain_tensors_are_in_the_document() -> None:
     graph = pn.from_module(net, (torch.randn(2, 3),))
     assert graph["plain"].properties["values"] == (1.0, 2.0, 3.0)
     assert graph["scales.1"].type == "Parameter"
-    assert "torch.tensor((1.0, 2.0, 3.0), dtype=torch.float32)" in pn.to_source(graph)
+    assert "torch.tensor([1.0, 2.0, 3.0], dtype=torch.float32)" in pn.to_source(graph)
 
 
 def test_what_is_changed_in_place_stays_so() -> None:
