@@ -353,7 +353,7 @@ export interface Redo {
   readonly client: string;
 }
 
-/** Lay out one graph, as one transaction. */
+/** Lay out one graph, as one transaction; its edges run down, or to the right. */
 export interface Arrange {
   readonly message: "arrange";
   /** Rises by one per request of a client. */
@@ -361,6 +361,7 @@ export interface Arrange {
   /** Random name of the view that asks. */
   readonly client: string;
   readonly graph?: string;
+  readonly direction?: "down" | "right";
 }
 
 /** Move nodes of one graph into a nested graph, as one transaction; numbered if `name` is None. */

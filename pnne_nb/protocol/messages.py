@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.ops import Op
 from pnne_nb.graph.records import DocumentState
 from pnne_nb.graph.spec import NodeKind, Port
@@ -55,9 +56,10 @@ class Redo(_Request, frozen=True, tag="redo"):
 
 
 class Arrange(_Request, frozen=True, tag="arrange"):
-    """Lay out one graph, as one transaction."""
+    """Lay out one graph, as one transaction; its edges run down, or to the right."""
 
     graph: str = ""
+    direction: Direction = "down"
 
 
 class Group(_Request, frozen=True, tag="group"):

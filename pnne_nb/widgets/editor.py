@@ -340,8 +340,8 @@ class GraphEditor(anywidget.AnyWidget):
                 graph.undo()
             case Redo():
                 graph.redo()
-            case Arrange(graph=which):
-                return bool(graph.arrange(which).ops)
+            case Arrange(graph=which, direction=direction):
+                return bool(graph.arrange(which, direction=direction).ops)
             case Group(nodes=nodes, name=name, graph=which):
                 graph.group(nodes, name, graph=which)
             case Ungroup(node=node, graph=which):

@@ -133,6 +133,17 @@ def test_arranging_is_one_step_stable_and_of_nested_graphs_too(workbench: Workbe
     label = workbench.value("graph.undo_label")
     arranged = {name: workbench.position(name) for name in workbench.nodes}
     assert arranged["x"][1] < arranged["linear1"][1] < arranged["block"][1]
+    # From left to right by a click with Shift or by Shift+R, and back.
+    editor.button("Arrange").click(modifiers=["Shift"])
+    workbench.notebook.wait_for("graph['x'].position[0] < graph['linear1'].position[0] < graph['block'].position[0]")
+    editor.canvas.focus()
+    editor.press("Shift+A")
+    workbench.notebook.wait_for(f"tuple(graph['linear1'].position) == {arranged['linear1']}")
+    editor.press("Shift+R")
+    workbench.notebook.wait_for("graph['x'].position[0] < graph['linear1'].position[0]")
+    editor.press("Control+z", "Control+z", "Control+z")
+    workbench.notebook.wait_for(f"graph.undo_label == {label!r} and tuple(graph['x'].position) == {arranged['x']}")
+    workbench.in_step(editor)
     version = workbench.value("graph.version")
     editor.button("Arrange").click()
     expect(editor.said).to_contain_text("Arrange")

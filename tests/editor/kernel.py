@@ -120,8 +120,8 @@ class Kernel:
                 pass
             case HideTraining():
                 self._outbox.append(Training(0))
-            case Arrange(graph=graph):
-                self.graph.arrange(graph)
+            case Arrange(graph=graph, direction=direction):
+                self.graph.arrange(graph, direction=direction)
             case Group(nodes=nodes, name=name, graph=graph):
                 self.graph.group(nodes, name, graph=graph)
             case Ungroup(node=node, graph=graph):

@@ -357,9 +357,9 @@ export class Editor {
     }
   }
 
-  arrange(): void {
+  arrange(direction: "down" | "right" = "down"): void {
     const scene = this.scene();
-    if (scene) this.session.arrange(scene.graphId);
+    if (scene) this.session.arrange(scene.graphId, direction);
   }
 
   enter(path: readonly string[]): void {

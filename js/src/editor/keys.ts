@@ -62,6 +62,7 @@ const COMMANDS: readonly {
   { keys: ["Shift+PageUp"], run: (editor) => editor.viewport?.pan(-PAGE, 0) },
   { keys: ["Shift+PageDown"], run: (editor) => editor.viewport?.pan(PAGE, 0) },
   { keys: ["Shift+a"], run: (editor) => editor.arrange() },
+  { keys: ["Shift+r"], run: (editor) => editor.arrange("right") },
   { keys: ["/"], run: (_, focusSearch) => focusSearch() },
   { keys: ["ArrowLeft"], run: (editor) => step(editor, -STEP, 0) },
   { keys: ["ArrowRight"], run: (editor) => step(editor, STEP, 0) },

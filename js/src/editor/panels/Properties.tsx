@@ -72,6 +72,8 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
         <dd>E lists those of a node; R reconnects, Space adds into the selected one</dd>
         <dt>Group, frame</dt>
         <dd>Ctrl+G, Shift+G; H collapses, P looks into a block, X folds equal nodes in a row</dd>
+        <dt>Arrange</dt>
+        <dd>Shift+A from top to bottom, Shift+R from left to right</dd>
         <dt>Delete</dt>
         <dd>Del; Shift+Del closes the gap</dd>
         <dt>Undo, redo</dt>

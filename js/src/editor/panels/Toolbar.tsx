@@ -117,9 +117,9 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <i className="pnne-divider" />
       <Action
         name="Arrange"
-        hint="Arrange the graph (Shift+A)"
+        hint="Arrange the graph from top to bottom (Shift+A); Shift + click: from left to right (Shift+R)"
         icon="arrange"
-        onClick={() => editor.arrange()}
+        onClick={(event) => editor.arrange(event.shiftKey ? "right" : "down")}
         disabled={readOnly}
       />
       <FoldAction />

@@ -1,4 +1,4 @@
-import type { Consequence, Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
+import type { Arrange, Consequence, Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
 import { fromState, type GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
 import { bytesText } from "../values/amounts";
@@ -147,8 +147,8 @@ export class Session {
     if (!this.isLocked()) this.request({ message: "redo" });
   }
 
-  arrange(graph: string): void {
-    if (!this.isLocked()) this.request({ message: "arrange", graph });
+  arrange(graph: string, direction: NonNullable<Arrange["direction"]>): void {
+    if (!this.isLocked()) this.request({ message: "arrange", graph, direction });
   }
 
   group(nodes: readonly string[], graph: string): void {
