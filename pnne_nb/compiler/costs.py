@@ -53,19 +53,24 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     The formulas are those of torch's ``FlopCounterMode``, which itself hooks every module of the process: it would
     slow down a training in another thread, and count it. This counts in its own thread only.
 
+    Args:
+        pieces: That a tensor may be cut into: a graph file, which is tried unasked, must not take all memory.
+        operations: That there may be. What a person runs has no bounds, `math.inf`.
+
     Attributes:
         count: Multiply-adds so far.
 
     Raises:
-        TooManyPiecesError: In the block, if a tensor would be cut into more than `PIECES`, or there are more than
-            `OPERATIONS`.
+        TooManyPiecesError: In the block, if a tensor would be cut into more than `pieces`, or there are more than
+            `operations`.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, pieces: float = PIECES, operations: float = OPERATIONS) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # nor here
         self.count = 0
+        self._limits = pieces, operations
         self._operations = 0
 
     def __torch_dispatch__(
@@ -76,11 +81,12 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         if isinstance(func, torch._ops.HigherOrderOperator):
             return NotImplemented
         self._operations += 1
-        if self._operations > OPERATIONS:
-            raise TooManyPiecesError(f"It would take more than {OPERATIONS:,} operations")
-        if (pieces := _pieces(func, args)) > PIECES:
+        most, operations = self._limits
+        if self._operations > operations:
+            raise TooManyPiecesError(f"It would take more than {operations:,} operations")
+        if (pieces := _pieces(func, args)) > most:
             raise TooManyPiecesError(
-                f"It would cut a tensor into {pieces:,}, and {PIECES:,} are the most that a node may give"
+                f"It would cut a tensor into {pieces:,}, and {most:,} are the most that a node may give"
             )
         formula = _FORMULAS.get(func._overloadpacket)
         if formula is None:

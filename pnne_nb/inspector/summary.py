@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -157,14 +158,27 @@ def summary(
     optimizer: torch.optim.Optimizer | None = None,
     times: bool = False,
 ) -> Summary:
-    """Run `net` once, without gradients, and sum up what it is made of. `net` stays as it was.
+    """Run `net` once, without gradients, and sum up what it is made of.
+
+    It runs in the mode that it is in, under the ambient autocast. Mode, buffers, gradients and random numbers are
+    afterwards as they were, and no hook is left, also if it raises.
 
     Args:
         net: Any module; a compiled one is run uncompiled.
-        args: Its positional arguments as a tuple, or its only argument.
+        args: Its positional arguments as a tuple, or its only argument: an example of its input.
         kwargs: Its keyword arguments.
         optimizer: Whose state is counted too.
         times: Also run it forward and backward, as `profile` does, for the time of each layer.
+
+    Returns:
+        The layers in the model's order, the model itself first; it shows itself as a table. Sizes are in bytes, times
+        in seconds, multiply-adds those of `torch.utils.flop_counter`'s formulas, halved: one for each product that is
+        added up.
+
+    Raises:
+        ArgumentError: If an argument is of another kind.
+        InspectionError: If ``forward`` does not take the arguments, a lazy layer has no parameters yet, or (with
+            `times`) another profile runs in this process.
     """
     expect(optimizer, torch.optim.Optimizer | None, "optimizer", "an optimizer, or None")
     model = uncompiled(net)
@@ -173,7 +187,7 @@ def summary(
         stack.enter_context(preserved(model))
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.compiler.set_stance("force_eager"))
-        counter = stack.enter_context(MultiplyAdds())
+        counter = stack.enter_context(MultiplyAdds(pieces=math.inf, operations=math.inf))
         hooks = stack.enter_context(HookOwner())
         for name, module in model.named_modules():
             hooks.on_inputs(module, partial(seen.enter, name, counter))

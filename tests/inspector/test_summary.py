@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from pnne_nb.compiler.costs import PIECES
 from pnne_nb.inspector.summary import summary
 from tests.inspector.models import Encoder, Twice, hooks_on
 
@@ -108,3 +109,11 @@ def test_times_are_those_of_a_profile_layer_by_layer() -> None:
     assert "<th>Backward</th>" in timed._repr_html_()
     assert "Forward" not in repr(summary(net, torch.randn(2, 3, 8)))
     assert hooks_on(net) == 0
+
+
+def test_what_bounds_the_trial_of_a_node_does_not_bound_a_model() -> None:
+    class Rows(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack(x.unbind(0)).sum()
+
+    assert summary(Rows(), torch.ones(PIECES + 1, 1)).rows[0].outputs == ((),)
