@@ -73,9 +73,16 @@ def check_gradients(
         net: Any module; it stays as it was.
         args: Its positional arguments as a tuple, or its only argument.
         kwargs: Its keyword arguments.
-        eps: Size of the finite difference.
-        atol: Absolute tolerance.
-        rtol: Relative tolerance.
+        eps: Size of the finite difference; the default is that of ``torch.autograd.gradcheck``, for float64.
+        atol: Absolute tolerance; the default is that of ``gradcheck``.
+        rtol: Relative tolerance; the default is that of ``gradcheck``.
+
+    Returns:
+        What is right, wrong and unused, by name; true if nothing is wrong.
+
+    Raises:
+        ArgumentError: If `net` is no module, or a number is out of range.
+        InspectionError: If ``forward`` does not take the arguments, or a lazy layer has no parameters yet.
     """
     for name, size in (("eps", eps), ("atol", atol), ("rtol", rtol)):
         expect(size, int | float, name, "a number")
@@ -166,7 +173,15 @@ def check_numerics(
         net: Any module; it stays as it was.
         data: As for ``Inspector.run_inspection``.
         target: The second argument of `loss_fn`.
-        loss_fn: With it, gradients are checked too.
+        loss_fn: A function of output and target that gives a scalar. With it, gradients are checked too.
+
+    Returns:
+        The findings, true if there are none. Each names the layer, and what to try.
+
+    Raises:
+        ArgumentError: If `net` is no module, or `loss_fn` no function.
+        InspectionError: If the model or the loss does not take what it is given, or the loss is not a real scalar
+            with a gradient.
     """
     model = uncompiled(net)
     refuse_lazy(model)

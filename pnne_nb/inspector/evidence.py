@@ -104,6 +104,19 @@ def median(values: Iterable[float]) -> float | None:
     return statistics.median(finite) if finite else None
 
 
+def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
+    """The median of the first and of the last fifth of the finite losses, or None where there are none."""
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    width = max(1, len(finite) // 5)
+    return median(finite[:width]), median(finite[-width:])
+
+
+def beginning(losses: Sequence[float]) -> float | None:
+    """What the finite losses began at: the first, or the median of the first fifth where that is larger."""
+    first, _ = ends(losses)
+    return None if first is None else max(first, next(loss for loss in losses if math.isfinite(loss)))
+
+
 def gather(model: nn.Module, frames: Iterable[Frame]) -> Evidence:
     """Sort `frames` of `model`."""
     evidence = Evidence.of(model)

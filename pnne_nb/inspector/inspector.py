@@ -124,9 +124,15 @@ class Inspector:
             loss_fn: A function of output and target that gives a scalar. Without it only the forward pass
                 runs, and there are no gradients.
 
+        Returns:
+            The run: every captured tensor with its statistics, what was called how often, the norms of the
+            gradients, the loss and the output. It is also kept: `get_statistics`, `summary`, `plot` … tell of it.
+
         Raises:
-            InspectionError: If `target` is given without `loss_fn`, or the loss is not a scalar with a gradient.
-            ArgumentError: If `loss_fn` cannot be called.
+            InspectionError: If the model does not take `data`, `target` is missing or given without `loss_fn`, the loss
+                is not a real scalar with a gradient, or a lazy layer has no parameters yet.
+            ArgumentError: If `loss_fn` cannot be called, or is the class of a loss.
+            Exception: Whatever the model or the loss raises itself, with a note of where it happened.
         """
         watched = self._watched or dict.fromkeys(match_layers(self._model), DEFAULT)
         with self.held():
@@ -250,12 +256,22 @@ class Inspector:
     def diagnose(self, frames: Iterable[Frame] | None = None, rules: Iterable[Rule] = RULES) -> list[Finding]:
         """What is wrong, where, why, and what to try; empty if nothing is.
 
+        ```python
+        from pnne_nb.inspector.diagnosis import RULES, ExplodingGradients
+
+        inspector.diagnose(rules=[*RULES, ExplodingGradients(limit=100)])
+        ```
+
         Args:
             frames: Of a training, e.g. ``live.frames``; None for the last run of `run_inspection`.
-            rules: What to look for.
+            rules: What to look for; each has its thresholds as fields.
+
+        Returns:
+            The findings, in the order of the rules.
 
         Raises:
             InspectionError: If there are no frames and there was no run.
+            ArgumentError: If `frames` or `rules` are none.
         """
         return diagnose(self._model, frames_of(self.inspection) if frames is None else frames, rules)
 
@@ -284,7 +300,7 @@ class Inspector:
         Args:
             engine: The training.
             budget: Share of the running time that watching may take: ``"1%"`` or 0.01.
-            hz: Observed steps a second, at most.
+            hz: Observed steps a second, at most; 10 is what a dashboard can show.
             rules: What to look for.
 
         Returns:
@@ -293,7 +309,7 @@ class Inspector:
         Raises:
             InspectionError: If `engine` trains another module.
             InspectionError: If the layers' calls cannot be seen (``torch.compile``).
-            ArgumentError: If `budget` is no share.
+            ArgumentError: If `engine` is no training, `budget` no share, `hz` negative, or a rule none.
         """
         pace = cadence(hz, budget)
         expect(engine, Observable, "engine", "a training", "pn.TrainingEngine(model, data) makes one.")
@@ -335,13 +351,14 @@ class Inspector:
         either, they are shown multiplied by its scale.
 
         Args:
-            budget: Share of the running time that watching may take: ``"1%"`` or 0.01.
+            budget: Share of the running time that watching may take: ``"1%"`` or 0.01. What it takes is measured in
+                processor time, and shown as ``live.share``.
             hz: Observed steps a second, at most.
             scaler: The one that scales the loop's loss, so that gradients of activations are shown as they are.
 
         Raises:
             InspectionError: If it is live already, or the layers' calls cannot be seen.
-            ArgumentError: If `budget` is no share.
+            ArgumentError: If `budget` is no share, or `hz` negative.
         """
         if self._loop is not None:
             raise InspectionError("This inspector is live already: end the other `with inspector.live()` first.")

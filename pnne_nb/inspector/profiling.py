@@ -78,7 +78,9 @@ def profile(
     warmup: int = 2,
     trace: str | Path | None = None,
 ) -> Profile:
-    """Profile one call of `model`, after a warm-up; `model` stays as it was.
+    """Profile one call of `model` with ``torch.profiler``, after a warm-up; `model` stays as it was.
+
+    Profiling takes time itself: a small layer looks slower than it is. `benchmark` tells how long the whole takes.
 
     Args:
         model: Any module; a compiled one is run uncompiled, so that its layers can be told apart.
@@ -87,6 +89,9 @@ def profile(
         backward: Also run the backward pass of the sum of all floating outputs.
         warmup: Calls before the measured one.
         trace: File for a Chrome trace (``chrome://tracing``, Perfetto), or None.
+
+    Returns:
+        Time by layer and by operator, which shows itself as tables with bars.
 
     Raises:
         InspectionError: If another profile runs in this process, the trace cannot be written, or `model` does not take

@@ -60,6 +60,9 @@ def benchmark(
 ) -> Timing:
     """Time calls of `model`, warmed up and synchronised with the device; `model` stays as it was.
 
+    ``torch.utils.benchmark.Timer`` measures, with as many threads as torch uses now. Compare medians, and only of the
+    same machine: where the spread is a tenth of the median or more, something else was running.
+
     Args:
         model: Any module, compiled or not, in the mode that it is in.
         args: Its positional arguments as a tuple, or its only argument.
@@ -67,8 +70,12 @@ def benchmark(
         backward: Include the backward pass of the sum of all floating outputs; otherwise without gradients.
         seconds: Least time to measure.
 
+    Returns:
+        Median and spread in seconds a call, of at least 5 measurements.
+
     Raises:
-        ArgumentError: If `model` is no module.
+        ArgumentError: If `model` is no module, or another argument of the wrong kind.
+        InspectionError: If ``forward`` does not take the arguments, or a lazy layer has no parameters yet.
     """
     expect(model, nn.Module, "model", "an nn.Module", "pn.compile(graph) makes one of a graph.")
 

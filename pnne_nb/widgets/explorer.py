@@ -48,7 +48,9 @@ class ModuleExplorer(ipywidgets.VBox):
         loss_fn: A function of output and target that gives a scalar; with it, gradients are shown too.
 
     Raises:
-        InspectionError: If `inspector` is about another module, or hooks cannot see the layers of `net`.
+        InspectionError: If `inspector` is about another module, hooks cannot see the layers of `net`, ``forward`` does not
+            take `args`, or a cell in another thread may be using `net`.
+        ArgumentError: If `net` is no module, or `inspector` no `Inspector`.
     """
 
     _runs: Runs | None = None
