@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,14 @@ def test_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pn.TrainingEngine, "launch", lambda engine, nproc: engine.start())
     done = run("README.md", {"net": Net(), "loss_fn": nn.CrossEntropyLoss()})
     assert done["engine"].state == "finished"
+
+
+def test_the_example_of_a_document_runs() -> None:
+    indented = (pn.NodeGraph.__doc__ or "").partition("::\n\n")[2].partition("\n\n")[0]
+    names: dict[str, Any] = {"pn": pn}
+    exec(textwrap.dedent(indented), names)
+    assert names["model"].classify.out_features == 10
+    assert names["model"](torch.zeros(2, 64)).shape == (2, 10)
 
 
 def test_passes_run() -> None:

@@ -45,6 +45,20 @@ from pnne_nb.graph.wiring import connection, edges_between
 class NodeGraph(ReadableGraph):
     """A document: nodes and edges, nested graphs, undo, files.
 
+    Nodes are named by themselves, their names, or ``"node.port"``::
+
+        graph = pn.NodeGraph(name="classifier")
+        image = graph.add("Input", name="image", shape=("N", 64))  # N: any batch size
+        graph.add("Linear", name="classify", out_features=10)  # in_features is inferred
+        graph.add("Output", name="logits")
+        graph.connect(image, "classify")
+        graph.connect("classify.output", "logits.input")
+        with graph.transaction("Make room"):  # one change, for one undo
+            graph.set("classify", out_features=20)
+            graph.rename("classify", "hidden")
+        graph.undo()
+        model = pn.compile(graph)
+
     Names of nodes may be paths into nested graphs (``"block.conv1"``). All methods are safe from any thread. A change
     that is refused raises an error and leaves no trace.
 
