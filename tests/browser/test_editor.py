@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from tests import axe
 from tests.browser.pages import EditorPage
 
 if TYPE_CHECKING:
@@ -53,12 +54,18 @@ def open_lenet(notebook: Notebook) -> EditorPage:
     return editor
 
 
+def serious(notebook: Notebook) -> str:
+    """What axe-core finds serious in the editor, among the host's styles and roles."""
+    return axe.violations(notebook.page, "[data-testid=pnne-editor]")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_panel_keeps_its_looks_in_jupyterlab(open_notebook: OpenNotebook, theme: Theme) -> None:
+def test_every_panel_keeps_its_looks_and_its_names_in_jupyterlab(open_notebook: OpenNotebook, theme: Theme) -> None:
     notebook = open_notebook(size=(1500, 1000))
     notebook.set_theme(theme)
     editor = open_lenet(notebook)
     expect(editor.root).to_have_attribute("data-theme", theme)
+    assert serious(notebook) == ""
     assert editor.root.evaluate(STRAY) == []
     assert editor.root.evaluate(OVERLAPS) == 0
     notebook.screenshot(f"lab-editor-{theme}-overview", editor.root)
@@ -67,7 +74,14 @@ def test_every_panel_keeps_its_looks_in_jupyterlab(open_notebook: OpenNotebook, 
     assert box is not None
     assert box["height"] >= 0.75 * 16, "node names open too small to read"
     editor.select("conv1")
+    assert serious(notebook) == ""
     notebook.screenshot(f"lab-editor-{theme}-properties", editor.root)
+    editor.canvas.focus()
+    editor.press("F2")
+    expect(editor.node("conv1").locator(".pnne-inline")).to_be_visible()
+    assert serious(notebook) == ""
+    notebook.screenshot(f"lab-editor-{theme}-inline", editor.root)
+    editor.press("Escape")
     editor.button("Code").click()
     expect(editor.root.get_by_role("region", name="Source")).to_contain_text("class Lenet")
     notebook.screenshot(f"lab-editor-{theme}-source", editor.root)
@@ -75,5 +89,6 @@ def test_every_panel_keeps_its_looks_in_jupyterlab(open_notebook: OpenNotebook, 
     notebook.evaluate("editor.graph.remove('relu1')")
     editor.root.get_by_role("button", name="problem").click()
     expect(editor.root.get_by_role("list", name="Problems")).to_be_visible()
+    assert serious(notebook) == ""
     notebook.screenshot(f"lab-editor-{theme}-problems", editor.root)
     assert editor.root.evaluate(STRAY) == []

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.protocol.messages import Ailment, LayerState, Training
+from tests import axe
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage
-
-AXE = Path(__file__).resolve().parents[2] / "js" / "node_modules" / "axe-core" / "axe.min.js"
-
-VIOLATIONS = """async () => {
-  const found = await axe.run(document.querySelector(".pnne-editor"), {
-    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
-  });
-  return found.violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => html.slice(0, 160) + failureSummary)}`);
-}"""
 
 
 @pytest.fixture
@@ -40,17 +28,19 @@ def graph() -> NodeGraph:
 
 
 def violations(editor: EditorPage) -> str:
-    """What axe-core finds serious, a line for each rule."""
-    return "\n".join(editor.page.evaluate(VIOLATIONS))
+    """What axe-core finds serious in the editor."""
+    return axe.violations(editor.page, ".pnne-editor")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious(graph: NodeGraph, open_editor: OpenEditor, theme: str) -> None:
     editor = open_editor(graph, theme=theme)
-    assert AXE.exists(), "Run `npm ci` in js/: the test needs axe-core."
-    editor.page.evaluate("source => { new Function(source)(); }", AXE.read_text(encoding="utf-8"))
     assert violations(editor) == ""
     editor.node("fc1").click()
+    editor.page.keyboard.press("F2")
+    expect(editor.node("fc1").locator("[data-property]").first).to_be_focused()
+    assert violations(editor) == ""
+    editor.page.keyboard.press("Escape")
     editor.root.get_by_role("button", name="problem").click()
     editor.root.get_by_role("searchbox").fill("conv")
     assert violations(editor) == ""
@@ -76,7 +66,6 @@ def test_axe_finds_nothing_serious_in_frames_and_blocks(graph: NodeGraph, open_e
     graph.move("block", 260, 0)
     graph.move("again", 260, 130)
     editor = open_editor(graph, theme=theme)
-    editor.page.evaluate("source => { new Function(source)(); }", AXE.read_text(encoding="utf-8"))
     assert violations(editor) == ""
     editor.node("block").click()
     editor.page.keyboard.press("p")
@@ -292,7 +281,6 @@ def test_axe_finds_nothing_serious_in_what_comes_and_goes(open_editor: OpenEdito
     graph.connect("r2", "y")
     graph.arrange()
     editor = open_editor(graph, theme=theme)
-    editor.page.evaluate("source => { new Function(source)(); }", AXE.read_text(encoding="utf-8"))
     # A folded row with its buttons, a training with an ailing layer, and a notice with an offer.
     editor.button("Fold repeats").click()
     ailment = Ailment("dead", "All of its outputs are 0.")
