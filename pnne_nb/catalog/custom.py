@@ -141,17 +141,21 @@ def result_class(cls: type) -> NodeSpec:
     Raises:
         RegistrationError: If another type has its name, or its name cannot stand in source.
     """
-    found = registry.get(cls.__name__)
+    label = cls.__name__
+    found = registry.get(label)
+    if found is not None and found.torch is not cls and not found.target.startswith(f"{HOME}."):
+        label = f"{label}Result"  # a class called Output, or Linear
+        found = registry.get(label)
     if found is not None and found.torch is cls:
         return found
-    if not _is_name(cls.__name__):
-        raise RegistrationError(f"{shown(cls.__name__)} cannot be the name of a node type.")
+    if not _is_name(label):
+        raise RegistrationError(f"{shown(label)} cannot be the name of a node type.")
     names = getattr(cls, "_fields", None) or tuple(field.name for field in dataclasses.fields(cls))
     spec = NodeSpec(
-        type=cls.__name__,
+        type=label,
         category="Result",
         kind="function",
-        target=f"{HOME}.{cls.__name__}",
+        target=f"{HOME}.{label}",
         inputs=tuple(Port(name, kind="value", optional=True) for name in names),
         outputs=(Port("output", kind="value"),),
         properties=tuple(Property(name, OptionalType(ConstantType()), None, role="call", doc="") for name in names),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from types import NoneType
 from typing import Any, Literal, TypeAlias, final
 
 import msgspec
+import numpy as np
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -166,10 +168,20 @@ def copied(value: Any) -> Any:
 
 @contextmanager
 def private_random_state() -> Iterator[None]:
-    """Leave torch's random state, which all threads have in common, as it was, and start from a fixed one."""
+    """Leave the random state, which all threads have in common, as it was, and start from a fixed one.
+
+    That of torch, of Python and of NumPy: some modules draw with those.
+    """
     with _randomness, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        states = random.getstate(), np.random.get_state()  # noqa: NPY002  # of what others draw with
         torch.manual_seed(SEED)
-        yield
+        random.seed(SEED)
+        np.random.seed(SEED)  # noqa: NPY002  # as above
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002  # as above
 
 
 def difference(mine: Any, theirs: Any, place: str = "") -> str:

@@ -48,10 +48,8 @@ def _arrange(
 ) -> None:
     """Put the items of what `holder` has into its order; what stands in a container that is never called, too."""
     for name, value in _members(holder):
-        try:
-            check_name(name)
-        except IllegalNameError as error:
-            raise UntranslatableError(f"no node can have the name of its member {name!r}") from error
+        if not path and not is_possible(name):
+            raise UntranslatableError(f"no node can have the name of its member {name!r}")
         below = (*path, name)
         if below in held:
             order.append(held[below])
@@ -61,6 +59,15 @@ def _arrange(
             continue  # never called, and nothing to keep
         else:
             order.append(level.add(_unused(holder, below, value)))
+
+
+def is_possible(name: str) -> bool:
+    """Whether a node can have a name."""
+    try:
+        check_name(name)
+    except IllegalNameError:
+        return False
+    return True
 
 
 def _has_state(module: nn.Module) -> bool:

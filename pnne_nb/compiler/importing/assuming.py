@@ -22,6 +22,9 @@ _OPPOSITE: Mapping[Callable[..., Any], Callable[..., Any]] = {
     operator.gt: operator.le, operator.le: operator.gt,
 }  # fmt: skip
 
+MAX_SAID = 80
+"""Letters of a condition that a check repeats."""
+
 _CUTS = frozenset(("chunk", "split", "tensor_split", "unbind"))
 """Functions and methods whose number of results depends on a size."""
 
@@ -106,7 +109,8 @@ class Assumptions:
         key = _origin(condition)
         if key not in self._done:
             self._done.add(key)
-            said = f"drawn for {shown(condition)}; import again for others"
+            text = shown(condition)
+            said = f"drawn for {text if len(text) <= MAX_SAID else 'such sizes'}; else import again"
             self._graph.create_node("call_function", torch._assert, (condition, said))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from pnne_nb.compiler.importing.assembling import class_title, complete
+from pnne_nb.compiler.importing.assembling import class_title, complete, is_possible
 from pnne_nb.compiler.importing.drafting import Item, Level, Source, UntranslatableError
 
 
@@ -40,6 +40,8 @@ def nest(level: Level) -> None:
 def _stands_together(level: Level, name: str) -> bool:
     """Whether nothing else is called between a container's members, and what they compute is used."""
     _hoist(level, name)
+    if not all(map(is_possible, getattr(level.holder, name)._modules)):
+        return False  # what only a dictionary can hold: heads["class"]
     places = [index for index, item in enumerate(level.items) if item.member[:1] == (name,)]
     inside = level.items[places[0] : places[-1] + 1]
     members = set(inside)

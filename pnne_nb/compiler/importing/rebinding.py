@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import random
 import types
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, final
@@ -20,6 +21,7 @@ from torch.autograd import Function
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
+from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.values import (
     UNKNOWN,
     Traced,
@@ -157,6 +159,8 @@ class _View:
             return self.copied(value) if _package(value.__globals__) == package else value
         if isinstance(value, types.ModuleType):
             return _Namespace(value, self, package)
+        if isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState, np.random.Generator)):
+            return _refuse_draw
         if getattr(value, "__module__", None) == "numpy" and not isinstance(value, type) and callable(value):
             return self._settling(value)
         if _is_autograd(value):
@@ -204,6 +208,10 @@ class _View:
             return function(*args, **kwargs)
 
         return call
+
+
+def _refuse_draw(*_: Any, **__: Any) -> Any:
+    raise UntranslatableError("it draws random numbers with Python or NumPy, which a drawing would draw once for all")
 
 
 def _wraps(cell: types.CellType) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from pnne_nb.graph.registry import registry
+
 CREATORS = frozenset(
     getattr(torch, name)
     for name in ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
@@ -32,6 +34,12 @@ def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
         if target in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow):
             return True
     return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
+
+
+def takes_list(target: Any) -> bool:
+    """Whether a function takes several tensors as one argument: ``torch.stack``."""
+    spec = registry.get(str(getattr(target, "__name__", "")))
+    return spec is not None and spec.kind == "function" and bool(spec.inputs) and spec.inputs[0].variadic
 
 
 def only_looks(node: fx.Node) -> bool:

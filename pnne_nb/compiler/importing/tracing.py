@@ -42,7 +42,7 @@ from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
 from pnne_nb.compiler.importing.outlining import outside
 from pnne_nb.compiler.importing.quoting import shown
 from pnne_nb.compiler.importing.rebinding import rebound
-from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, sweep
+from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, sweep, takes_list
 from pnne_nb.compiler.importing.refusing import accepted
 from pnne_nb.compiler.importing.values import (
     UNKNOWN,
@@ -331,6 +331,8 @@ class Recorder(fx.Tracer):
         """Record a call and return what stands for its result."""
         self._refuse_autocast()
         args, kwargs = self._settled((args, kwargs))
+        if args and type(args[0]) is TracedTuple and takes_list(target):
+            args = (opened(args[0]), *args[1:])
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
         node.meta[AGAIN] = is_checkpointed(sys._getframe(1), Recorder.run.__code__)
         if not torch.is_grad_enabled() and self._grad:

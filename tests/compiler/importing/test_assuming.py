@@ -102,7 +102,7 @@ X = torch.randn(2, 6, 4)
 OTHERS = [torch.randn(2, size, 4) for size in (0, 1, 2, 3, 4, 5, 7, 8)] + [torch.randn(3, 6, 4), torch.randn(2, 4)]
 
 CASES: list[tuple[Callable[..., Any], str]] = [
-    (steps, "drawn for x.shape[1] == 6; import again for others"),
+    (steps, "drawn for x.shape[1] == 6; else import again"),
     (rows, ""),
     (unbound, "drawn for x.shape[1] == 6"),
     (pieces, "drawn for len(split(x, 2)) == 3"),
@@ -144,7 +144,7 @@ def test_another_size_is_refused_or_goes_as_in_the_module(does: Callable[..., An
 
 def test_the_check_stands_alone_in_the_source() -> None:
     source = pn.to_source(pn.from_module(asking(long), X))
-    assert 'torch._assert(x.shape[1] > 3, "drawn for x.shape[1] > 3; import again for others")' in source
+    assert 'torch._assert(x.shape[1] > 3, "drawn for x.shape[1] > 3; else import again")' in source
     names: dict[str, Any] = {"__name__": "shown"}
     exec(compile(source, "<shown>", "exec"), names)  # that is what it is for
     with pytest.raises(AssertionError, match=r"drawn for x\.shape\[1\] > 3"):

@@ -152,10 +152,22 @@ class Recursive(nn.Module):
 class Renamed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.parts = nn.ModuleDict({"class": nn.Linear(4, 4)})
+        self.add_module("class", nn.Linear(4, 4))
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.parts["class"](x)
+        out: Tensor = getattr(self, "class")(x)
+        return out
+
+
+class Heads(nn.Module):
+    """Names that no node can have, in a dictionary that is called nowhere as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict({"class": nn.Linear(4, 4), "for": nn.ModuleDict({"if": nn.Linear(4, 4)})})
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.parts["for"]["if"](self.parts["class"](x))  # type: ignore[index]  # a dictionary
         return out
 
 
@@ -213,7 +225,7 @@ def test_what_cannot_be_drawn_is_opaque_with_the_reason(inner: Callable[[], nn.M
     assert list(pn.compile(graph, reuse=net).state_dict()) == list(net.state_dict())
 
 
-@pytest.mark.parametrize("make", [Recursive, Averaging, nets.Alternating, lambda: Custom(4, 4)])
+@pytest.mark.parametrize("make", [Recursive, Averaging, Heads, nets.Alternating, lambda: Custom(4, 4)])
 def test_what_only_looks_untraceable_is_drawn(make: Callable[[], nn.Module]) -> None:
     net = nets.Around(make())
     x = torch.randn(2, 4)

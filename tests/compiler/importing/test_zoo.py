@@ -33,9 +33,12 @@ def test_it_comes_back_equal(name: str) -> None:
     assert report, str(report)
     assert set(report.opaque) == set(entry.opaque)
     model = pn.compile(read, reuse=net)
+    copied = copy.deepcopy(model)
     assert list(model.state_dict()) == [whole_prefix(read) + key for key in net.state_dict()]
     for others in entry.others:
         numbers = {key: value for key, value in entry.kwargs.items() if not isinstance(value, torch.Tensor)}
         for mode in (True, False):
             # Under the same seed: dropout draws the same numbers, for other sizes too.
-            assert difference(run(net.train(mode), others, numbers), run(model.train(mode), others, numbers)) == ""
+            expected = run(net.train(mode), others, numbers)
+            assert difference(expected, run(model.train(mode), others, numbers)) == ""
+            assert difference(expected, run(copied.train(mode), others, numbers)) == ""

@@ -14,10 +14,13 @@ from tests.compiler.importing.zoo import (
     detectors,
     generative,
     habits,
+    keepers,
     language,
+    pictures,
     sequences,
     states,
     structures,
+    texts,
     transformers,
     vision,
     windows,
@@ -209,4 +212,56 @@ MODELS: dict[str, Entry] = {
     "routed experts": Entry(habits.RoutedExperts, (image(3, 4),), others=((image(5, 4),),)),
     "hit experts": Entry(habits.HitExperts, (image(2, 3, 4),), others=((image(3, 2, 4),),), opaque=("module",)),
     "deciding": Entry(habits.Deciding, (image(3, 4),), others=((image(2, 4),),), opaque=("module",)),
+    "skip unet": Entry(pictures.SkipUNet, (image(2, 1, 16, 16),), others=((image(3, 1, 24, 16),),)),
+    "patch vit": Entry(pictures.PatchViT, (image(2, 1, 8, 8),), others=((image(3, 1, 8, 4),),)),
+    "patch vit mean": Entry(lambda: pictures.PatchViT("mean"), (image(2, 1, 8, 8),), others=((image(1, 1, 4, 4),),)),
+    "shifted windows": Entry(pictures.ShiftedWindows, (image(2, 8, 8, 4),), others=((image(3, 12, 8, 4),),)),
+    "detr": Entry(pictures.DETR, (image(2, 3, 12, 12),), others=((image(3, 3, 16, 8),),)),
+    "deeplab": Entry(pictures.DeepLab, (image(2, 3, 9, 10),), others=((image(3, 3, 8, 7),),)),
+    "efficientnet": Entry(pictures.EfficientNet, (image(2, 3, 8, 8),), others=((image(3, 3, 6, 8),),)),
+    "spectral gan": Entry(
+        pictures.SpectralGAN,
+        (image(2, 1, 8, 8), image(2, 1, 8, 8), tokens(3, 2)),
+        others=((image(3, 1, 8, 8), image(3, 1, 8, 8), tokens(3, 3)),),
+    ),
+    "fourier layer": Entry(pictures.FourierLayer, (image(2, 2, 8, 8),), others=((image(3, 2, 6, 9),),)),
+    "neural field": Entry(pictures.NeuralField, (image(2, 1, 5, 4),), others=((image(3, 1, 3, 6),),)),
+    "cached gpt": Entry(texts.CachedGPT, (tokens(11, 2, 5),), others=((tokens(11, 3, 7),),)),
+    "cached gpt goes on": Entry(
+        texts.CachedGPT,
+        (tokens(11, 2, 1), tuple((image(2, 2, 3, 4), image(2, 2, 3, 4)) for _ in range(2))),
+        {"use_cache": True},
+        ((tokens(11, 3, 2), tuple((image(3, 2, 5, 4), image(3, 2, 5, 4)) for _ in range(2))),),
+    ),
+    "transformer xl": Entry(texts.TransformerXL, (tokens(9, 2, 5),), others=((tokens(9, 3, 6),),)),
+    "transformer xl mems": Entry(
+        texts.TransformerXL, (tokens(9, 2, 5), image(2, 4, 8)), others=((tokens(9, 3, 6), image(3, 2, 8)),)
+    ),
+    "forced": Entry(texts.Forced, (image(2, 5, 6), tokens(7, 2, 4)), others=((image(3, 4, 6), tokens(7, 3, 6)),)),
+    "span bert": Entry(texts.SpanBert, (tokens(12, 2, 5),), others=((tokens(12, 3, 6),),)),
+    "span bert class": Entry(texts.SpanBert, (tokens(12, 2, 5),), {"task": "class"}),
+    "top experts": Entry(texts.TopKExperts, (image(2, 3, 4),), others=((image(3, 4, 4),),)),
+    "gated waves": Entry(texts.GatedWaves, (image(2, 1, 9),), others=((image(3, 1, 7),),)),
+    "conditional vae": Entry(texts.ConditionalVAE, (image(2, 6), tokens(3, 2)), others=((image(3, 6), tokens(3, 3)),)),
+    "triplet": Entry(
+        texts.Triplet, (image(2, 6), image(2, 6), image(2, 6)), others=((image(3, 6), image(3, 6), image(3, 6)),)
+    ),
+    "graph net": Entry(texts.GraphNet, (image(5, 4), tokens(5, 2, 7)), others=((image(6, 4), tokens(6, 2, 9)),)),
+    "ema codebook": Entry(keepers.EMACodebook, (image(2, 2, 6),), others=((image(3, 2, 4),),)),
+    "by others": Entry(keepers.ByOthers, (image(2, 4),), others=((image(3, 4),),)),
+    "sequenced": Entry(keepers.Sequenced, (image(2, 4),), others=((image(3, 4),),)),
+    "halved": Entry(
+        lambda: keepers.Around(keepers.Halved()), (image(2, 4),), others=((image(3, 4),),), opaque=("inner",)
+    ),
+    "exact": Entry(keepers.Exact, (image(2, 4),), others=((image(3, 4),),)),
+    "quantizer": Entry(keepers.Quantizer, (image(2, 4),), others=((image(3, 4),),)),
+    "slices": Entry(keepers.Slices, (image(2, 4),), others=((image(3, 4),),)),
+    "counting": Entry(
+        lambda: keepers.Around(keepers.Counting()), (image(2, 4),), others=((image(3, 4),),), opaque=("inner",)
+    ),
+    "hooked": Entry(keepers.Hooked, (image(2, 4),), others=((image(3, 4),),), opaque=("inner.0",)),
+    "layer drop": Entry(
+        lambda: keepers.Around(keepers.LayerDrop()), (image(2, 4),), others=((image(3, 4),),), opaque=("inner",)
+    ),
+    "mix style": Entry(keepers.MixStyle, (image(3, 4),), others=((image(2, 4),),)),
 }
