@@ -27,13 +27,32 @@ class Line(msgspec.Struct, frozen=True):
 
 
 @final
+class Part(msgspec.Struct, frozen=True):
+    """Some lines of a class.
+
+    Attributes:
+        lines: Its text.
+        places: What stands where, by line number, from 1.
+        used: Which of the modules that source may import occur.
+        imports: Names that stand for registered objects, with their targets.
+    """
+
+    lines: list[str]
+    places: dict[int, Line]
+    used: set[str]
+    imports: dict[str, str]
+
+
+@final
 class Section:
     """The class of one definition as it is written. The next text takes it over while nothing in it has changed.
 
     Attributes:
         program: What it was written from.
         context: What it says beside that: names of other classes and of registered objects.
-        lines: Its text, with what sets it off from the class before.
+        head: Up to its ``forward``, with what sets it off from the class before.
+        body: Its ``forward``, which the next text also takes over while only what is constructed has changed.
+        lines: Its text.
         places: By line number, from 1 within the section.
         opaque: Paths of the opaque modules, as its constructor takes them.
         used: Which of the modules that source may import occur.
@@ -41,22 +60,18 @@ class Section:
     """
 
     def __init__(
-        self,
-        program: Program,
-        context: object,
-        lines: list[str],
-        places: dict[int, Line],
-        opaque: tuple[tuple[str, ...], ...],
-        used: set[str],
-        imports: dict[str, str],
+        self, program: Program, context: object, head: Part, body: Part, opaque: tuple[tuple[str, ...], ...]
     ) -> None:
         self.program = program
         self.context = context
-        self.lines = lines
-        self.places = places
+        self.head = head
+        self.body = body
+        self.lines = [*head.lines, *body.lines]
+        above = len(head.lines)
+        self.places = {**head.places, **{number + above: line for number, line in body.places.items()}}
         self.opaque = opaque
-        self.used = used
-        self.imports = imports
+        self.used = head.used | body.used
+        self.imports = {**head.imports, **body.imports}
 
     @functools.cached_property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import builtins
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import assert_never
 
@@ -23,7 +23,7 @@ from pnne_nb.compiler.formatting import INDENT, WIDTH, Group, Text, before, behi
 from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.operators import SETITEM
 from pnne_nb.compiler.program import Call, Chain, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
-from pnne_nb.compiler.sections import Generated, Line, Section
+from pnne_nb.compiler.sections import Generated, Line, Part, Section
 from pnne_nb.compiler.variables import Variables
 
 _MANY = 6
@@ -73,6 +73,17 @@ def _plain(text: str) -> str:
     """Return a text that can stand in a docstring: a reason may quote what a module said."""
     words = "".join(letter if letter.isprintable() and letter not in '\\"' else "'" for letter in text[:200])
     return f"{words[0].upper()}{words[1:].rstrip('.')}." if words else ""
+
+
+def _runs_alike(one: Program, other: Program) -> bool:
+    """Whether two programs have the same ``forward``: what their members are made of is another thing."""
+    return (
+        len(one.calls) == len(other.calls)
+        # repr tells 1 from 1.0 and True.
+        and all(was is now or repr(was) == repr(now) for was, now in zip(one.calls, other.calls, strict=True))
+        and [member.name for member in one.members] == [member.name for member in other.members]
+        and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
+    )
 
 
 class _Writer:
@@ -142,12 +153,16 @@ class _Writer:
         _, kept = self._before.get(program.definition, (0, None))
         if kept is not None and kept.program is program and kept.context == context:
             return kept
+        head = self._part(self._head, program)
+        same = kept is not None and kept.context == context and _runs_alike(kept.program, program)
+        return Section(program, context, head, kept.body if kept and same else self._part(self._body, program), opaque)
+
+    def _part(self, write: Callable[[Program], None], program: Program) -> Part:
+        """Return what a method writes of a class."""
         self._lines, self._map = [], {}
         self._expressions.used, self._expressions.imports = set(), {}
-        self._class(program)
-        return Section(
-            program, context, self._lines, self._map, opaque, self._expressions.used, self._expressions.imports
-        )
+        write(program)
+        return Part(self._lines, self._map, self._expressions.used, self._expressions.imports)
 
     def _context(self, program: Program) -> object:
         """Return what the text of a class depends on beside its program."""
@@ -170,14 +185,16 @@ class _Writer:
             elif isinstance(member, Nested):
                 yield from ((member.name, *path) for path in self._opaque[member.definition])
 
-    def _class(self, program: Program) -> None:
+    def _head(self, program: Program) -> None:
         self._expressions.lists.clear()
         base = {"": "nn.Module", "chain": "nn.Sequential"}.get(program.form, "nn.ModuleList")
         self._lines += ["", "", f"class {self._classes[program.definition]}({base}):"]
         if program.members:
             self._constructor(program)
+            self._lines += [""] if program.form != "chain" else []
+
+    def _body(self, program: Program) -> None:
         if program.form != "chain":
-            self._lines += [""] if program.members else []
             self._forward(program)
 
     def _constructor(self, program: Program) -> None:

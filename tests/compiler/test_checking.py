@@ -217,10 +217,11 @@ def test_after_any_edits_the_source_is_that_of_a_fresh_document(edits: list[tupl
             continue
         fresh = pn.NodeGraph.from_json(graph.to_json())
         fresh.name = graph.name
-        results = []
+        results: list[object] = []
         for each in (graph, fresh):
             try:
-                results.append(load(each).generated.text)
+                generated = load(each).generated
+                results.append((generated.text, generated.lines))
             except pn.CompileError as error:
                 results.append(str(error))
         assert results[0] == results[1]
