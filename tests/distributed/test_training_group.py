@@ -317,6 +317,9 @@ def test_without_the_kernel_no_process_trains_on() -> None:
     with subprocess.Popen([sys.executable, "-c", _KERNEL], stdout=subprocess.PIPE, text=True) as kernel:
         assert kernel.stdout is not None
         started = [psutil.Process(int(pid)) for pid in kernel.stdout.readline().split()]
+        # Nobody who hangs can hear that the line has ended.
+        for process in started:
+            process.suspend()
         kernel.kill()
     assert len(started) == 3
     groups.assert_gone(started)

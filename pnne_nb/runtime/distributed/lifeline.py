@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -20,17 +19,6 @@ from pnne_nb.runtime.distributed.wire import Wire
 
 ADDRESS = "PNNE_LIFELINE"
 """Environment variable with the path of the engine's socket; a group that somebody started by hand has none."""
-
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with(launcher: psutil.Process) -> None:
-    """Have this process killed as soon as its parent `launcher` is gone, stopped or hung as it may be (on Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # It may have gone before; then somebody else is the parent by now.
-    if os.getppid() != launcher.pid:
-        os._exit(1)
 
 
 def find_launcher(run: str) -> psutil.Process:

@@ -10,7 +10,11 @@ import msgspec
 from pnne_nb.errors import Diagnostic
 from pnne_nb.frames import Frame
 from pnne_nb.probe import Watch
-from pnne_nb.runtime.loop import Event
+from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Stepped
+from pnne_nb.runtime.validating import Validated
+
+Place: TypeAlias = tuple[int, int, int, int]
+"""Epoch, batches of it, and what comes after those in their order."""
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
@@ -57,6 +61,23 @@ class Happened(_Message, frozen=True):
     position: int
     saved: bool
 
+    @property
+    def place(self) -> Place:
+        """Where in the training the event is: of two, the later has the greater one."""
+        match self.event:
+            case Eased():
+                # Before its step, and several times if need be.
+                kind, batch = -1, 0
+            case Stepped() | EpochEnded():
+                kind, batch = 0, 0
+            case Validated(batch=batch):
+                kind = 1
+            case Judged():
+                kind, batch = 2, 0
+            case _:
+                kind, batch = 3, 0
+        return self.epoch, self.position, kind, batch
+
 
 class Observed(_Message, frozen=True):
     """One process, for all of them, in the middle of a step: what was measured.
@@ -84,9 +105,10 @@ class Broke(_Message, frozen=True):
     Attributes:
         rank: Which one.
         kind: The exception's class.
-        message: What it says.
+        message: What it says; of one that is not this package's, with its class.
         diagnostics: What it points at.
         doing: What the process was doing.
+        fetching: Whether the data was at work, not the model.
         trace: The traceback.
         saved: Whether the state at hand was written as a checkpoint.
     """
@@ -96,6 +118,7 @@ class Broke(_Message, frozen=True):
     message: str
     diagnostics: list[Diagnostic]
     doing: str
+    fetching: bool
     trace: str
     saved: bool
 

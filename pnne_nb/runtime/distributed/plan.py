@@ -200,9 +200,10 @@ def printed(torchrun: list[str], worker: list[str]) -> str:
 
 
 def started(torchrun: list[str], worker: list[str], logs: Path) -> list[str]:
-    """The same command for this interpreter, with a log file for each process."""
+    """The same command for a child of this process, which ends with it, with a log file for each process."""
     own = [f"--log-dir={logs}", "--redirects=3"]
-    return [sys.executable, "-m", "torch.distributed.run", *torchrun, *own, "-m", WORKER, *worker]
+    bound = ["-m", "pnne_nb.bound", str(os.getpid())]
+    return [sys.executable, *bound, "torch.distributed.run", *torchrun, *own, "-m", WORKER, *worker]
 
 
 def _are_nodes(nnodes: int | str) -> bool:

@@ -7,35 +7,31 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
-from torch import OutOfMemoryError
-
-from pnne_nb import errors
 from pnne_nb.errors import CheckpointError, PnneError, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime.distributed import complaints
 from pnne_nb.runtime.distributed.agent import Agent
 from pnne_nb.runtime.distributed.launching import Packed
 from pnne_nb.runtime.distributed.messages import (
     Broke,
-    Dismissed,
     Ended,
     FromWorker,
     Happened,
     Hello,
     Obeyed,
     Observed,
+    Place,
     Ready,
     Verdict,
 )
 from pnne_nb.runtime.distributed.spectators import Spectators
 from pnne_nb.runtime.distributed.switchboard import Line, Switchboard
 from pnne_nb.runtime.history import History
-from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
+from pnne_nb.runtime.loop import Eased, Event, Restarted, TrainingLoop, Waiting
 from pnne_nb.runtime.observers import Observers
-from pnne_nb.runtime.stepping import NotFiniteError
-from pnne_nb.runtime.validating import Validated
 
 _SLICE = 0.2
 """Seconds after which a group that is at work lets its engine look whether somebody wants something."""
@@ -43,13 +39,6 @@ _STARTING = 120.0
 """Seconds that processes have at least for importing torch and opening what was packed."""
 _LEAVING = 30.0
 """Seconds that processes have for leaving when the training has ended."""
-_COMPLAINTS = 10.0
-"""Seconds to wait for what the other processes say about a failure, or do not say."""
-
-_CUT_OFF = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError"})
-"""What torch raises when the connection to another process is gone."""
-
-_Place: TypeAlias = tuple[int, int, int, int]
 
 
 @final
@@ -103,19 +92,21 @@ class TrainingGroup:
         self._behind = False
         self._is_current = True
         self._lost: str | None = None
-        self._failure: PnneError | None = None
+        self._broke: Broke | None = None
         self._silence = 0.0
-        self._told: _Place = (loop.epoch, loop.position, 0, 0)
+        self._told: Place = (loop.epoch, loop.position, 0, 0)
 
     @property
     def doing(self) -> str:
-        """What is going on, for messages."""
+        """What is going on, or went on when it failed, for messages."""
+        if self._broke is not None:
+            return f"process {self._broke.rank} of the group was {self._broke.doing}"
         return f"{self._plan.nproc} processes made step {self.steps + 1}"
 
     @property
     def fetching(self) -> bool:
-        """Never known of other processes."""
-        return False
+        """Whether it was the data that has failed."""
+        return self._broke is not None and self._broke.fetching
 
     @property
     def processes(self) -> dict[int, int]:
@@ -223,9 +214,9 @@ class TrainingGroup:
         """
         assert self._open is not None
         board, _ = self._open
-        if self._failure is not None:
+        if self._broke is not None:
             # Somebody else has heard of it first, who wanted to look at the model.
-            raise self._failure
+            raise complaints.as_error(self._broke)
         if not self._inbox:
             began = time.monotonic()
             self._inbox.extend(board.receive(_SLICE))
@@ -269,7 +260,7 @@ class TrainingGroup:
         return None
 
     def _happened(self, message: Happened) -> Event | None:
-        place = _place(message)
+        place = message.place
         self._behind = place[:2] < self._told[:2]
         if message.saved and not self._behind:
             self._adopt()
@@ -320,38 +311,22 @@ class TrainingGroup:
         """Find out why a process says that it has failed.
 
         Raises:
-            PnneError: What it says; of several that say the same, one that names a node. Nothing is raised if another
-                one has died before, which may be what it complains about.
+            PnneError: What it says. Nothing is raised if another one has died before, which may be what it complains
+                about.
         """
         assert self._open is not None
         board, _ = self._open
         silent = {line for line in board.lines if line is not first and self._is_of_now(line)}
-        said = [complaint]
-        deadline = time.monotonic() + _COMPLAINTS
-        while silent and time.monotonic() < deadline:
-            news = list(self._inbox) or board.receive(_SLICE)
-            self._inbox.clear()
-            for line, message in news:
-                match message:
-                    case Broke() | Dismissed():
-                        silent.discard(line)
-                        said += [message] if isinstance(message, Broke) else []
-                    case None if line in silent:
-                        self._has_died(line)
-                        return
-                    case _:
-                        pass
-        if self._plan.nnodes != 1 and complaint.kind in _CUT_OFF:
+        said = complaints.hear(board, self._inbox, silent, complaint)
+        if isinstance(said, Line):
+            self._has_died(said)
+        elif self._plan.nnodes != 1 and complaints.is_cut_off(complaint):
             # Perhaps the fault of another machine, whose processes are not heard here: torchrun tries again.
             self._lost = self._lost or f"The connection of process {complaint.rank} to the others was lost"
             self._waits = False
-            return
-        same = [broke for broke in said if broke.kind == complaint.kind]
-        broke = next((b for b in same if any(found.node for found in b.diagnostics)), complaint)
-        error = _as_error(broke)
-        error.add_note(f"In process {broke.rank} of the group, while {broke.doing}:\n{broke.trace}")
-        self._failure = error
-        raise error
+        else:
+            self._broke = complaints.cause(said)
+            raise complaints.as_error(self._broke)
 
     def _is_of_now(self, line: Line) -> bool:
         return line.hello is not None and line.hello.restart == self.restarts
@@ -375,35 +350,3 @@ class TrainingGroup:
 
     def _leave(self) -> None:
         self._open = None
-
-
-def _as_error(broke: Broke) -> PnneError:
-    if broke.kind == NotFiniteError.__name__:
-        return NotFiniteError(broke.message, broke.diagnostics)
-    known = getattr(errors, broke.kind, None)
-    if isinstance(known, type) and issubclass(known, PnneError):
-        return known(broke.message, broke.diagnostics)
-    failed = f"Process {broke.rank} of the group failed while {broke.doing}: {broke.kind}: {broke.message}"
-    if broke.kind == OutOfMemoryError.__name__:
-        failed += (
-            " After the forward pass, the others cannot be told to take smaller pieces: give a smaller batch_size, with "
-            "accumulate for the same step, or bf16."
-        )
-    return TrainingError(failed)
-
-
-def _place(message: Happened) -> _Place:
-    """Where in the training an event is: of two, the later has the greater one."""
-    match message.event:
-        case Eased():
-            # Before its step, and several times if need be.
-            kind, batch = -1, 0
-        case Stepped() | EpochEnded():
-            kind, batch = 0, 0
-        case Validated(batch=batch):
-            kind = 1
-        case Judged():
-            kind, batch = 2, 0
-        case _:
-            kind, batch = 3, 0
-    return message.epoch, message.position, kind, batch

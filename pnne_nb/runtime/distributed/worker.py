@@ -18,6 +18,7 @@ from typing import Any, final
 import msgspec
 import torch
 
+from pnne_nb.bound import die_with
 from pnne_nb.errors import PnneError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime import checkpoint
@@ -27,7 +28,7 @@ from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.group import Group
 from pnne_nb.runtime.distributed.joining import Joined
 from pnne_nb.runtime.distributed.joint_step import JointStep
-from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, die_with, find_launcher
+from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, find_launcher
 from pnne_nb.runtime.distributed.luggage import Luggage, unpacked
 from pnne_nb.runtime.distributed.messages import (
     Broke,
@@ -45,6 +46,7 @@ from pnne_nb.runtime.distributed.packing import unpack
 from pnne_nb.runtime.distributed.sharding import sharded
 from pnne_nb.runtime.distributed.strategies import STRATEGIES, strategy
 from pnne_nb.runtime.distributed.tied import tie
+from pnne_nb.runtime.failures import in_brief
 from pnne_nb.runtime.history import History
 from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Stepped, TrainingLoop
 from pnne_nb.runtime.models import as_module
@@ -267,7 +269,7 @@ def main(measure: Measure) -> None:
     """
     options = _options()
     launcher = find_launcher(str(options.directory))
-    die_with(launcher)
+    die_with(launcher.pid)
     rank, address = int(os.environ["RANK"]), os.environ.get(ADDRESS)
     lifeline = None if address is None else Lifeline(address, launcher)
     if lifeline is not None:
@@ -293,9 +295,10 @@ def _broken(rank: int, error: BaseException, worker: Worker | None) -> Broke:
     return Broke(
         rank=rank,
         kind=type(error).__name__,
-        message=str(error),
+        message=str(error) if isinstance(error, PnneError) else in_brief(error),
         diagnostics=list(error.diagnostics) if isinstance(error, PnneError) else [],
         doing="starting" if worker is None else worker.loop.doing,
+        fetching=worker is not None and worker.loop.fetching,
         trace="".join(traceback.format_exception(error)),
         saved=worker is not None and worker.saved,
     )
