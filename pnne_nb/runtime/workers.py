@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from typing import Any, final
 
 from torch.utils.data import get_worker_info
@@ -45,14 +46,23 @@ def _watched(batches: _MultiProcessingDataLoaderIter) -> Iterator[Any]:
     try:
         yield from batches
     except (OSError, EOFError, RuntimeError) as error:
-        wait([worker.sentinel for worker in batches._workers], _SECONDS_TO_DIE)
-        codes = [worker.exitcode for worker in batches._workers if worker.exitcode]
+        codes = _exit_codes(batches._workers)
         if not codes:
             raise
         raise TrainingError(
             f"A worker process that loads the data has died ({_said(codes[0])}). If the machine ran out of memory, "
             "use fewer workers or smaller batches; num_workers=0 shows an error in the dataset where it happens."
         ) from error
+
+
+def _exit_codes(workers: Sequence[BaseProcess]) -> list[int]:
+    """Of those that have died badly, or are about to."""
+    dying = wait([worker.sentinel for worker in workers], _SECONDS_TO_DIE)
+    for worker in workers:
+        if worker.sentinel in dying:
+            # Its files are closed already, its connections among them; the rest of its end may take a while.
+            worker.join()
+    return [worker.exitcode for worker in workers if worker.exitcode]
 
 
 def _said(code: int) -> str:
