@@ -9,7 +9,7 @@ from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, Norm
 from pnne_nb.inspector.diagnosis import RULES, Rule
 from pnne_nb.inspector.evidence import Evidence
 from pnne_nb.inspector.live import LiveProbe
-from pnne_nb.probe import Watch
+from pnne_nb.probe import Watch, Wrapping
 
 EVERY: Final = 10
 """Observations between two looks at what has gathered: a look takes about as long as an observation."""
@@ -18,7 +18,7 @@ _OF_A_STEP = (NormsFrame, HistogramFrame, StatisticsFrame)
 
 
 @final
-class DiagnosingProbe:
+class DiagnosingProbe(Wrapping[LiveProbe]):
     """Observes like the probe that it wraps, and adds an `AnomalyFrame` for every new finding.
 
     It is a `pnne_nb.probe.Probe`; its looks count as observing, so they stay within the budget too. What the losses
@@ -30,7 +30,7 @@ class DiagnosingProbe:
     """
 
     def __init__(self, probe: LiveProbe, rules: Sequence[Rule] = RULES) -> None:
-        self._probe = probe
+        super().__init__(probe)
         self._rules = tuple(rules)
         self._evidence = Evidence.of(probe.model)
         self._observed = 0
@@ -43,34 +43,13 @@ class DiagnosingProbe:
         else:
             self._evidence.add(frame)
 
-    def open(self, step: int) -> None:
-        """Attach what the probe needs."""
-        self._probe.open(step)
-
-    def gradients_ready(self) -> None:
-        """Let the probe measure gradients."""
-        self._probe.gradients_ready()
-
-    def updated(self) -> None:
-        """Let the probe measure updates."""
-        self._probe.updated()
-
-    def close(self) -> Sequence[Frame]:
-        """Detach everything; the frames of the step, and now and then what they mean."""
-        return self.take(self._probe.close())
-
-    @property
-    def hooked(self) -> float:
-        """What the probe's hooks took."""
-        return self._probe.hooked
-
     @property
     def watch(self) -> Watch:
         """What the probe measures."""
         return self._probe.watch
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """The same for what was measured in another process."""
+        """The frames of a step, measured here or in another process, and now and then what they mean."""
         if not frames:
             return frames
         for frame in frames:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import final
 
+import torch
 from torch import Tensor, nn
 from torch._C import _functorch
 from torch.utils.hooks import RemovableHandle
@@ -76,7 +77,9 @@ class _OutputHook:
         self._receive = receive
 
     def __call__(self, _module: nn.Module, _args: object, output: object) -> None:
-        self._receive(output)
+        # A hook that torch.compile finds becomes part of what it makes, and would run there after it was removed.
+        if not torch.compiler.is_compiling():
+            self._receive(output)
 
     def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
         return _copied_hook, ()
@@ -90,7 +93,8 @@ class _InputsHook:
         self._receive = receive
 
     def __call__(self, _module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        self._receive(args, kwargs)
+        if not torch.compiler.is_compiling():
+            self._receive(args, kwargs)
 
     def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
         return _copied_hook, ()

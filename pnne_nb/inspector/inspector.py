@@ -346,6 +346,9 @@ class Inspector:
         live.frames
         ```
 
+        What belongs to parameters (their gradients, norms, updates) is measured when an optimizer of ``torch.optim``
+        steps; a loop that changes them by itself shows activations, inputs and gradients of activations.
+
         Gradients are shown as the optimizer uses them. Those of parameters are unscaled in any case; those of
         activations, where a `GradScaler` is at work, if it is given as `scaler` or the optimizer is a fused one: without
         either, they are shown multiplied by its scale.

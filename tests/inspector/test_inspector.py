@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from pnne_nb.inspector import drawing
 from pnne_nb.inspector.budget import parse_share
 from pnne_nb.inspector.drawing import LayerView, install_drawer
 from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.sampling import Sampler
 from pnne_nb.probe import Cadence, Probe
 from tests.inspector.models import Checkpointed, Encoder, Twice, hooks_on, mlp
 
@@ -599,11 +601,13 @@ def test_gradients_of_a_handwritten_loop_are_shown_unscaled(fused: bool, told: b
     assert found == pytest.approx(scaled_loop(False, True, False), rel=1e-5)
 
 
-def test_a_compiled_model_in_a_handwritten_loop_is_told_of_once() -> None:
+@pytest.mark.parametrize("when", ["before it is watched", "while it is watched"])
+def test_a_compiled_model_in_a_handwritten_loop_is_told_of_once(when: str) -> None:
     net = mlp()
     compiled = torch.compile(net, backend="eager")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    compiled(torch.randn(4, 5))
+    if when == "before it is watched":
+        compiled(torch.randn(4, 5))
     inspector = Inspector(net)
     with warnings.catch_warnings(record=True) as told, inspector.live(budget="100%", hz=1e9):
         warnings.simplefilter("always")
@@ -613,6 +617,8 @@ def test_a_compiled_model_in_a_handwritten_loop_is_told_of_once() -> None:
             inspector.step()
     [warning] = [one for one in told if one.category is UserWarning]
     assert re.match("None of the watched layers was called .* torch.compile", str(warning.message))
+    with mock.patch.object(Sampler, "__call__", side_effect=AssertionError("a hook has become part of it")):
+        compiled(torch.randn(4, 5))
 
 
 def test_a_loop_that_raises_leaves_nothing() -> None:
