@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from statistics import median
-from typing import Protocol, final, runtime_checkable
+from typing import Generic, Protocol, TypeVar, final, runtime_checkable
 
 import msgspec
 
@@ -38,6 +39,44 @@ class Timed(Protocol):
     @property
     def hooked(self) -> float:
         """Seconds of processor time that its hooks took since `open`."""
+
+
+_Wrapped = TypeVar("_Wrapped", bound=Probe)
+
+
+class Wrapping(ABC, Generic[_Wrapped]):
+    """A probe that observes as another one does, and makes something else of what that has measured.
+
+    Args:
+        probe: What measures.
+    """
+
+    def __init__(self, probe: _Wrapped) -> None:
+        self._probe = probe
+
+    @abstractmethod
+    def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """Take what was measured in one step, and return what to publish."""
+
+    @final
+    def open(self, step: int) -> None:
+        """Attach what the probe needs."""
+        self._probe.open(step)
+
+    @final
+    def gradients_ready(self) -> None:
+        """Let the probe measure gradients."""
+        self._probe.gradients_ready()
+
+    @final
+    def updated(self) -> None:
+        """Let the probe measure updates."""
+        self._probe.updated()
+
+    @final
+    def close(self) -> Sequence[Frame]:
+        """Detach everything; returns what `take` makes of the frames of the step."""
+        return self.take(self._probe.close())
 
 
 class Watch(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from torch import nn
 
 from pnne_nb.errors import PnneError
 from pnne_nb.frames import AnomalyFrame, Frame
-from pnne_nb.probe import Cadence, Probe, Watch
+from pnne_nb.probe import Cadence, Probe, Watch, Wrapping
 from pnne_nb.runtime.distributed.messages import Observed, Orders
 from pnne_nb.runtime.observers import Observers
 
@@ -52,23 +52,14 @@ class Ordered:
 
 
 @final
-class _Tagged:
+class _Tagged(Wrapping[Probe]):
     """A probe whose frames go to the one in the notebook that has ordered it."""
 
     def __init__(self, probe: Probe, number: int, tell: Callable[[Observed], None]) -> None:
-        self._probe = probe
+        super().__init__(probe)
         self._number = number
         self._tell = tell
 
-    def open(self, step: int) -> None:
-        self._probe.open(step)
-
-    def gradients_ready(self) -> None:
-        self._probe.gradients_ready()
-
-    def updated(self) -> None:
-        self._probe.updated()
-
-    def close(self) -> Sequence[Frame]:
-        self._tell(Observed(self._number, list(self._probe.close())))
+    def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        self._tell(Observed(self._number, list(frames)))
         return ()
