@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -198,8 +199,11 @@ def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -
     groups.assert_close(undisturbed, engine, tolerance=0)
 
 
-def test_objects_of_a_notebook_s_own_classes_are_handed_over() -> None:
-    """Defined here, not in a module that processes could import."""
+def test_objects_of_a_notebook_s_own_classes_are_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defined here, not in a module that processes could import; but for one, from where only this process looks."""
+    (tmp_path / "halving_of_rates.py").write_text("def halved(epoch):\n    return 0.5**epoch\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    halved = import_module("halving_of_rates").halved
 
     class Pictures(Dataset[Any]):
         def __init__(self, seed: int) -> None:
@@ -236,7 +240,7 @@ def test_objects_of_a_notebook_s_own_classes_are_handed_over() -> None:
                 val_data=Pictures(2),
                 loss=weighed,
                 optimizer=optimizer,
-                scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch),
+                scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, halved),
                 metrics=("accuracy", ("f1", torchmetrics.F1Score("multiclass", num_classes=tasks.CLASSES))),
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
@@ -36,7 +37,7 @@ class Agent:
         self._logs = logs
         logs.mkdir(parents=True, exist_ok=True)
         # torchrun would set one thread and say so at length; workers are told how many they may use.
-        environment = {"OMP_NUM_THREADS": "1", **os.environ, ADDRESS: address}
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, ADDRESS: address, "PYTHONPATH": _search_path()}
         with (logs / "torchrun.log").open("ab") as log:
             try:
                 self._process = subprocess.Popen(  # noqa: S603  our own interpreter, with arguments that were checked
@@ -82,3 +83,8 @@ class Agent:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(started, _SECONDS_TO_DIE)
+
+
+def _search_path() -> str:
+    """Where this process finds modules, a notebook's ``sys.path.append("..")`` included: functions come by their names."""
+    return os.pathsep.join(entry for entry in sys.path if entry)
