@@ -120,6 +120,7 @@ class TrainingEngine:
         self.device = self._loop.recipe.device
         self.channel = self._reports.channel
         self.history = self._reports.history
+        _engines.add(self)
 
     @classmethod
     def from_graph(
@@ -184,7 +185,7 @@ class TrainingEngine:
         packed = self._training.pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=True)
         self._shared.release()
         group = TrainingGroup(packed, self._loop, self.history, self._training.observers, self._work.tell)
-        self._launch(None, group)
+        self._training.launch(None, group)
         return group
 
     def launch_command(self, nproc: int = 2, nnodes: int | str = 1, rdzv: str | None = None, **options: Any) -> str:
@@ -272,12 +273,7 @@ class TrainingEngine:
         Raises:
             CompileError: The edited graph is unfinished or wrong; nothing has changed.
         """
-        self._training.follow_edits()
-        self._shared.release()
-        if self._control.alive:
-            self._control.resume()
-        else:
-            self._launch(None)
+        self._training.go_on()
 
     def pause(self, *, wait: bool = True) -> None:
         """Halt after the running step.
@@ -300,9 +296,7 @@ class TrainingEngine:
         """
         if not self._control.alive:
             raise TrainingError(f"There is nothing to resume: the training is {self.state}. Call start().")
-        self._training.follow_edits()
-        self._shared.release()
-        self._control.resume()
+        self._training.go_on()
 
     def step(self, n: int = 1, *, wait: bool = True) -> None:
         """Make `n` optimizer steps, then halt; starts a training that is not under way.
@@ -316,12 +310,7 @@ class TrainingEngine:
             CompileError: The graph was edited and is unfinished or wrong; see `resume`.
         """
         require_count("n", n)
-        self._training.follow_edits()
-        self._shared.release()
-        if self._control.alive:
-            self._control.allow(n)
-        else:
-            self._launch(n)
+        self._training.go_on(n)
         self._control.wait_for_rest(wait=wait)
 
     def stop(self, *, wait: bool = True) -> None:
@@ -481,13 +470,9 @@ class TrainingEngine:
         """
         return self._training.observers.add(probe, cadence or Cadence())
 
-    def _launch(self, steps: int | None, group: TrainingGroup | None = None) -> None:
-        if self._training.launch(steps, group):
-            _launched.add(self)
 
-
-_launched: weakref.WeakSet[TrainingEngine] = weakref.WeakSet()
-"""Every engine that has trained and still exists."""
+_engines: weakref.WeakSet[TrainingEngine] = weakref.WeakSet()
+"""Every engine that still exists."""
 
 
 def trainings_of(module: nn.Module) -> list[TrainingEngine]:
@@ -495,6 +480,6 @@ def trainings_of(module: nn.Module) -> list[TrainingEngine]:
     own = {id(parameter) for parameter in module.parameters()}
     return [
         engine
-        for engine in tuple(_launched)
+        for engine in tuple(_engines)
         if engine.state not in {"idle", *ENDED} and any(id(one) in own for one in engine.module.parameters())
     ]

@@ -115,6 +115,25 @@ class Training:
         self.work.wait_for_guards()
         return True
 
+    def go_on(self, steps: int | None = None) -> None:
+        """Follow edits of the graph, give the model back, and train on; starts a thread where there is none.
+
+        Args:
+            steps: Halt after so many; None runs on.
+
+        Raises:
+            CompileError: The edited graph is unfinished or wrong; nothing has changed.
+            TrainingError: It cannot be followed.
+        """
+        self.follow_edits()
+        self.shared.release()
+        if not self.control.alive:
+            self.launch(steps)
+        elif steps is None:
+            self.control.resume()
+        else:
+            self.control.allow(steps)
+
     def follow_edits(self) -> None:
         """Become what the graph says now, between two steps.
 
