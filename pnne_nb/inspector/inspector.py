@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
+from pnne_nb.errors import InspectionError, expect
 from pnne_nb.frames import Frame, Quantity
 from pnne_nb.inspector.attaching import Observable, attach, scale_of
 from pnne_nb.inspector.budget import cadence
@@ -24,9 +24,10 @@ from pnne_nb.inspector.evidence import frames_of
 from pnne_nb.inspector.handwritten import HandwrittenLoop
 from pnne_nb.inspector.histogram import Bins, Histogram, histograms
 from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.inspector.lookup import find
 from pnne_nb.inspector.measure import Statistics
-from pnne_nb.inspector.patterns import EVERYTHING, ModuleTypes, Patterns, first_paths, match_layers
-from pnne_nb.inspector.quantities import DEFAULT, QUANTITIES, as_quantities
+from pnne_nb.inspector.patterns import EVERYTHING, ModuleTypes, Patterns, match_layers
+from pnne_nb.inspector.quantities import DEFAULT, as_quantities
 from pnne_nb.inspector.run import Inspection, run_once
 from pnne_nb.inspector.sampling import to_array
 
@@ -386,50 +387,5 @@ class Inspector:
             raise InspectionError("step() belongs inside `with inspector.live():`.")
         self._loop.step(loss)
 
-    # Finding captures
-
     def _find(self, name: str, what: Quantity | None, label: str | None) -> Capture:
-        layer = self._layer(name)
-        here = [capture for capture in self.inspection.captures if capture.layer == layer]
-        chosen = [capture for capture in here if what is None or capture.quantity == what]
-        if what is None and chosen:
-            first = min(chosen, key=lambda capture: QUANTITIES.index(capture.quantity)).quantity
-            chosen = [capture for capture in chosen if capture.quantity == first]
-        if not chosen:
-            raise InspectionError(self._why_nothing(layer, what))
-        if label is None:
-            return chosen[0]
-        for capture in chosen:
-            if capture.label == label:
-                return capture
-        labels = [capture.label for capture in chosen]
-        raise InspectionError(
-            f"Layer {layer!r} has no {chosen[0].quantity} labelled {label!r}.{near(label, labels)}"
-            f" There are: {', '.join(map(repr, labels))}."
-        )
-
-    def _layer(self, name: str) -> str:
-        paths = first_paths(self._model)
-        if name not in paths:
-            raise LayerNotFoundError(f"The model has no layer {name!r}.{near(name, paths)}")
-        return paths[name]
-
-    def _why_nothing(self, layer: str, what: Quantity | None) -> str:
-        run = self.inspection
-        quantities = self._watched.get(layer, () if self._watched else DEFAULT)
-        place = f"layer {layer!r}" if layer else "the model itself"
-        if not quantities or (what is not None and what not in quantities):
-            asked = repr(what or "activations")
-            return f"The {asked} of {place} are not watched: call watch({layer!r}, {asked}), then run_inspection."
-        if what == "updates":
-            return "Updates exist only while training: use attach(engine) or live()."
-        if not run.calls.get(layer) and what not in ("parameters", "parameter_gradients"):
-            return f"In the last run, {place} was not called: the model did not use it, or not as a module."
-        if what in ("gradients", "parameter_gradients"):
-            if run.loss is None:
-                return (
-                    f"There are no {what} of {place}: the last run had no loss."
-                    " Call run_inspection(data, target, loss_fn)."
-                )
-            return f"There are no {what} of {place}: nothing there requires a gradient (frozen, or under no_grad)."
-        return f"Nothing was captured at {place}: it has no {what or 'tensors'}."
+        return find(self._model, self.inspection, self._watched, name, what, label)

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError, LayerNotFoundError
 from pnne_nb.frames import Frame, HistogramFrame, NormsFrame, StatisticsFrame
-from pnne_nb.inspector.live import CALLS, LiveProbe
+from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.inspector.observation import CALLS
 from pnne_nb.probe import Probe
 from tests.inspector.models import Checkpointed, Twice, hooks_on, mlp
 
