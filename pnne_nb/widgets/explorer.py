@@ -87,10 +87,12 @@ class ModuleExplorer(ipywidgets.VBox):
             layout=ipywidgets.Layout(width="auto", flex="1 1 auto"),
         )
         self._hits = ipywidgets.Select(options=[], rows=6, layout=ipywidgets.Layout(width="auto", display="none"))
-        self._colour = ipywidgets.Dropdown(
+        self._colour = ipywidgets.ToggleButtons(
             options=_colourings(self._flow), value="type", description="Colour by",
-            layout=ipywidgets.Layout(width="190px"), style={"description_width": "64px"},
+            style={"description_width": "64px", "button_width": "auto"},
+            layout=ipywidgets.Layout(width="auto", margin="0 8px"),
         )  # fmt: skip
+        self._colour.add_class("pnne-colours")
         self._open_button = ipywidgets.Button(description="Open", disabled=True, layout=ipywidgets.Layout(width="84px"))
         self._all_button = ipywidgets.Button(description="Close all", layout=ipywidgets.Layout(width="84px"))
         self._again_button = ipywidgets.Button(
