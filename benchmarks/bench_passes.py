@@ -17,7 +17,6 @@ from torch import nn
 
 import pnne_nb as pn
 from benchmarks.bench_compiler import Bottleneck, chain, cpu_ms, forward_step, ratio, train_step
-from pnne_nb.compiler import warm_up
 from pnne_nb.compiler.compiling import forget, load
 
 over: list[str] = []
@@ -207,7 +206,7 @@ def train_like(model: nn.Module, x: torch.Tensor) -> Callable[[], object]:
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    warm_up().join()
+    pn.infer_shapes(chain(3))  # the first operation without data imports much of torch
     compile_memory()
     caching()
     net, x = ResNetLike(), torch.randn(2, 3, 16, 16)

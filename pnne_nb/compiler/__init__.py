@@ -15,6 +15,5 @@ from pnne_nb.compiler.running import blame as blame
 from pnne_nb.compiler.shapes import TensorSpec as TensorSpec
 from pnne_nb.compiler.shapes import infer_shapes as infer_shapes
 from pnne_nb.compiler.torch_compiler import TorchCompiler as TorchCompiler
-from pnne_nb.compiler.trying import warm_up as warm_up
 from pnne_nb.compiler.verifying import VerificationReport as VerificationReport
 from pnne_nb.compiler.verifying import verify as verify

@@ -104,19 +104,6 @@ def forget() -> None:
         _outcomes.clear()
 
 
-def warm_up() -> threading.Thread:
-    """Pay in the background for the first operation on the meta device (about a second); return the thread."""
-
-    def run() -> None:
-        with trials():
-            layer = nn.Conv2d(1, 1, 1, device="meta")
-            nn.functional.linear(layer(torch.empty(1, 1, 1, 1, device="meta")), torch.empty(1, 1, device="meta"))
-
-    thread = threading.Thread(target=run, name="pnne-warm-up", daemon=True)
-    thread.start()
-    return thread
-
-
 class _Trial:
     def __init__(self, spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None]) -> None:
         self._spec = spec

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler import warm_up
 from pnne_nb.graph.registry import registry
 from tests.catalog import function_samples, layer_samples
 from tests.compiler import graphs
@@ -332,10 +331,6 @@ def test_a_custom_module_that_cannot_be_tried_is_a_warning() -> None:
     graph = single("Fussy", ("N", 3))
     assert pn.infer_shapes(graph).keys() == {"x.output"}
     assert pn.compile(graph)(torch.ones(1, 3)).shape == (1, 3)
-
-
-def test_warming_up_ends() -> None:
-    warm_up().join()
 
 
 def _symbolic(tensor: object) -> tuple[tuple[int, ...], str] | None:
