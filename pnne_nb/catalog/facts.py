@@ -32,10 +32,10 @@ Table: TypeAlias = tuple[tuple[str, str, Fact], ...]
 
 SKIPPED = frozenset(
     ("device", "dtype", "size_average", "reduce", "out", "generator", "layout", "pin_memory", "names",
-     "params", "optimizer", "process_group", "requires_grad", "cudnn_enable", "min_value", "max_value")
+     "params", "optimizer", "process_group", "requires_grad", "cudnn_enable", "min_value", "max_value", "path")
 )  # fmt: skip
 """Arguments that no form shows: placement and precision belong to the whole model, the others are deprecated,
-hold live objects, or are wired by the training graph."""
+hold live objects, are wired by the training graph, or belong to the operator alone (``torch.einsum`` takes no path)."""
 
 PER_AXIS = frozenset(("kernel_size", "stride", "padding", "dilation", "output_size", "output_padding", "output_ratio"))
 """Arguments with one value per spatial axis: ``Conv2d`` takes tuples of two."""
@@ -321,7 +321,6 @@ ARGUMENT_DOCS: Table[str] = (
     ("*", "output", "The result."),
     ("*", "var", "Variance: a number, or a tensor."),
     ("stft", "align_to_window", "Whether each frame begins where its window does, without padding."),
-    ("*", "path", "Order in which the operands are multiplied; None: chosen by torch."),
     ("*", "n", "Order of the derivative."),
     ("*", "negative_slope lower upper min_val max_val", "Bound or slope of the function."),
     ("*", "approximate", "'tanh' for a faster approximation."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -108,6 +109,16 @@ def test_everything_is_documented() -> None:
 
     assert undocumented == []
     assert all(spec.url.startswith("https://docs.pytorch.org/") for spec in SPECS.values())
+
+
+def test_what_is_passed_by_name_is_a_name_that_the_function_takes() -> None:
+    for spec in SPECS.values():
+        if not inspect.isfunction(spec.torch):  # torch's own have no signature
+            continue
+        takes = inspect.signature(spec.torch)
+        for prop in spec.properties:
+            if prop.name not in spec.positional:
+                takes.bind_partial(**{prop.name: prop.default})
 
 
 def test_every_position_is_an_argument_of_the_call() -> None:
