@@ -170,6 +170,10 @@ class TrainingEngine:
         batch, so that the gradients are those of one process. Whenever the training ends or is looked at (`model`,
         `paused`, a checkpoint), the live model has the weights of the group.
 
+        Functions and objects among the engine's arguments are handed to the processes as copies, in which the model
+        that they mention is the one that is trained. What a step function returns is averaged over the processes; what
+        else it changes, each process keeps for itself.
+
         Args:
             nproc: Processes on each machine; on GPUs, one for each.
             nnodes: Machines, or a range such as ``"1:4"``; on the others, somebody types the group's ``command``.

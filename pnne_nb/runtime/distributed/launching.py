@@ -81,8 +81,10 @@ def pack(
     require_one_device(recipe, state["graph"])
     require_own_parameters(recipe)
     tied = packed_arguments({} if drawing else objects, recipe.model) if hands_over else None
+    # Methods of a module's own class, which these may call, are in no graph of it.
+    as_it_is = tied is not None and (tied.knows_layers or "step_function" in objects)
     graph = state["graph"]
-    if graph is None and not (tied is not None and ("step_function" in objects or tied.knows_layers)):
+    if graph is None and not as_it_is:
         graph = _drawn(recipe, batch, state["config"]["seed"], or_handed_over=hands_over)
     if graph is not None:
         require_known(graph, plan.imports)
