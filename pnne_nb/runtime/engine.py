@@ -376,11 +376,13 @@ class TrainingEngine:
     def set_optimizer(self, **options: Any) -> None:
         """Set options such as ``lr`` or ``weight_decay`` in every parameter group, from the next step on.
 
+        A schedule goes on from a new rate, with its steps in the same proportion.
+
         Raises:
-            TrainingError: The optimizer has no such option.
+            TrainingError: The optimizer has no such option, or refuses the value; then nothing has changed.
         """
         with self.paused():
-            set_options(self.optimizer, options)
+            set_options(self.optimizer, self._loop.recipe.schedule, options)
 
     # Checkpoints
 

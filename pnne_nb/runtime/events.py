@@ -41,7 +41,12 @@ class Listeners:
         topic = _topic_of(frame)
         for wanted, function in self._entries:
             if wanted == topic:
-                function(frame)
+                try:
+                    function(frame)
+                except Exception as error:
+                    name = getattr(function, "__qualname__", type(function).__name__)
+                    error.add_note(f"In {name}, which on({topic!r}, ...) has asked for.")
+                    raise
 
 
 def _topic_of(frame: StepFrame | EpochFrame | StateFrame | AnomalyFrame) -> Topic:

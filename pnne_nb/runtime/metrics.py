@@ -183,9 +183,25 @@ def _are_classes(target: Any) -> bool:
 
 
 def results(metrics: Mapping[str, Metric], prefix: str) -> dict[str, float]:
-    """What `metrics` say, by name: ``"train_accuracy"`` …"""
-    found = {f"{prefix}_{name}": metric.compute() for name, metric in metrics.items()}
-    return {name: float(value) for name, value in found.items() if value is not None}
+    """What `metrics` say, by name: ``"train_accuracy"`` …
+
+    Raises:
+        TrainingError: One says something else than a number.
+    """
+    found = {f"{prefix}_{name}": (metric, metric.compute()) for name, metric in metrics.items()}
+    return {name: _number(metric, value) for name, (metric, value) in found.items() if value is not None}
+
+
+def _number(metric: Metric, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(metric).__name__
+        given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise TrainingError(
+            f"The metric {kind} gives {given}, and the history keeps one number of each metric for an epoch. "
+            f'Choose one, as average="macro" does for many metrics, or compute {kind} from predictions afterwards.'
+        ) from error
 
 
 def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[str, Metric]:
@@ -205,17 +221,28 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
     if not isinstance(choices, (tuple, list)):
         raise TrainingError(f'metrics must be a tuple such as ("accuracy",), not {shown(choices)}. () is for none.')
     made: dict[str, Metric] = {}
-    for choice in choices:
-        name, metric = _make(choice, device)
+    for name, metric in (_make(single, device) for choice in choices for single in _singles(choice)):
         if name in made:
             raise TrainingError(f"Two metrics are called {name!r}; the history has room for one.")
         made[name] = metric
     return made
 
 
+def _singles(choice: Any) -> list[MetricChoice]:
+    """The metrics of a collection (torchmetrics' is a ``ModuleDict``), each by its own name; anything else alone."""
+    match choice:
+        case nn.ModuleDict():
+            return [(name, cast("Metric", metric)) for name, metric in choice.items()]
+        case (str() as prefix, nn.ModuleDict() as collection):
+            return [(f"{prefix}_{name}", cast("Metric", metric)) for name, metric in collection.items()]
+        case _:
+            return [choice]
+
+
 def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
     match choice:
-        case "accuracy":
+        # Not by comparing: what torchmetrics makes of `metric == "accuracy"` is a metric, and true.
+        case str() if choice == "accuracy":
             return choice, Accuracy()
         case str() if choice in PER_BATCH:
             return choice, Averaged(PER_BATCH[choice])

@@ -90,6 +90,11 @@ def make_optimizer(
         TrainingError: Unknown name, wrong arguments, a pattern without a parameter, or nothing to train.
     """
     if isinstance(choice, torch.optim.Optimizer):
+        if groups:
+            raise TrainingError(
+                "An optimizer that is ready made has its groups already: give parameter_groups with a name such as "
+                '("AdamW", {"lr": 1e-3}), or make the groups where you make the optimizer.'
+            )
         return choice
     expect(groups, (Mapping, NoneType), "parameter_groups", 'options by pattern, such as {"*.bias": {"lr": 1e-2}}')
     parameters = parameter_groups(model, groups or {})
@@ -107,11 +112,13 @@ def make_optimizer(
             )
     if not isinstance(made, torch.optim.Optimizer):
         raise TrainingError(f"The optimizer's function returned a {type(made).__name__}, not an optimizer.")
+    for options in (groups or {}).values():
+        _require_options(made, options)
     return made
 
 
-def set_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
-    """Set options such as ``lr`` in every parameter group.
+def set_options(optimizer: torch.optim.Optimizer, schedule: Schedule | None, options: Options) -> None:
+    """Set options such as ``lr`` in every parameter group; `schedule` goes on from there.
 
     Raises:
         TrainingError: The optimizer has no such option; then nothing has changed.
@@ -122,8 +129,46 @@ def set_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
             raise TrainingError(
                 f"{type(optimizer).__name__} has no option {name!r}; it has {', '.join(known)}.{near(name, known)}"
             )
-    for group in optimizer.param_groups:
+    _require_options(optimizer, options)
+    for number, group in enumerate(optimizer.param_groups):
+        before = float(group["lr"])
         group.update(options)
+        if before and "lr" in options:
+            _rescale(schedule, number, float(group["lr"]) / before)
+
+
+def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
+    """Insist on what one of torch's optimizers would take when it is made; of another's options, nothing is known.
+
+    Raises:
+        TrainingError: An option is unknown, or has a value that cannot be.
+    """
+    made_by = type(optimizer)
+    if made_by not in OPTIMIZERS.values():
+        return
+    # A group may hold more than the arguments have names for.
+    taken = [name for name in inspect.signature(made_by).parameters if name != "params"]
+    known = {name: value for name, value in options.items() if name in taken or name not in optimizer.defaults}
+    _call("optimizer", made_by.__name__, made_by, ([nn.Parameter(torch.zeros(1, 1))],), known)
+
+
+def _rescale(schedule: Schedule | None, group: int, factor: float) -> None:
+    """Let a schedule go on from a learning rate that somebody has set.
+
+    Args:
+        schedule: May count from the rate that it began with, or from the greatest.
+        group: Number of the optimizer's parameter group.
+        factor: New rate by old.
+    """
+    if schedule is None:
+        return
+    options = schedule.scheduler.optimizer.param_groups[group]
+    options.update({name: options[name] * factor for name in ("initial_lr", "max_lr", "min_lr") if name in options})
+    several: Any = getattr(schedule.scheduler, "_schedulers", [schedule.scheduler])
+    for each in several:
+        for rates in (getattr(each, "base_lrs", None), getattr(each, "max_lrs", None)):
+            if rates is not None:
+                rates[group] *= factor
 
 
 def needs_closure(optimizer: torch.optim.Optimizer) -> bool:

@@ -76,6 +76,7 @@ class Work:
         self._checkpoints = checkpoints
         self._save_every = save_every
         self._saved: tuple[int, int] | None = None
+        self._telling = False
         self._state_dict = state_dict
         self._progress = Progress(loop.recipe.train.size, loop.recipe.accumulate)
         self._monitor = Monitor(loop.recipe.model, loop.stages)
@@ -103,6 +104,7 @@ class Work:
         killed after its last checkpoint does not train again.
         """
         self.error = None
+        self._telling = False
         self._guarded.clear()
         if self._loop.epoch > self.last_epoch and not self.loaded:
             self.last_epoch = self._loop.epoch - 1 + epochs
@@ -203,12 +205,12 @@ class Work:
 
     def _keep(self, error: BaseException) -> None:
         loop, told = self._source, in_brief(error)
-        error.add_note(f"While {loop.doing}.")
+        error.add_note("Between two steps." if self._telling else f"While {loop.doing}.")
         self.error = error
         if isinstance(error, NotFiniteError):
             found = error.diagnostics[0]
             self._reports.announce(AnomalyFrame(loop.steps + 1, found.code, found.message, found.node, found.hint))
-        elif loop.fetching:
+        elif loop.fetching and not self._telling:
             message = f"The data failed while {loop.doing}: {told}"
             self._reports.announce(AnomalyFrame(step=loop.steps + 1, kind="data-failed", message=message))
 
@@ -229,6 +231,7 @@ class Work:
 
     def tell(self, event: Event) -> None:
         """Report what the loop has done, and save what is due."""
+        self._telling = True
         now = time.monotonic()
         match event:
             case Stepped(frame=frame):
@@ -251,6 +254,7 @@ class Work:
                 assert_never(event)
         if self._progress.due(now, self._source.steps):
             self._reports.channel.put(self.progress)
+        self._telling = False
 
     def _save(self, *, due: bool, improved: bool) -> None:
         if self._checkpoints is None or not (due or improved):

@@ -6,7 +6,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -716,3 +716,20 @@ def test_a_trained_model_is_as_plain_as_before() -> None:
 
 def test_the_repr_is_stable() -> None:
     assert repr(engine()) == "TrainingEngine(Sequential, state='idle')"
+
+
+@pytest.mark.parametrize("event", ["step", "epoch"])
+def test_a_callback_that_raises_is_named_and_the_data_is_not_blamed(event: Literal["step", "epoch"]) -> None:
+    trained = engine()
+
+    def mine(frame: object) -> None:
+        raise KeyError("mine")
+
+    trained.on(event, mine)
+    trained.start()
+    with pytest.raises(KeyError, match="mine") as caught:
+        trained.wait(60)
+    (where, when) = caught.value.__notes__
+    assert where.endswith(f"mine, which on('{event}', ...) has asked for.")
+    assert when == "Between two steps."
+    assert trained.history.anomalies == []

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+import torchmetrics
 from torch import Tensor
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.metrics import Averaged, accuracy, load_metric, make_metrics, results, saved_metric
+from tests.runtime.tasks import engine
 
 CPU = torch.device("cpu")
 
@@ -120,3 +122,26 @@ def test_a_ready_metric_counts_training_and_validation_apart() -> None:
 def test_metrics_that_cannot_be(choices: Any, message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         make_metrics(choices, CPU)
+
+
+def test_torchmetrics_alone_are_themselves_and_collections_are_their_members() -> None:
+    f1 = torchmetrics.F1Score(task="multiclass", num_classes=4)
+    both = torchmetrics.MetricCollection(
+        [
+            torchmetrics.Precision(task="multiclass", num_classes=4),
+            torchmetrics.Recall(task="multiclass", num_classes=4),
+        ]
+    )
+    made = make_metrics([f1, both, ("again", both)], torch.device("cpu"))
+    names = ["MulticlassF1Score", "MulticlassPrecision", "MulticlassRecall"]
+    assert list(made) == [*names, "again_MulticlassPrecision", "again_MulticlassRecall"]
+    assert [type(made[name]).__name__ for name in names] == names
+
+
+def test_a_metric_of_several_numbers_is_refused_at_the_end_of_the_epoch() -> None:
+    table = torchmetrics.ConfusionMatrix(task="multiclass", num_classes=4)
+    trained = engine(metrics=(table,), epochs=1)
+    trained.start()
+    message = r"MulticlassConfusionMatrix gives a tensor of shape \(4, 4\), and the history keeps one number"
+    with pytest.raises(TrainingError, match=message):
+        trained.wait(60)

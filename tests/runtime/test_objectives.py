@@ -17,6 +17,7 @@ from pnne_nb.runtime.objectives import (
     make_schedule,
     needs_closure,
 )
+from tests.runtime.tasks import engine, network
 
 NET = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
 
@@ -149,3 +150,49 @@ def test_a_pattern_that_fits_nothing() -> None:
 def test_schedulers_that_cannot_be(scheduler: Any, message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         make_schedule(scheduler, torch.optim.SGD(NET.parameters(), lr=0.1), total_steps=10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weigth_decay": 0.0}, "AdamW has no argument 'weigth_decay'; .* Did you mean 'weight_decay'"),
+        ({"lr": -1.0}, "The optimizer AdamW refuses its arguments .*Invalid learning rate"),
+    ],
+)
+def test_options_of_groups_are_those_of_the_optimizer(options: dict[str, float], message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        engine(optimizer="AdamW", parameter_groups={"*.bias": options})
+
+
+def test_a_ready_optimizer_has_its_groups() -> None:
+    model = network()
+    with pytest.raises(TrainingError, match="has its groups already: give parameter_groups with a name"):
+        engine(model=model, optimizer=torch.optim.SGD(model.parameters()), parameter_groups={"*.bias": {"lr": 1.0}})
+
+
+def test_a_rate_that_cannot_be_is_refused_while_training() -> None:
+    trained = engine()
+    with pytest.raises(TrainingError, match=r"The optimizer AdamW refuses its arguments .*Invalid learning rate"):
+        trained.set_optimizer(lr=-0.1)
+    assert trained.optimizer.param_groups[0]["lr"] == 1e-3
+
+
+FALLING: dict[str, Any] = {
+    "in proportion to the rate it began with": lambda made: torch.optim.lr_scheduler.LambdaLR(made, lambda n: 0.5**n),
+    "from the rate before": ("ExponentialLR", {"gamma": 0.5}),
+    "several": lambda made: torch.optim.lr_scheduler.SequentialLR(
+        made,
+        [torch.optim.lr_scheduler.LambdaLR(made, lambda n: 0.5**n), torch.optim.lr_scheduler.ExponentialLR(made, 0.5)],
+        [9],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FALLING)
+def test_a_schedule_goes_on_from_a_rate_that_is_set_live(kind: str) -> None:
+    trained = engine(scheduler=FALLING[kind], optimizer=("SGD", {"lr": 1e-3}), epochs=3)
+    trained.step()
+    trained.set_optimizer(lr=1e-2)
+    trained.resume()
+    assert trained.wait(60)
+    assert trained.history["learning_rate"][[0, 1, 6, 12]].tolist() == pytest.approx([1e-3, 1e-2, 5e-3, 2.5e-3])
