@@ -1,55 +1,138 @@
-"""Follows what the nodes of a document were called, so that a renamed node keeps its weights.
+"""Follows where the nodes of a document were, so that a renamed, grouped or ungrouped node keeps its weights.
 
 A document knows its nodes by their names alone. Each document that was compiled or imported is therefore observed:
-which node was renamed since a model was made of it.
+what was renamed, moved into a nested graph or out of one since a model was made of it. Going back through these
+changes gives the path that a node had in that model.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
-from typing import final
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, final
 
 from torch import nn
 
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import RenameNode
+from pnne_nb.graph.ops import AddNode, Op, RemoveNode, RenameNode, SetProperty
+
+
+class _Grouped(NamedTuple):
+    """Nodes of a graph that are now inside a Subgraph node of it."""
+
+    graph: str
+    block: str
+    definition: str
+    names: frozenset[str]
+
+
+class _Ungrouped(NamedTuple):
+    """Nodes of a graph that were inside a Subgraph node of it: what they were called there, by their names."""
+
+    graph: str
+    block: str
+    definition: str
+    names: Mapping[str, str]
+
+
+_Change: TypeAlias = RenameNode | _Grouped | _Ungrouped
+
+
+class _Step(NamedTuple):
+    """One node on a path.
+
+    Attributes:
+        graph: The graph that holds it.
+        name: Its name there.
+        held: The attribute that holds its module, if that is not its name.
+    """
+
+    graph: str
+    name: str
+    held: str | None = None
 
 
 @final
 class _Track:
-    """The renamings of one document, in order."""
+    """The changes of one document, in order."""
 
     def __init__(self, graph: NodeGraph) -> None:
         self.graph = weakref.ref(graph)
-        self.renamed: list[RenameNode] = []
+        self.changes: list[_Change] = []
+        self._shown = {
+            (id, name): node.definition
+            for id, view in graph.graphs.items()
+            for name, node in view.nodes.items()
+            if node.definition is not None
+        }
         graph.observe(self.note)
 
     def note(self, transaction: Transaction) -> None:
-        self.renamed += [op for op in transaction.ops if isinstance(op, RenameNode)]
+        added: dict[str, dict[str, str]] = {}
+        removed: dict[str, set[str]] = {}
+        for op in transaction.ops:
+            if isinstance(op, AddNode):
+                added.setdefault(op.graph, {})[op.name] = op.type
+            elif isinstance(op, RemoveNode):
+                removed.setdefault(op.graph, set()).add(op.name)
+        for op in transaction.ops:
+            change = self._change(op, added, removed)
+            if change is not None:
+                self.changes.append(change)
+            self._keep(op)
+
+    def _change(
+        self, op: Op, added: Mapping[str, Mapping[str, str]], removed: Mapping[str, set[str]]
+    ) -> _Change | None:
+        match op:
+            case RenameNode():
+                return op
+            case AddNode(name=block, graph=graph, properties={"definition": str(inner)}):
+                names = added.get(inner, {}).keys() & removed.get(graph, set())
+                return _Grouped(graph, block, inner, frozenset(names)) if names else None
+            case RemoveNode(block, graph) if (graph, block) in self._shown:
+                inner = self._shown[graph, block]
+                document = self.graph()
+                view = document.graphs.get(inner) if document is not None else None
+                inside = view.nodes.keys() if view is not None else removed.get(inner, set())
+                names = {name: former for name in added.get(graph, {}) if (former := _inside(name, block, inside))}
+                return _Ungrouped(graph, block, inner, names) if names else None
+        return None
+
+    def _keep(self, op: Op) -> None:
+        """Keep which nodes show which definitions."""
+        match op:
+            case AddNode(name=name, graph=graph, properties={"definition": str(inner)}):
+                self._shown[graph, name] = inner
+            case SetProperty(node=name, graph=graph, property="definition", value=str(inner)):
+                self._shown[graph, name] = inner
+            case RemoveNode(name, graph):
+                self._shown.pop((graph, name), None)
+            case RenameNode(name, new_name, graph) if (graph, name) in self._shown:
+                self._shown[graph, new_name] = self._shown.pop((graph, name))
 
 
 _tracks: dict[int, _Track] = {}
 """By the identity of the document, for documents are not hashable."""
 
 _made: weakref.WeakKeyDictionary[nn.Module, tuple[_Track, int]] = weakref.WeakKeyDictionary()
-"""How far a document had been renamed when a model was made of it."""
+"""How far a document had been changed when a model was made of it."""
 
 
 def follow(graph: NodeGraph) -> None:
-    """Keep track of the renamings of a document from now on."""
+    """Keep track of the changes of a document from now on."""
     _track(graph)
 
 
 def remember(model: nn.Module, graph: NodeGraph) -> None:
     """Note that a model has just been made of a document."""
     track = _track(graph)
-    _made[model] = track, len(track.renamed)
+    _made[model] = track, len(track.changes)
 
 
 def former_paths(graph: NodeGraph, model: nn.Module) -> dict[str, str]:
-    """Return the paths that the modules of renamed nodes have in an older model, by their paths now.
+    """Return the paths that the modules of nodes have in an older model, by their paths now, if any have moved.
 
     A path that meanwhile belongs to a new node is mapped to an empty text.
 
@@ -59,12 +142,12 @@ def former_paths(graph: NodeGraph, model: nn.Module) -> dict[str, str]:
     """
     track = _track(graph)
     known, since = _made.get(model, (track, 0))
-    renamed = track.renamed[since:] if known is track else []
-    if not renamed:
+    changes = track.changes[since:] if known is track else []
+    if not changes:
         return {}
-    found: dict[str, str] = {}
-    _collect(graph, "", "", "", _by_graph(renamed), found)
-    return found
+    found = {_written(path): _written(_before(path, changes)) for path in _paths(graph, "", ())}
+    moved = {old for now, old in found.items() if old != now}
+    return {now: "" if old == now and now in moved else old for now, old in found.items()}
 
 
 def _track(graph: NodeGraph) -> _Track:
@@ -76,32 +159,40 @@ def _track(graph: NodeGraph) -> _Track:
     return track
 
 
-def _by_graph(renamed: list[RenameNode]) -> dict[str, list[RenameNode]]:
-    found: dict[str, list[RenameNode]] = {}
-    for op in renamed:
-        found.setdefault(op.graph, []).append(op)
-    return found
+def _inside(name: str, block: str, inside: Container[str]) -> str | None:
+    """Return what a node was called inside a block: the block's name was put before it where its own was taken."""
+    return next((former for former in (name, name.removeprefix(f"{block}_")) if former in inside), None)
 
 
-def _collect(
-    graph: NodeGraph, id: str, now: str, before: str, renamed: Mapping[str, list[RenameNode]], found: dict[str, str]
-) -> None:
-    nodes = graph.graphs[id].nodes
-    former = {name: _former(name, renamed.get(id, [])) for name in nodes}
-    moved = {old for name, old in former.items() if old != name}
-    for name, node in nodes.items():
-        if isinstance(node.origin, dict) and "held" in node.origin:
-            continue  # its module has a path of its own
-        old = "" if former[name] == name and name in moved else former[name]
-        path = f"{before}{old}" if old else ""
-        if old != name or now != before:
-            found[f"{now}{name}"] = path
-        if node.definition is not None and node.definition in graph.graphs and old:
-            _collect(graph, node.definition, f"{now}{name}.", f"{path}.", renamed, found)
+def _paths(graph: NodeGraph, id: str, above: tuple[_Step, ...]) -> Iterator[tuple[_Step, ...]]:
+    for name, node in graph.graphs[id].nodes.items():
+        held = node.origin.get("held") if isinstance(node.origin, dict) else None
+        path = (*above, _Step(id, name, held if isinstance(held, str) and node.shares is None else None))
+        yield path
+        if node.definition is not None and node.definition in graph.graphs:
+            yield from _paths(graph, node.definition, path)
 
 
-def _former(name: str, renamed: list[RenameNode]) -> str:
-    for op in reversed(renamed):
-        if op.new_name == name:
-            name = op.name
-    return name
+def _written(path: tuple[_Step, ...]) -> str:
+    return ".".join(step.held or step.name for step in path)
+
+
+def _before(path: tuple[_Step, ...], changes: Sequence[_Change]) -> tuple[_Step, ...]:
+    """Return the path that a node had before some changes; an empty one if it was made by them."""
+    for change in reversed(changes):
+        for place, step in enumerate(path):
+            match change:
+                case RenameNode(name, new_name, graph) if (step.graph, step.name) == (graph, new_name):
+                    path = (*path[:place], step._replace(name=name), *path[place + 1 :])
+                case _Grouped(graph, block, _, names) if (step.graph, step.name) == (graph, block):
+                    inner = path[place + 1] if place + 1 < len(path) else None
+                    if inner is None or inner.name not in names:
+                        return ()
+                    path = (*path[:place], inner._replace(graph=graph), *path[place + 2 :])
+                case _Ungrouped(graph, block, definition, names) if step.graph == graph and step.name in names:
+                    inner = step._replace(graph=definition, name=names[step.name])
+                    path = (*path[:place], _Step(graph, block), inner, *path[place + 1 :])
+                case _:
+                    continue
+            break
+    return path

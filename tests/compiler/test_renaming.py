@@ -1,14 +1,18 @@
-"""A renamed node keeps its weights; a new node under an old name has none of them."""
+"""A renamed, grouped or ungrouped node keeps its weights; a new node under an old name has none of them."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
+import hypothesis
 import torch
+from hypothesis import strategies as st
 from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.compiler import renaming
+from tests.compiler.graphs import wire
 
 
 def blocks() -> tuple[nn.Module, pn.NodeGraph]:
@@ -80,3 +84,60 @@ def test_a_document_that_is_gone_is_forgotten() -> None:
     del graph
     gc.collect()
     assert renaming._tracks.get(identity) is not track
+
+
+MOVES = st.sampled_from(["group", "group two", "ungroup", "rename", "undo", "redo", "both at once", "compile"])
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(st.lists(st.tuples(MOVES, st.integers(0, 9)), min_size=1, max_size=8))
+def test_moving_nodes_never_loses_weights(moves: list[tuple[str, int]]) -> None:
+    graph = pn.NodeGraph("chain")
+    graph.add("Input", "x", shape=("N", 3))
+    for name in ("a", "b", "c", "d"):
+        graph.add("Linear", name, in_features=3, out_features=3)
+    graph.add("Output", "y")
+    wire(graph, "x a b c d y")
+    graph = pn.NodeGraph.from_json(graph.to_json())  # without anything to undo
+    model = pn.compile(graph)
+    x = torch.randn(2, 3)
+    expected = model(x)
+    for move, number in moves:
+        try:
+            _move(graph, move, number)
+        except pn.GraphError:
+            continue
+        if move == "compile":
+            model = pn.compile(graph, reuse=model)
+        assert torch.equal(pn.compile(graph, reuse=model)(x), expected)
+
+
+def _move(graph: pn.NodeGraph, move: str, number: int) -> None:
+    paths = [path for path in _paths(graph, "", "") if graph[path].type in ("Linear", "Subgraph")]
+    blocks = [path for path in paths if graph[path].type == "Subgraph"]
+    path = paths[number % len(paths)]
+    match move:
+        case "group":
+            graph.group([path], f"block{number}")
+        case "group two":
+            graph.group([path, paths[(number + 1) % len(paths)]], f"a{number}")
+        case "ungroup" if blocks:
+            graph.ungroup(blocks[number % len(blocks)])
+        case "rename":
+            graph.rename(path, f"n{number}")
+        case "both at once":
+            with graph.transaction():
+                outer = graph.group([path], f"t{number}")
+                graph.rename(outer, f"u{number}")
+                graph.group([f"{path.rpartition('.')[0]}.u{number}".lstrip(".")], f"v{number}")
+        case "undo":
+            graph.undo()
+        case "redo":
+            graph.redo()
+
+
+def _paths(graph: pn.NodeGraph, id: str, prefix: str) -> Iterator[str]:
+    for name, node in graph.graphs[id].nodes.items():
+        yield f"{prefix}{name}"
+        if node.definition is not None:
+            yield from _paths(graph, node.definition, f"{prefix}{name}.")
