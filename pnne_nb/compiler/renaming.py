@@ -89,8 +89,8 @@ class _Track:
             case RenameNode():
                 return op
             case AddNode(name=block, graph=graph, properties={"definition": str(inner)}):
-                names = added.get(inner, {}).keys() & removed.get(graph, set())
-                return _Grouped(graph, block, inner, frozenset(names)) if names else None
+                moved = added.get(inner, {}).keys() & removed.get(graph, set())
+                return _Grouped(graph, block, inner, frozenset(moved)) if moved else None
             case RemoveNode(block, graph) if (graph, block) in self._shown:
                 inner = self._shown[graph, block]
                 document = self.graph()
