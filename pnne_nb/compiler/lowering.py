@@ -130,6 +130,7 @@ class _Lowering:
         self.nodes: dict[str, Mapping[str, Bound]] = {}
         self._paths = paths_of(drawings)
         self._resolved = resolved
+        self._places: dict[str, dict[str, str]] = {}  # nodes by where a definition's module holds them
         self.diagnostics: list[Diagnostic] = []
         self._constructions: dict[str, Construction] = {}
         self._users: dict[str, list[tuple[Drawing, str]]] = {id: [] for id in drawings}
@@ -238,7 +239,9 @@ class _Lowering:
         """Return the type of the node that has the tensor of a path, or an empty string."""
         drawing, parts = self._drawings[""], path.split(".")
         while parts:
-            places = {place: name for name, place in member_paths(drawing).items()}
+            places = self._places.get(drawing.id)
+            if places is None:
+                places = self._places[drawing.id] = {place: name for name, place in member_paths(drawing).items()}
             length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in places), 0)
             if not length:
                 return ""

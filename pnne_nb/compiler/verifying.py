@@ -263,7 +263,8 @@ def _run_both(
 
 
 def _gradients(module: nn.Module, given: Any, prefix: str = "") -> dict[str, torch.Tensor | None]:
-    found = {f"{prefix}{name}": parameter.grad for name, parameter in module.named_parameters()}
+    # Copies of scripted modules have parameters that are computed.
+    found = {f"{prefix}{name}": p.grad if p.is_leaf else None for name, p in module.named_parameters()}
     return {**found, **{f"input {index}": leaf.grad for index, leaf in enumerate(tensors_in(given))}}
 
 

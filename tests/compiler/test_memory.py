@@ -105,7 +105,7 @@ def test_what_is_computed_again_counts_at_the_node_that_asks_for_it() -> None:
     before = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
     graph.set("block0", checkpoint=True)
     plan = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
-    assert set(plan.steps) == set(before.steps)
+    assert set(plan.steps) - {"block0"} == set(before.steps)  # torch 2.11 has a step for the checkpoint itself
     step = f"block0.relu0 {BACKWARD}"
     assert plan.live[plan.steps.index(step)] > before.live[before.steps.index(step)]
     assert plan.saved_by("block0") < before.saved_by("block0") / 2

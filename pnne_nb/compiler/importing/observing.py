@@ -9,6 +9,7 @@ import contextlib
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -38,6 +39,14 @@ class Frame:
     kwargs: dict[str, Any] = field(default_factory=dict)
     result: Any = None
     inner: list[Frame] = field(default_factory=list)
+
+    @cached_property
+    def calls(self) -> dict[str, list[Frame]]:
+        """The calls that it made, by path; to be asked for when it is over."""
+        found: dict[str, list[Frame]] = {}
+        for frame in self.inner:
+            found.setdefault(frame.path, []).append(frame)
+        return found
 
 
 Frames = dict[bool, Frame]

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.autograd import Function
 from torch.utils import _pytree as pytree
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.values import (
@@ -44,6 +44,21 @@ def plainly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Stand for ``torch.utils.checkpoint.checkpoint``: call a function without its arguments for checkpointing."""
     own = inspect.signature(checkpoint).parameters
     return function(*args, **{name: value for name, value in kwargs.items() if name not in own})
+
+
+def plainly_sequential(functions: Any, segments: int, input: Any, *_: Any, **__: Any) -> Any:
+    """Stand for ``torch.utils.checkpoint.checkpoint_sequential``, which computes all segments but the last again."""
+    functions = list(functions.children() if isinstance(functions, nn.Sequential) else functions)
+    length = len(functions) // segments
+
+    def run(first: int, last: int, value: Any) -> Any:
+        for function in functions[first:last]:
+            value = function(value)
+        return value
+
+    for first in range(0, length * (segments - 1), length):
+        input = plainly(run, first, first + length, input)
+    return run(length * (segments - 1), len(functions), input)
 
 
 def rebound(
@@ -147,6 +162,7 @@ class _View:
         self._replaced[id(np.sqrt)] = replaced["sqrt"]
         self._replaced |= {id(getattr(torch, name)): replaced[name] for name in ("finfo", "iinfo", "is_tensor")}
         self._replaced[id(checkpoint)] = plainly
+        self._replaced[id(checkpoint_sequential)] = plainly_sequential
         self._replaced |= {id(getattr(torch, name)): self._sized(getattr(torch, name)) for name in _SIZED}
 
     def seen(self, value: Any, package: str) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -142,6 +142,7 @@ class Recorder(fx.Tracer):
         self._born_detached: set[fx.Node] = set()
         self._by_mode: set[fx.Node] = set()
         self._checked: set[fx.Node] = set()
+        self._called: Counter[str] = Counter()
         self._branches = False
         self.assumptions = Assumptions(self.graph)
         self._grad = torch.is_grad_enabled()
@@ -204,12 +205,17 @@ class Recorder(fx.Tracer):
         try:
             for path, module in self._module.named_modules():
                 own = vars(module)
-                stores = [own, module._parameters, module._buffers, module._modules]
+                # A scripted module keeps all but its dictionary where Python does not reach.
+                scripted = isinstance(module, torch.jit.ScriptModule)
+                stores = [own] if scripted else [own, module._parameters, module._buffers, module._modules]
                 kept += [(store, dict(store)) for store in stores]
-                own["training"] = mode
                 if module is not self._module:
                     self._obstacles[path] = obstacle(module)
                     own["forward"] = self._calling(path)
+                if scripted:
+                    before.append(dict(own))
+                    continue
+                own["training"] = mode
                 for hooks in _HOOKS:
                     own[hooks] = OrderedDict()
                 for store in stores[1:3]:
@@ -275,6 +281,7 @@ class Recorder(fx.Tracer):
             seen = frames.get(self._training) or frames.get(not self._training)
             args, kwargs = self._settled(opened(one_form(self._module.get_submodule(path), args, kwargs)))
             node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
+            self._called[path] += 1
             node.meta[FRAMES] = frames
             node.meta[AGAIN] = is_checkpointed(sys._getframe(1), Recorder.run.__code__)
             result = seen.result if seen is not None else UNKNOWN
@@ -303,10 +310,9 @@ class Recorder(fx.Tracer):
         """Return what was observed of the next call of a submodule, in both modes."""
         found: Frames = {}
         for mode, frame in self._frames.items():
-            calls = [each for each in frame.inner if each.path == self._prefix + path]
-            number = sum(node.op == "call_module" and node.target == path for node in self.graph.nodes)
+            calls = frame.calls.get(self._prefix + path)
             if calls:
-                found[mode] = calls[min(number, len(calls) - 1)]
+                found[mode] = calls[min(self._called[path], len(calls) - 1)]
         return found
 
     # Recording

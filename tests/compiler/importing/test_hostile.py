@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
+from pnne_nb.compiler.verifying import difference
 from tests.compiler.importing import nets
 
 torch.set_num_threads(1)
@@ -246,3 +249,137 @@ def test_a_large_buffer_is_said_to_be_absent(persistent: bool) -> None:
         with pytest.raises(pn.CompileError, match=message):
             pn.compile(graph)
     assert "# not its values: they are those of the imported module" in pn.to_source(graph)
+
+
+class Chained(nn.Module):
+    """Layers one after the other, some of whose tensors are the same."""
+
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x
+
+
+def one_parameter() -> nn.Module:
+    layers = [nn.Linear(4, 4, bias=False) for _ in range(200)]
+    for layer in layers[1:]:
+        layer.weight = layers[0].weight
+    return Chained(list(layers))
+
+
+def one_layer() -> nn.Module:
+    return Chained([nn.Linear(4, 4)] * 100)
+
+
+def shared_statistics() -> nn.Module:
+    first, second = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+    second.running_mean, second.weight = first.running_mean, first.weight
+    return Chained([first, nn.Linear(4, 4), second])
+
+
+class TwoNames(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.randn(4, 4))
+        self.other = self.one
+        self.layer = nn.Linear(4, 4)
+        self.layer.weight = self.one
+        self.transposed = nn.Linear(4, 4, bias=False)
+        self.transposed.weight = nn.Parameter(self.one.t())  # the same memory, another parameter
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x @ self.one) + x @ self.other.t() + self.transposed(x)
+        return out
+
+
+class Overlapping(nn.Module):
+    """A buffer that is a part of another: what changes one changes both."""
+
+    whole: Tensor
+    part: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("whole", torch.zeros(2, 4))
+        self.register_buffer("part", self.whole[0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.whole.add_(1)
+        return x + self.part
+
+
+def watched() -> nn.Module:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def threefold(_module: nn.Module, inputs: Any, _outputs: Any) -> Any:
+        return (inputs[0] * 3,)
+
+    net[1].register_full_backward_hook(threefold)
+    return net
+
+
+def scaled() -> nn.Module:
+    """A hook of a tensor is no matter of the drawing: the tensor keeps it."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    weight: Any = net[0].weight
+    weight.register_hook(lambda gradient: gradient * 2)
+    return net
+
+
+def scripted() -> nn.Module:
+    with pytest.warns(DeprecationWarning, match="torch.jit.script"):
+        return nn.Sequential(torch.jit.script(nn.Linear(4, 4)), nn.ReLU())
+
+
+def compiled() -> nn.Module:
+    layer: Any = torch.compile(nn.Linear(4, 4), backend="eager")
+    return nn.Sequential(layer, nn.ReLU())
+
+
+@pytest.mark.parametrize(
+    ("make", "closed"),
+    [
+        (one_parameter, ""),
+        (one_layer, ""),
+        (shared_statistics, ""),
+        (TwoNames, ""),
+        (Overlapping, "module"),
+        (watched, "1"),
+        (scaled, ""),
+        (scripted, "0"),
+        (compiled, "0"),
+    ],
+)
+def test_odd_modules_come_back_equal(make: Callable[[], nn.Module], closed: str) -> None:
+    net, x = make(), torch.randn(3, 4)
+    state, places = copy.deepcopy(net.state_dict()), [id(tensor) for tensor in net.parameters()]
+    report = pn.verify(graph := pn.from_module(net, x), net, x)
+    assert report, str(report)
+    assert list(report.opaque) == ([closed] if closed else [])
+    assert difference(state, net.state_dict()) == ""
+    assert [id(tensor) for tensor in net.parameters()] == places
+    model = pn.compile(pn.NodeGraph.from_json(graph.to_json()), reuse=net)
+    assert len(list(model.parameters())) == len(places)
+    other = torch.randn(5, 4)
+    if make is not Overlapping:  # whose calls count
+        assert torch.equal(model.eval()(other), net.eval()(other))
+
+
+class Endless(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self(x)
+        return out
+
+
+def test_what_never_ends_is_refused() -> None:
+    with pytest.raises(pn.CompileError, match=r"Endless cannot be called with .*recursion"):
+        pn.from_module(Endless(), torch.randn(2))
+
+
+def test_inputs_beside_the_parameters_are_refused() -> None:
+    with pytest.raises(pn.CompileError, match=r"Sequential cannot be called with .*meta"):
+        pn.from_module(nn.Sequential(nn.Linear(4, 4)).to("meta"), torch.randn(2, 4))
