@@ -90,7 +90,7 @@ class ModuleExplorer(ipywidgets.VBox):
         self._colour = ipywidgets.ToggleButtons(
             options=_colourings(self._flow), value="type", description="Colour by",
             style={"description_width": "64px", "button_width": "auto"},
-            layout=ipywidgets.Layout(width="auto", margin="0 8px"),
+            layout=ipywidgets.Layout(width="auto", margin="0 8px", flex="0 0 auto", flex_flow="row nowrap"),
         )  # fmt: skip
         self._colour.add_class("pnne-colours")
         self._open_button = ipywidgets.Button(description="Open", disabled=True, layout=ipywidgets.Layout(width="84px"))

@@ -50,6 +50,9 @@ CSS: Final = """<style>
 .pnne-explorer table.pnne-statistics td:first-child { white-space: normal !important; padding-left: 0 !important; }
 .pnne-explorer .pnne-share { display: inline-block; height: 8px; border-radius: 2px; background: #d07000; min-width: 1px; }
 .pnne-explorer .bqplot text { fill: var(--jp-ui-font-color2, #777) !important; font-size: 11px !important; }
+.pnne-explorer .pnne-colours, .pnne-explorer .pnne-colours > div { display: flex; flex-flow: row nowrap !important; }
+.pnne-explorer .pnne-colours .widget-label { margin-right: 6px; width: auto; }
+.pnne-explorer table.pnne-facts td:last-child { white-space: normal; }
 .pnne-explorer .pnne-colours .jupyter-button { margin: 2px 0; padding: 0 8px; }
 .pnne-explorer .pnne-quiet { color: var(--jp-ui-font-color2, #777); font-size: 12px; }
 .pnne-explorer .pnne-finding { border-left: 3px solid #d1495b; padding: 2px 8px; margin: 6px 0; font-size: 13px; }
