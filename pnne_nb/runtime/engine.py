@@ -64,7 +64,7 @@ class TrainingEngine:
         checkpoint_dir: Where to keep a checkpoint of each epoch and of the end, or None.
         num_workers: Processes that load a ``Dataset``.
         parameter_groups: Optimizer options by pattern of parameter names, e.g. ``{"*.bias": {"weight_decay": 0}}``.
-        step_function: Replaces forward pass and loss: a function of model and batch that returns the loss.
+        step_function: Replaces forward pass, loss and metrics: a function of model and batch that returns the loss.
         early_stopping: End after so many epochs without a lower validation (or else training) loss.
         validate_every: So many epochs, ``(500, "steps")``, or None for the end only; it changes nothing else.
         checkpoint_every: Likewise; the best, and where the training ends or is stopped, are kept in any case.

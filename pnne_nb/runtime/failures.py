@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +18,10 @@ _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
 
 
-def model_failed(error: RuntimeError, model: nn.Module, batch: Batch) -> TrainingError | None:
+def model_failed(error: RuntimeError | TypeError, model: nn.Module, batch: Batch) -> TrainingError | None:
     """What to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
+    if isinstance(error, TypeError):
+        return _called_otherwise(model, batch)
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return None
     place = node_of(error, model)
@@ -31,6 +34,17 @@ def model_failed(error: RuntimeError, model: nn.Module, batch: Batch) -> Trainin
         else "The first dimension counts the examples. Compare the others with what the layers expect."
     )
     return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, place, hint=hint)])
+
+
+def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
+    """What is said where a batch does not have the parts that the model takes."""
+    try:
+        inspect.signature(model.forward).bind(*batch.inputs, **batch.named)
+    except TypeError as unfit:
+        message = f"The model cannot be called with a batch of inputs {said([*batch.inputs, *batch.named.values()])}: {unfit}."
+        hint = "Give the inputs in the order of forward's parameters, or a mapping by their names."
+        return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, hint=hint)])
+    return None
 
 
 def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> TargetError | None:

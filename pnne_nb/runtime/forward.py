@@ -99,7 +99,7 @@ class ForwardPass:
         runs = recipe.trained if recipe.trained is not None and torch.is_grad_enabled() else recipe.model
         try:
             return runs(*batch.inputs, **batch.named)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             explained = model_failed(error, recipe.model, batch)
             if explained is None:
                 raise

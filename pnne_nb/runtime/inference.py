@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.batches import as_batch, to_device
-from pnne_nb.runtime.data import Data, open_source, require_count
+from pnne_nb.runtime.data import Array, Data, open_source, require_count
+from pnne_nb.runtime.failures import model_failed
 from pnne_nb.runtime.models import as_module
 from pnne_nb.runtime.precision import Precision, choose_device
 
@@ -72,18 +75,19 @@ class InferenceEngine:
             self._model = fresh
 
     def stream(
-        self, data: Data | Tensor, *, progress: Callable[[int, int | None], object] | None = None
+        self, data: Data | Array, *, progress: Callable[[int, int | None], object] | None = None
     ) -> Iterator[Any]:
         """The model's output for each batch, on the CPU, as soon as it is there.
 
         Args:
-            data: A tensor of inputs; or a tuple of arrays, a Dataset or a DataLoader whose batches hold inputs only.
+            data: An array of inputs; or a tuple of arrays, a Dataset or a DataLoader whose batches hold the inputs. A
+                target after them, one part more than the model takes, is left out.
             progress: Called after each batch with the batches done and their number, None if unknown.
 
         Raises:
-            TrainingError: The data is of another kind, or empty.
+            TrainingError: The data is of another kind, empty, or does not fit the model.
         """
-        given = (data,) if isinstance(data, Tensor) else data
+        given = (data,) if isinstance(data, (Tensor, np.ndarray)) else data
         source = open_source(given, batch_size=self.batch_size, shuffle=False, seed=0, num_workers=0, name="data")
         try:
             for index, raw in enumerate(source.batches(1)):
@@ -96,19 +100,27 @@ class InferenceEngine:
     def _run(self, raw: Any) -> Any:
         batch = as_batch(raw, wants_target=False)
         with self._lock, torch.inference_mode(), self._precision.autocast():
+            if len(batch.inputs) - 1 == _most_inputs(self._model):
+                batch = as_batch(raw, wants_target=True)
             inputs, named = to_device(batch.inputs, self.device), to_device(batch.named, self.device)
-            return to_device(self._model(*inputs, **named), torch.device("cpu"))
+            try:
+                return to_device(self._model(*inputs, **named), torch.device("cpu"))
+            except (RuntimeError, TypeError) as error:
+                explained = model_failed(error, self._model, batch)
+                if explained is None:
+                    raise
+                raise explained from error
 
-    def predict(self, data: Data | Tensor, *, progress: Callable[[int, int | None], object] | None = None) -> Any:
+    def predict(self, data: Data | Array, *, progress: Callable[[int, int | None], object] | None = None) -> Any:
         """The model's outputs for all of `data`, joined along the first dimension; see `stream`."""
         return _joined(list(self.stream(data, progress=progress)))
 
-    def probabilities(self, data: Data | Tensor) -> Tensor:
+    def probabilities(self, data: Data | Array) -> Tensor:
         """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid."""
         scores: Tensor = self.predict(data).float()
         return scores.sigmoid() if scores.dim() < 2 or scores.shape[1] == 1 else scores.softmax(1)
 
-    def top_k(self, data: Data | Tensor, k: int = 5) -> Prediction:
+    def top_k(self, data: Data | Array, k: int = 5) -> Prediction:
         """The `k` likeliest classes of each example; fewer if there are fewer.
 
         Raises:
@@ -128,6 +140,16 @@ class InferenceEngine:
         require_count("times", times)
         for _ in range(times):
             self._run(example)
+
+
+def _most_inputs(model: nn.Module) -> int | None:
+    """How many inputs `model` takes by position at most; None if there is no limit."""
+    kinds = [parameter.kind for parameter in inspect.signature(model.forward).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return None
+    return sum(
+        kind is not inspect.Parameter.KEYWORD_ONLY and kind is not inspect.Parameter.VAR_KEYWORD for kind in kinds
+    )
 
 
 def _joined(outputs: list[Any]) -> Any:

@@ -254,7 +254,13 @@ class TrainingLoop:
                 if loss is not None:
                     plateau.step(loss)
             case scheduler:
-                scheduler.step()
+                try:
+                    scheduler.step()
+                except ValueError as error:
+                    raise TrainingError(
+                        f"The scheduler {type(scheduler).__name__} cannot move: {error}. Where it was made for fewer steps "
+                        "than there are, make a new engine, with more epochs."
+                    ) from error
 
     # Validation and the end of an epoch
 

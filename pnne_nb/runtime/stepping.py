@@ -246,7 +246,7 @@ class Stepper:
         if not gradients:
             raise TrainingError(
                 "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
-                "the forward pass under torch.no_grad() or detached?"
+                "the forward pass under torch.no_grad() or detached, or was the optimizer made for another model?"
             )
         taken = wanted or recipe.grad_clip is not None
         found = total_norm(gradients) if taken else None

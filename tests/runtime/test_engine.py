@@ -733,3 +733,21 @@ def test_a_callback_that_raises_is_named_and_the_data_is_not_blamed(event: Liter
     assert where.endswith(f"mine, which on('{event}', ...) has asked for.")
     assert when == "Between two steps."
     assert trained.history.anomalies == []
+
+
+def test_a_schedule_that_is_over_says_so_when_training_goes_on() -> None:
+    trained = engine(scheduler=("OneCycleLR", {"max_lr": 0.1}), epochs=1)
+    trained.start()
+    assert trained.wait(60)
+    trained.start()
+    message = "The scheduler OneCycleLR cannot move: Tried to step .* make a new engine, with more epochs"
+    with pytest.raises(TrainingError, match=message):
+        trained.wait(60)
+
+
+def test_batches_with_more_parts_than_the_model_takes_are_explained() -> None:
+    pictures, classes = images()
+    trained = engine(train_data=(pictures, pictures, classes))
+    trained.start()
+    with pytest.raises(TrainingError, match=r"The model cannot be called with a batch of inputs .* too many positional"):
+        trained.wait(60)

@@ -93,3 +93,21 @@ def test_counts_are_checked(name: str, call: str) -> None:
     inference = InferenceEngine(network(), device="cpu")
     with pytest.raises(TrainingError, match=f"{name} must be a whole number, at least 1, not 0"):
         getattr(inference, call)(PICTURES, 0)
+
+
+def test_the_loader_that_trains_the_model_and_arrays_will_do() -> None:
+    inference = InferenceEngine(network(), device="cpu", batch_size=40)
+    outputs = inference.predict(PICTURES)
+    assert torch.equal(inference.predict(DataLoader(TensorDataset(*images()), batch_size=40)), outputs)
+    assert torch.equal(inference.predict(images()), outputs)
+    assert torch.equal(inference.predict(PICTURES.numpy()), outputs)
+
+
+def test_data_that_does_not_fit_is_explained() -> None:
+    inference = InferenceEngine(network(), device="cpu")
+    with pytest.raises(TrainingError, match=r"The model fails at layer '0' \(Conv2d.* on a batch of inputs"):
+        inference.predict(torch.ones(3, 7, 6, 6))
+    with pytest.raises(
+        TrainingError, match=r"The model cannot be called with a batch .* too many positional arguments"
+    ):
+        inference.predict((PICTURES, PICTURES, PICTURES))
