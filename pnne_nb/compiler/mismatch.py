@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -109,6 +109,25 @@ def size_findings(spec: NodeSpec, values: Mapping[str, Value], ports: Sequence[A
             f"Set {prop.name} to {_shown(fitting)}, or change what comes in.",
             property=prop.name,
             value=to_json(fitting),
+        )
+
+
+def axis_findings(
+    spec: NodeSpec, values: Mapping[str, Value], first: Abstract | None, outputs: Iterable[Abstract]
+) -> Iterator[Finding]:
+    """Find an axis that is not there: without data, softmax and a few others do not look."""
+    axis = values.get("dim")
+    own = not spec.target.startswith("torch.") and spec.kind != "method"
+    if own or not isinstance(axis, int) or first is None or first.shape is None:
+        return
+    # That of a result counts too: of unsqueeze, the axis is a new one.
+    rank = max(len(value.sizes) for value in (first, *outputs) if value.shape is not None) or 1
+    if not -rank <= axis < rank:
+        yield Finding(
+            "shape-mismatch",
+            f"dim is {axis}, and the input {first} has {len(first.sizes)} axes.",
+            spec.inputs[0].name,
+            f"Set dim to a number from {-rank} to {rank - 1}.",
         )
 
 

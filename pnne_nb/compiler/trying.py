@@ -23,7 +23,7 @@ from pnne_nb.compiler.binding import Bound, automatic_properties, bind, construc
 from pnne_nb.compiler.constants import TensorLiteral
 from pnne_nb.compiler.costs import FREE, Cost, MultiplyAdds, returned, weights
 from pnne_nb.compiler.fitting import Trials
-from pnne_nb.compiler.mismatch import Finding, dtype_findings, failure_finding, size_findings
+from pnne_nb.compiler.mismatch import Finding, axis_findings, dtype_findings, failure_finding, size_findings
 from pnne_nb.compiler.operators import function_of
 from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Ref, Sequence
 from pnne_nb.graph.spec import NodeSpec, Returns
@@ -155,7 +155,9 @@ class _Trial:
         for port, path in _places(bound.results, single=bound.single):
             seen = tuple(_item(result, path) for result in results)
             outputs[port] = self._explain(bound, path, seen)
-        return Outcome(outputs, resolved, (), Cost(parameters, memory, tuple(counts), returned(results)))
+        cost = Cost(parameters, memory, tuple(counts), returned(results))
+        wrong = tuple(axis_findings(self._spec, self._properties, next(iter(ports), None), outputs.values()))
+        return Outcome({}, resolved, wrong, cost) if wrong else Outcome(outputs, resolved, (), cost)
 
     def _refused(self) -> bool:
         for prop in self._spec.properties:

@@ -132,6 +132,18 @@ def test_a_deep_network_of_odd_strides_is_exact(height: int) -> None:
         assert tuple(evaluated(size, names) for size in inferred[path].shape) == shape, path
 
 
+@pytest.mark.parametrize("type", ["Softmax", "softmax", "gumbel_softmax", "sort", "argsort", "sum"])
+def test_an_axis_that_is_not_there_is_said_at_the_node(type: str) -> None:
+    with pytest.raises(pn.ShapeError, match=r"node.*: (dim is 7, and the input \(N, 5\) has 2 axes|.*out of range)"):
+        pn.compile(single(type, ("N", 5), dim=7))
+    assert pn.compile(single(type, ("N", 5), dim=-2)) is not None
+
+
+def test_a_new_axis_is_one_of_the_result() -> None:
+    assert pn.infer_shapes(single("unsqueeze", ("N", 5), dim=2))["node.output"].shape == ("N", 5, 1)
+    assert pn.infer_shapes(single("softmax", (), dim=0))["node.output"].shape == ()
+
+
 def test_long_sequences_are_not_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[int] = []
     forward = nn.GRU.forward
