@@ -79,12 +79,13 @@ def unlike(
     """Return inputs of other sizes with which a drawing does something else than the module, without saying so."""
     if any("_orig_mod" in module._modules for module in net.modules()):
         return None  # torch.compile compiles for each size, and says aloud where that fails
+    one, other = duplicate(net).eval(), duplicate(model).eval()
     for given in resized((args, kwargs)):
         for _ in range(TRIES):
-            expected, refused = _result(net, given)
+            expected, refused = _result(one, given)
             if refused is not None:
                 break
-            found, error = _result(model, given)
+            found, error = _result(other, given)
             if isinstance(error, ExecutionError) and _is_check(graph, error):
                 break
             if error is None and not difference(expected, found):
@@ -98,9 +99,14 @@ def _result(module: nn.Module, given: Any) -> tuple[Any, Exception | None]:
     args, kwargs = copied(given)
     try:
         with private_random_state(), torch.no_grad():
-            return duplicate(module).eval()(*args, **kwargs), None
+            return duplicate(module, _shared)(*args, **kwargs), None
     except Exception as error:  # noqa: BLE001  # whatever it says
         return None, error
+
+
+def _shared(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what stands for a tensor in a copy: itself if it is trained, which takes no memory."""
+    return tensor.detach() if tensor.requires_grad else tensor.detach().clone()
 
 
 def _is_check(graph: NodeGraph, error: ExecutionError) -> bool:
