@@ -292,7 +292,13 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
 
 def _fixed(name: str, value: Any) -> Any:
     """Return a constant argument as a slot that takes nothing else, where a document can compare it."""
-    return Slot(name, tensor=False, only=(value,)) if isinstance(value, (type(None), bool, int, float, str)) else value
+    return Slot(name, tensor=False, only=(value,)) if _is_plain(value) else value
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return all(map(_is_plain, value))
+    return isinstance(value, (type(None), bool, int, float, str, torch.dtype))
 
 
 def _holds(value: Any, kinds: tuple[type, ...]) -> bool:

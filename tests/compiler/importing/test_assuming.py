@@ -151,20 +151,27 @@ def test_the_check_stands_alone_in_the_source() -> None:
         names["Asking"]()(torch.randn(2, 2, 4))
 
 
-def optional(self: Any, x: Tensor, mask: Tensor | None = None, scale: bool = False) -> Any:
-    x = self.layer(x)
+def optional(
+    self: Any, x: Tensor, mask: Tensor | None = None, scale: bool = False, size: Any = (6, 4), dtype: Any = None
+) -> Any:
+    x = self.layer(x).reshape(-1, *size).to(dtype)
     x = x if mask is None else x + mask
     return x * 2 if scale else x
 
 
 def test_a_constant_argument_takes_nothing_else() -> None:
     net = asking(optional)
-    model = pn.compile(pn.from_module(net, (X, None), {"scale": False}), reuse=net)
-    assert torch.equal(model(X, None, False), net(X))
-    with pytest.raises(pn.ExecutionError, match="drawn for mask is None"):
-        model(X, torch.ones(4), False)
-    with pytest.raises(pn.ExecutionError, match="drawn for scale == False"):
-        model(X, None, True)
+    rest = (6, 4), torch.float32
+    model = pn.compile(pn.from_module(net, (X, None, False, *rest)), reuse=net)
+    assert torch.equal(model(X, None, False, *rest), net(X, dtype=torch.float32))
+    for given, said in (
+        ((torch.ones(4), False, *rest), "mask is None"),
+        ((None, True, *rest), "scale == False"),
+        ((None, False, (4, 6), torch.float32), r"size == \(6, 4\)"),
+        ((None, False, (6, 4), torch.float64), r"dtype == torch\.float32"),
+    ):
+        with pytest.raises(pn.ExecutionError, match=f"drawn for {said}; else import again"):
+            model(X, *given)
 
 
 class ByMode(nn.Module):
