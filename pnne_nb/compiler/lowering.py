@@ -10,6 +10,7 @@ import msgspec
 
 from pnne_nb.compiler.binding import automatic_properties, bind, construct
 from pnne_nb.compiler.expressions import is_known
+from pnne_nb.compiler.holding import member_paths, place_of, ties
 from pnne_nb.compiler.program import (
     Argument,
     Attribute,
@@ -130,7 +131,6 @@ class _Lowering:
         self.nodes: dict[str, Mapping[str, Bound]] = {}
         self._paths = paths_of(drawings)
         self._resolved = resolved
-        self._places: dict[str, dict[str, str]] = {}  # nodes by where a definition's module holds them
         self.diagnostics: list[Diagnostic] = []
         self._constructions: dict[str, Construction] = {}
         self._users: dict[str, list[tuple[Drawing, str]]] = {id: [] for id in drawings}
@@ -149,7 +149,9 @@ class _Lowering:
     def program(self, drawing: Drawing) -> Program:
         nodes = self.nodes[drawing.id] = self._unchanged(drawing) or self._nodes(drawing)
         values = _values(drawing)
-        members = [(_place(b.node), b.member) for b in nodes.values() if b.member is not None and b.node.shares is None]
+        members = [
+            (place_of(b.node), b.member) for b in nodes.values() if b.member is not None and b.node.shares is None
+        ]
         calls = {name: bound.call for name, bound in nodes.items() if bound.call is not None}
         program = Program(
             definition=drawing.id,
@@ -162,7 +164,7 @@ class _Lowering:
                 for name in drawing.outputs
                 if (ref := drawing.wires.get(name, NO_WIRES).get("input")) is not None
             ),
-            ties=() if drawing.id else tuple(self.ties()),
+            ties=() if drawing.id else tuple(ties(self._drawings, self.diagnostics)),
         )
         old = self._before.unit.programs.get(drawing.id) if self._before is not None else None
         return old if old is not None and _is_same(program, old) else program
@@ -212,44 +214,6 @@ class _Lowering:
             for name, node in drawing.nodes.items()
             if node.type in ("Constant", "Parameter", "Buffer") or registry[node.type].kind in IGNORED
         }
-
-    def ties(self) -> Iterator[tuple[str, str]]:
-        """Yield the tensors of an imported module that have several names: where they go, and where they are."""
-        root = self._drawings[""]
-        paths = member_paths(root)
-        for name, node in root.nodes.items():
-            ties = node.origin.get("ties") if isinstance(node.origin, dict) else None
-            for below, other in ties.items() if isinstance(ties, dict) and node.type != "Module" else ():
-                found = self._holder(f"{paths[name]}.{below}"), self._holder(str(other))
-                if "Module" in found:
-                    continue  # what a graph only holds keeps its own tensors
-                if not all(found):
-                    self.diagnostics.append(
-                        Diagnostic(
-                            code="tied-missing",
-                            message=f"Its {below} is the same tensor as {other}, which is no longer there.",
-                            node=name,
-                            hint="Add the node again under that name, or replace this one by a new node.",
-                        )
-                    )
-                    continue
-                yield f"{paths[name]}.{below}", str(other)
-
-    def _holder(self, path: str) -> str:
-        """Return the type of the node that has the tensor of a path, or an empty string."""
-        drawing, parts = self._drawings[""], path.split(".")
-        while parts:
-            places = self._places.get(drawing.id)
-            if places is None:
-                places = self._places[drawing.id] = {place: name for name, place in member_paths(drawing).items()}
-            length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in places), 0)
-            if not length:
-                return ""
-            node = drawing.nodes[places[".".join(parts[:length])]]
-            if node.definition is None or node.definition not in self._drawings:
-                return node.type
-            drawing, parts = self._drawings[node.definition], parts[length:]
-        return ""
 
     def _takes_tensor(self, drawing: Drawing, name: str) -> bool:
         """Whether what arrives at an Input is known to be a tensor: it says so, or every use gives one."""
@@ -389,24 +353,6 @@ def _is_same(one: Program, other: Program) -> bool:
         and all(map(operator.is_, one.calls, other.calls))
         and (one.entries, one.results, one.ties) == (other.entries, other.results, other.ties)
     )
-
-
-def _place(node: Node) -> float:
-    """Return where the original of an imported node stands among its members; infinity for a new node."""
-    place = node.origin.get("member") if isinstance(node.origin, dict) else None
-    return place if isinstance(place, int) else float("inf")
-
-
-def member_paths(drawing: Drawing) -> dict[str, str]:
-    """Return the attribute that holds each node's module: its name, or ``layers.0`` for what stands in a list."""
-    paths: dict[str, str] = {}
-    for name, node in drawing.nodes.items():
-        held = node.origin.get("held") if isinstance(node.origin, dict) else None
-        top = held.partition(".")[0] if isinstance(held, str) else ""
-        # A copy of such a node, and one beside a node that has the list's name, stands for itself.
-        free = top and top not in drawing.nodes and held not in paths.values()
-        paths[name] = str(held) if free and node.shares is None else name
-    return paths
 
 
 def _in_order(

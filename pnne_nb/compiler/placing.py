@@ -12,7 +12,7 @@ from typing import final
 
 import msgspec
 
-from pnne_nb.compiler.lowering import member_paths
+from pnne_nb.compiler.holding import member_paths
 from pnne_nb.compiler.program import Argument, Attribute, Call, Constant, Nested, Program, Ref, Unit, Weight
 from pnne_nb.compiler.program import Sequence as Arguments
 from pnne_nb.compiler.reading import Drawing, paths_of

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.faking import imitation
-from pnne_nb.compiler.lowering import member_paths
+from pnne_nb.compiler.holding import member_paths
 from pnne_nb.compiler.observing import Observer
 from pnne_nb.compiler.passes.proving import Promise
 from pnne_nb.compiler.passes.reports import Change, Gain

@@ -1,0 +1,79 @@
+"""Which attributes hold the modules of nodes, in which order, and which tensors of an imported module are one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pnne_nb.compiler.reading import Drawing
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.node import Node
+
+
+def member_paths(drawing: Drawing) -> dict[str, str]:
+    """Return the attribute that holds each node's module: its name, or ``layers.0`` for what stands in a list."""
+    paths: dict[str, str] = {}
+    for name, node in drawing.nodes.items():
+        held = node.origin.get("held") if isinstance(node.origin, dict) else None
+        top = held.partition(".")[0] if isinstance(held, str) else ""
+        # A copy of such a node, and one beside a node that has the list's name, stands for itself.
+        free = top and top not in drawing.nodes and held not in paths.values()
+        paths[name] = str(held) if free and node.shares is None else name
+    return paths
+
+
+def place_of(node: Node) -> float:
+    """Return where the original of an imported node stands among its members; infinity for a new node."""
+    place = node.origin.get("member") if isinstance(node.origin, dict) else None
+    return place if isinstance(place, int) else float("inf")
+
+
+def ties(drawings: Mapping[str, Drawing], diagnostics: list[Diagnostic]) -> Iterator[tuple[str, str]]:
+    """Yield the tensors of an imported module that have several names: where they go, and where they are.
+
+    Args:
+        drawings: Every definition by id.
+        diagnostics: What cannot be tied any more is added to it.
+    """
+    root = drawings[""]
+    paths = member_paths(root)
+    places: dict[str, dict[str, str]] = {}
+    for name, node in root.nodes.items():
+        tied = node.origin.get("ties") if isinstance(node.origin, dict) else None
+        for below, other in tied.items() if isinstance(tied, dict) and node.type != "Module" else ():
+            found = tuple(_holder(drawings, path, places) for path in (f"{paths[name]}.{below}", str(other)))
+            if "Module" in found:
+                continue  # what a graph only holds keeps its own tensors
+            if not all(found):
+                diagnostics.append(
+                    Diagnostic(
+                        code="tied-missing",
+                        message=f"Its {below} is the same tensor as {other}, which is no longer there.",
+                        node=name,
+                        hint="Add the node again under that name, or replace this one by a new node.",
+                    )
+                )
+                continue
+            yield f"{paths[name]}.{below}", str(other)
+
+
+def _holder(drawings: Mapping[str, Drawing], path: str, places: dict[str, dict[str, str]]) -> str:
+    """Return the type of the node that has the tensor of a path, or an empty string.
+
+    Args:
+        drawings: Every definition by id.
+        path: Of the tensor.
+        places: By definition, the node that each attribute belongs to; what is not there yet is added.
+    """
+    drawing, parts = drawings[""], path.split(".")
+    while parts:
+        if drawing.id not in places:
+            places[drawing.id] = {place: name for name, place in member_paths(drawing).items()}
+        names = places[drawing.id]
+        length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in names), 0)
+        if not length:
+            return ""
+        node = drawing.nodes[names[".".join(parts[:length])]]
+        if node.definition is None or node.definition not in drawings:
+            return node.type
+        drawing, parts = drawings[node.definition], parts[length:]
+    return ""
