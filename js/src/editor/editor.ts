@@ -1,8 +1,8 @@
 import type { EdgeState, Fix, Op } from "../protocol";
-import { type Fresh, freshBlock, shownType } from "./blocks";
 import { placedAt, settled } from "./canvas/folded";
 import { freePlace, type Point, STEP_Y } from "./canvas/placement";
 import { cardFor, centreOf, ownerOf, placeOf, SceneMaker, type ShownScene } from "./canvas/scene";
+import { type Fresh, freshBlock, shownType } from "./document/blocks";
 import { matchPorts, refusalsFrom, type Scene, whyNotConnect } from "./document/connection";
 import { discardOps } from "./document/definitions";
 import { edgeId, graphAt, nodeOf, toState } from "./document/document";
@@ -10,7 +10,6 @@ import { type FrameBox, held, shifted } from "./document/frame";
 import { freeName } from "./document/names";
 import { portsOf } from "./document/ports";
 import { bridges, edgeFrom, insertOps } from "./document/splice";
-import { bringOut } from "./folding";
 import type { Session } from "./session/session";
 import { Store } from "./session/store";
 import { type Connecting, FIRST_VIEW, NOTHING, SETTLED, STILL, type ViewState } from "./view";
@@ -79,7 +78,7 @@ export class Editor {
 
   /** Selects a node, shows it, and has the keyboard stand on it. */
   goTo(name: string): void {
-    bringOut(this, name);
+    this.bringOut(name);
     const scene = this.scene();
     const card = scene?.cards.get(name);
     if (!scene || !card) return;
@@ -87,6 +86,15 @@ export class Editor {
     const said = `${card.label}, ${place} of ${scene.cards.size}`;
     this.patch({ nodes: this.whole([name]), edges: NOTHING, frames: NOTHING, current: name, said });
     this.viewport?.reveal(name);
+  }
+
+  /** Unfolds the run that hides a node: it is to be seen. */
+  private bringOut(name: string): void {
+    const scene = this.scene();
+    if (!scene?.folds.heads.has(name)) return;
+    const folded = new Set(this.view.get().folded);
+    folded.delete(scene.prefix + cardFor(scene, name));
+    this.patch({ folded });
   }
 
   /** Shows or hides a panel; where there is room for one only, the other makes way. */
@@ -373,7 +381,7 @@ export class Editor {
     const name = names.pop();
     if (name === undefined) return;
     this.enter(names);
-    bringOut(this, name);
+    this.bringOut(name);
     this.select([name]);
     this.viewport?.reveal(name);
   }

@@ -1,4 +1,4 @@
-import { cardFor, type ShownScene } from "./canvas/scene";
+import type { ShownScene } from "./canvas/scene";
 import type { Run } from "./document/repeats";
 import type { Editor } from "./editor";
 import { NOTHING } from "./view";
@@ -26,15 +26,6 @@ export function toggleFolded(editor: Editor, names: ReadonlySet<string> = editor
   const what = runs.map((run) => `${run[0]} to ${run.at(-1)}, ${run.length} nodes`).join("; ");
   editor.patch({ folded, peek: null, said: `${fold ? "Folded" : "Unfolded"} ${what}` });
   if (names.size > 0) editor.select(runs.flat());
-}
-
-/** Unfolds the run that hides a node: it is to be seen. */
-export function bringOut(editor: Editor, name: string): void {
-  const scene = editor.scene();
-  if (!scene?.folds.heads.has(name)) return;
-  const folded = new Set(editor.view.get().folded);
-  folded.delete(scene.prefix + cardFor(scene, name));
-  editor.patch({ folded });
 }
 
 /** Unfolds everything. */

@@ -1,8 +1,8 @@
 import { useEffect, useState } from "react";
 import type { NodeState } from "../../protocol";
-import { blockTypes, shownType } from "../blocks";
 import type { ShownScene } from "../canvas/scene";
 import { useEditor, useSession } from "../context";
+import { blockTypes, shownType } from "../document/blocks";
 import { contains, definitionOf, usesOf } from "../document/definitions";
 import { whyReserved } from "../document/names";
 import { togglePeek } from "../gestures";

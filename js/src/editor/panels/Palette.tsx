@@ -9,9 +9,10 @@ import {
   useState,
 } from "react";
 import type { NodeTypeState } from "../../protocol";
-import { blockTypes, chooseBlocks, MY_BLOCKS, saveBlocks, shownType } from "../blocks";
+import { chooseBlocks, saveBlocks } from "../blocks";
 import { lookOf } from "../canvas/categories";
 import { useEditor, useSession } from "../context";
+import { blockTypes, MY_BLOCKS, shownType } from "../document/blocks";
 import { searchTypes } from "./search";
 
 /** Headings that a person looks for first; the catalogue's others follow in its own order. */

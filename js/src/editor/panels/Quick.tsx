@@ -9,10 +9,10 @@ import {
   useState,
 } from "react";
 import type { EdgeState } from "../../protocol";
-import { blockTypes, shownType } from "../blocks";
 import { lookOf } from "../canvas/categories";
 import { cardFor, ownerOf, type ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useView } from "../context";
+import { blockTypes, shownType } from "../document/blocks";
 import { edgeId, nodeOf, splitPort } from "../document/document";
 import { portsOf } from "../document/ports";
 import { edgeFrom, insertOps } from "../document/splice";

@@ -1,5 +1,6 @@
-import { makeOwn, sharedWith } from "../blocks";
+import { makeOwn } from "../blocks";
 import { useEditor, useScene, useSession, useView } from "../context";
+import { sharedWith } from "../document/blocks";
 
 /** Says, inside a definition that several nodes show, that an edit here changes all of them. */
 export function SharedNotice() {

@@ -1,4 +1,15 @@
-import type { KernelConnection } from "./kernel";
+/** A signal of JupyterLab's kernel connection. */
+export interface Signal<T> {
+  connect(slot: (sender: unknown, value: T) => void): unknown;
+  disconnect(slot: (sender: unknown, value: T) => void): unknown;
+}
+
+/** What JupyterLab and Notebook tell about a kernel; other hosts may have less of it, or nothing. */
+export interface KernelConnection {
+  readonly statusChanged?: Signal<string>;
+  readonly connectionStatusChanged?: Signal<string>;
+  readonly disposed?: Signal<unknown>;
+}
 
 /** The part of anywidget's model that the editor uses. */
 export interface Model {

@@ -1,0 +1,72 @@
+import type { NodeState, NodeTypeState, Op } from "../../protocol";
+import { definitionOf, usesOf } from "./definitions";
+import type { GraphDocument } from "./document";
+import { definitionOps, fragmentOf } from "./fragment";
+import { type Ports, portsOf } from "./ports";
+
+export const MY_BLOCKS = "My blocks";
+/** No node type is called so. */
+const PREFIX = "block:";
+
+/** The blocks as the palette offers them: like node types, of a category of their own. */
+export function blockTypes(library: GraphDocument): NodeTypeState[] {
+  const nodes = library.graphs.get("")?.nodes.values() ?? [];
+  return [...nodes]
+    .filter((node) => definitionOf(node) !== null)
+    .map((node) => {
+      const ports = portsOf(library, node, undefined);
+      const size = library.graphs.get(definitionOf(node) ?? "")?.nodes.size ?? 0;
+      const doc = `A block of ${size} nodes that you have published.`;
+      const { inputs, outputs } = ports;
+      return { type: PREFIX + node.name, category: MY_BLOCKS, kind: "structural", inputs, outputs, doc };
+    });
+}
+
+/** What the palette calls a type. */
+export function shownType(type: string): string {
+  return type.startsWith(PREFIX) ? type.slice(PREFIX.length) : type;
+}
+
+/** A node that is to be added: what it is, its ports, and the ops that must come first. */
+export interface Fresh {
+  readonly type: string;
+  readonly properties: NonNullable<NodeState["properties"]>;
+  readonly ports: Ports;
+  readonly before: readonly Op[];
+}
+
+/** What adding a block to a graph takes: its definition, unless an equal one is there; null for a node type. */
+export function freshBlock(type: string, library: GraphDocument, document: GraphDocument, graph: string): Fresh | null {
+  const name = shownType(type);
+  const root = library.graphs.get("");
+  const node = type === name ? undefined : root?.nodes.get(name);
+  if (!root || !node) return null;
+  const fragment = fragmentOf(library, root, new Set([name]), new Set());
+  const { ops, ids } = definitionOps(fragment, document, graph);
+  const definition = ids.get(definitionOf(node) ?? "") ?? "";
+  return { type: "Subgraph", properties: { definition }, ports: portsOf(library, node, undefined), before: ops };
+}
+
+/** The block that a view is inside of, when other nodes show the same definition: an edit there changes them all. */
+export function sharedWith(document: GraphDocument, path: readonly string[]): { name: string; uses: number } | null {
+  const place = innermost(document, path);
+  const uses = place ? (usesOf(document).get(place.definition) ?? 0) : 0;
+  return place && uses > 1 ? { name: place.definition, uses } : null;
+}
+
+/** The last node of a path: the graph that it stands in, and the definition that it shows. */
+export function innermost(
+  { graphs }: GraphDocument,
+  path: readonly string[],
+): { graph: string; node: string; definition: string } | null {
+  let place = null;
+  let graph = "";
+  for (const node of path) {
+    const found = graphs.get(graph)?.nodes.get(node);
+    const definition = found ? definitionOf(found) : null;
+    if (definition === null) return null;
+    place = { graph, node, definition };
+    graph = definition;
+  }
+  return place;
+}
