@@ -74,6 +74,13 @@ class Wrapping(ABC, Generic[_Wrapped]):
         self._probe.updated()
 
     @final
+    @property
+    def hooked(self) -> float:
+        """What the hooks of the probe took, as far as it knows."""
+        probe: object = self._probe
+        return probe.hooked if isinstance(probe, Timed) else 0.0
+
+    @final
     def close(self) -> Sequence[Frame]:
         """Detach everything; returns what `take` makes of the frames of the step."""
         return self.take(self._probe.close())

@@ -18,7 +18,7 @@ from pnne_nb.inspector.functions import FunctionProbe
 from pnne_nb.inspector.health import ailments
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.patterns import layers, leaf_layers
-from pnne_nb.probe import Cadence, Probe, Watch
+from pnne_nb.probe import Cadence, Probe, Timed, Watch
 from pnne_nb.protocol.messages import LayerState, Training
 from pnne_nb.widgets.pacing import Pacer
 from pnne_nb.widgets.pump import Pump
@@ -208,6 +208,11 @@ class _Tap:
     def renew(self) -> None:
         """Look for the model's layers again, from the next observed step on."""
         self._next = self._probes_of_now()
+
+    @property
+    def hooked(self) -> float:
+        """What the hooks on layers took; following functions shows as a longer step."""
+        return sum(probe.hooked for probe in self._probes if isinstance(probe, Timed))
 
     def open(self, step: int) -> None:
         """Attach the hooks."""

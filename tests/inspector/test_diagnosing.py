@@ -14,6 +14,7 @@ from pnne_nb.inspector.diagnosing import EVERY, DiagnosingProbe
 from pnne_nb.inspector.diagnosis import Divergence, LossNotDecreasing, Overfitting
 from pnne_nb.inspector.evidence import LOSSES, Evidence
 from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.probe import Timed
 from tests.inspector.models import hooks_on, mlp
 
 
@@ -29,6 +30,17 @@ def observe(probe: DiagnosingProbe, net: nn.Module, steps: int) -> list[Frame]:
         probe.updated()
         frames += probe.close()
     return frames
+
+
+def test_what_its_hooks_take_is_what_those_of_the_probe_take() -> None:
+    net = nn.Linear(2, 2)
+    measuring = LiveProbe(net)
+    probe = DiagnosingProbe(measuring)
+    assert isinstance(probe, Timed)
+    probe.open(1)
+    net(torch.zeros(1, 2))
+    assert probe.hooked == measuring.hooked > 0.0
+    probe.close()
 
 
 def test_a_dead_relu_is_told_once_with_its_layer_and_what_to_try() -> None:
