@@ -749,5 +749,7 @@ def test_batches_with_more_parts_than_the_model_takes_are_explained() -> None:
     pictures, classes = images()
     trained = engine(train_data=(pictures, pictures, classes))
     trained.start()
-    with pytest.raises(TrainingError, match=r"The model cannot be called with a batch of inputs .* too many positional"):
+    with pytest.raises(
+        TrainingError, match=r"The model cannot be called with a batch of inputs .* too many positional"
+    ):
         trained.wait(60)
