@@ -52,9 +52,8 @@ class Variables:
         self._taken = frozenset(self.entries.values())
         self._reads = [tuple(dict.fromkeys(references(call))) for call in program.calls]
         self._last: dict[Ref, int] = {}
-        self._readers: Counter[Ref] = Counter()
+        self._readers = Counter(ref for reads in self._reads for ref in reads)
         for index, reads in enumerate(self._reads):
-            self._readers.update(reads)
             for ref in reads:
                 self._last[ref] = index
         for result in program.results:
