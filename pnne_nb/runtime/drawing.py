@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.runtime.control import Control
-from pnne_nb.runtime.turn import has_turn
+from pnne_nb.runtime.turn import has_turn, turn
 
 DRAWING = frozenset(
     """
@@ -60,8 +60,12 @@ class _Trainings:
         """Have the global generators as everybody but the trainings knows them."""
         controls = self._controls
         # Whoever has the turn draws what is a training's own.
-        if has_turn() or any(control.in_training_thread() for control in controls):
+        if has_turn():
             yield
+            return
+        if any(control.in_training_thread() for control in controls):
+            with turn:  # such as before its first step, when it looks at an example
+                yield
             return
         with ExitStack() as visits:
             for control in controls:
