@@ -117,7 +117,7 @@ def lower(name: str, drawings: Mapping[str, Drawing], resolved: Resolved, before
 def has_automatic(drawings: Mapping[str, Drawing]) -> bool:
     """Whether any node leaves a property to shape inference."""
     return any(
-        spec.kind == "module" and automatic_properties(spec, node.properties)
+        spec.kind == "module" and spec.inferable and automatic_properties(spec, node.properties)
         for drawing in drawings.values()
         for node in drawing.nodes.values()
         if (spec := registry.get(node.type)) is not None

@@ -63,7 +63,7 @@ class _Track:
         self._shown = {
             (id, name): node.definition
             for id, view in graph.graphs.items()
-            for name, node in view.nodes.items()
+            for name, node in view.nodes.copy().items()  # under one lock, not one for each
             if node.definition is not None
         }
         graph.observe(self.note)
