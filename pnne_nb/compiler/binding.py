@@ -92,9 +92,8 @@ def _call(
     arguments: list[Argument] = []
     keywords: list[tuple[str, Argument]] = []
     contiguous = True
-    shown = {port.name for port in spec.inputs}
-    order = spec.positional or tuple(port.name for port in spec.inputs)
-    for name in order:
+    shown = spec.input_names
+    for name in spec.positional or shown:
         plain = name.removeprefix("*")
         argument = given.pop(plain, None)
         if argument is None:

@@ -43,7 +43,10 @@ def find_output(content: Content, node: Node, name: str, types: Mapping[str, Nod
 
 
 def _named(ports: tuple[Port, ...] | None, name: str) -> Port | None:
-    return next((port for port in ports or () if port.name == name), None)
+    for port in ports or ():  # asked twice for every edge: a generator would take longer
+        if port.name == name:
+            return port
+    return None
 
 
 def _ports(content: Content, node: Node, types: Mapping[str, NodeSpec], *, outputs: bool) -> tuple[Port, ...] | None:

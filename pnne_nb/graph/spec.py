@@ -189,6 +189,11 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         return tuple(prop for prop in self.properties if prop.role == "call")
 
     @cached_property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs, in the order of the call."""
+        return tuple(port.name for port in self.inputs)
+
+    @cached_property
     def inferable(self) -> tuple[Property, ...]:
         """The constructor's properties that may be left `AUTO`."""
         return tuple(prop for prop in self.properties if prop.role == "init" and admits(prop.type, AUTO))
