@@ -189,10 +189,19 @@ class StreamSource:
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of the loader's next pass, without the first `start`."""
         del epoch
-        batches = explained(iter(self._loader))
+        batches = explained(self._start())
         for _ in range(start):
             next(batches, None)
         return batches
+
+    def _start(self) -> Iterator[Any]:
+        """The loader's next pass, with workers that start as ours do; the loader itself stays as it was given."""
+        given = self._loader.worker_init_fn
+        self._loader.worker_init_fn = WorkerStart(given)
+        try:
+            return iter(self._loader)
+        finally:
+            self._loader.worker_init_fn = given
 
     def close(self) -> None:
         """The loader belongs to whoever gave it."""

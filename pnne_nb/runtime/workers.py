@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -19,7 +22,10 @@ _SECONDS_TO_DIE = 0.5
 
 @final
 class WorkerStart:
-    """Keeps a kernel interrupt from killing workers, then does what the given loader wanted."""
+    """Keeps a kernel interrupt from killing a worker, and the worker from outliving whoever started it.
+
+    Then does what the given loader wanted.
+    """
 
     def __init__(self, then: Callable[[int], None] | None) -> None:
         self._then = then
@@ -27,8 +33,21 @@ class WorkerStart:
     def __call__(self, worker: int) -> None:
         if get_worker_info() is not None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            threading.Thread(target=_end_with_parent, name="pnne-parent", daemon=True).start()
         if self._then is not None:
             self._then(worker)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that has started it is gone.
+
+    Torch's workers look now and then whether their parent's number has changed; where the parent dies while the worker
+    starts, it has changed before the first look. The pipe that multiprocessing keeps between the two tells of any death.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def explained(batches: Iterator[Any]) -> Iterator[Any]:
