@@ -300,7 +300,8 @@ class Inspector:
 
         Args:
             engine: The training.
-            budget: Share of the running time that watching may take: ``"1%"`` or 0.01.
+            budget: Share of the running time that watching may take: ``"1%"`` or 0.01. All that watches one training, a
+                dashboard included, takes no more than the largest of their budgets together.
             hz: Observed steps a second, at most; 10 is what a dashboard can show.
             rules: What to look for.
 

@@ -22,6 +22,9 @@ _UNWATCHED: AbstractContextManager[None] = nullcontext()
 class Observers:
     """The probes of one training.
 
+    Each keeps within a budget of its own, and all together within the largest of them: two who watch one training cost
+    it no more than one. Who has to wait is observed in one step with the others that are due by then.
+
     Probes are added and removed from any thread; everything else happens in the training thread.
 
     Args:
@@ -36,6 +39,7 @@ class Observers:
         self._lock = threading.Lock()
         self._probes: tuple[tuple[Probe, Cadence], ...] = ()
         self._toll = Toll()
+        self._paid = float("-inf")  # when what was observed last will have been paid for, in seconds, monotonic
         self._observed = 0
         self._reported = float("-inf")
 
@@ -66,9 +70,9 @@ class Observers:
         if not probes:
             return _UNWATCHED
         now = time.monotonic()
-        due = [entry for entry in probes if entry[1].due(now)]
+        due = [entry for entry in probes if entry[1].due(now)] if now >= self._paid else None
         if due:
-            return self._observing(due, step)
+            return self._observing(due, step, now)
         return self._timing(now) if self._toll.wants_bare(now) else _UNWATCHED
 
     @contextmanager
@@ -78,7 +82,7 @@ class Observers:
         self._toll.bare(time.thread_time() - began, now)
 
     @contextmanager
-    def _observing(self, due: Sequence[tuple[Probe, Cadence]], step: int) -> Iterator[Watched]:
+    def _observing(self, due: Sequence[tuple[Probe, Cadence]], step: int, started: float) -> Iterator[Watched]:
         began = time.thread_time()
         watched = Watched([probe for probe, _ in due], step)
         try:
@@ -92,6 +96,7 @@ class Observers:
         ended = time.monotonic()
         for _, cadence in due:
             cadence.spent(cost / len(due))
+        self._paid = started + cost / max(cadence.budget for _, cadence in self._probes or due)
         self._observed += 1
         self.publish(self._cost_frames(step, ended))
         for probe, error in watched.failed:

@@ -90,6 +90,31 @@ def test_only_probes_that_are_due_are_called() -> None:
     assert often.calls.count("open") > 1
 
 
+def test_probes_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three who would each take a tenth of the time take a tenth together, and come as often as each other."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.thread_time", lambda: clock[0])
+
+    class Costly(Probe):
+        def open(self, step: int) -> None:
+            super().open(step)
+            clock[0] += 0.01
+
+    observers = Observers(lambda frames: None)
+    probes = [Costly() for _ in range(3)]
+    bare, steps = 0.005, 5_000
+    for number in range(steps):
+        if number % 10 == 0 and number < 30:
+            # One after the other: their cadences begin at different times.
+            observers.add(probes[number // 10], Cadence(hz=10, budget=0.1))
+        with observers.watching(number):
+            clock[0] += bare
+    assert 1 - steps * bare / clock[0] == pytest.approx(0.1, rel=0.1)
+    counts = [probe.calls.count("open") for probe in probes]
+    assert min(counts) > 0.4 * max(counts)
+
+
 def test_nothing_happens_without_probes_and_after_the_last_has_left() -> None:
     observers = Observers(lambda frames: None)
     assert not step(observers)
