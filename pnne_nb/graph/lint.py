@@ -40,7 +40,9 @@ def lint(content: Content, types: Types) -> list[Diagnostic]:
                 hint="Use definitions less often inside each other.",
             )
         ]
-    return [*lint_graph(content, types), *_lint_inside(content, "", "", types)]
+    found = list(lint_graph(content, types))
+    _lint_inside(content, "", "", types, found)
+    return found
 
 
 def extent(content: Content) -> tuple[int, int]:
@@ -63,10 +65,12 @@ def extent(content: Content) -> tuple[int, int]:
 def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
     """Find what the document as a whole lacks."""
     root = content.graphs[""]
+    inputs, outputs = root.interface
+    if inputs and outputs:
+        return
     # A graph of training nodes (dataset, model, loss …) has no inputs of its own.
     if any(spec.kind == "training" for node in root.nodes.values() if (spec := types.get(node.type)) is not None):
         return
-    inputs, outputs = root.interface
     if not inputs:
         yield Diagnostic(
             code="no-input",
@@ -89,120 +93,136 @@ def lint_at(content: Content, paths: Iterable[str], types: Types) -> dict[str, l
             graph, node, _ = find_node(content, path)
         except GraphError:
             continue
-        found[path] = list(lint_place(content, graph, node, path, types))
+        found[path] = []
+        _lint_node(content, graph, node, path, types, found[path])
     return found
 
 
-def lint_place(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
-    """Find what is wrong at one node, shown at `path`, or with the nested graph that it shows as a whole."""
-    yield from lint_node(content, graph, node, path, types)
-    if node.definition is not None and not content.graphs[node.definition].interface[1]:
-        yield Diagnostic(
-            code="no-output",
-            message="The nested graph has no output, so it computes nothing.",
-            node=path,
-            hint="Enter it and add an Output node.",
-        )
+# What follows adds to a list instead of yielding: it is asked of every node for each compilation, and seldom finds
+# anything.
 
 
-def lint_node(content: Content, graph: GraphIndex, node: Node, path: str, types: Types) -> Iterator[Diagnostic]:
-    """Find what is wrong at one node, shown at `path`."""
-    spec = types.get(node.type)
-    if spec is None:
-        yield Diagnostic(
-            code="unknown-type",
-            message=f"There is no node type {shown(node.type)}.{near(node.type, types)}",
-            node=path,
-            hint="Register it with pn.register_node, or replace the node.",
-        )
-        return
-    yield from _lint_properties(graph, node, spec, path)
-    yield from _lint_inputs(content, graph, node, spec, path, types)
-
-
-def _lint_inside(content: Content, id: str, prefix: str, types: Types) -> Iterator[Diagnostic]:
+def _lint_inside(content: Content, id: str, prefix: str, types: Types, found: list[Diagnostic]) -> None:
     graph = content.graphs[id]
     for name in graph.order:
         node = graph.nodes[name]
-        yield from lint_place(content, graph, node, prefix + name, types)
+        _lint_node(content, graph, node, prefix + name, types, found)
         if node.definition is not None:
-            yield from _lint_inside(content, node.definition, f"{prefix}{name}.", types)
+            _lint_inside(content, node.definition, f"{prefix}{name}.", types, found)
 
 
-def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> Iterator[Diagnostic]:
+def _lint_node(
+    content: Content, graph: GraphIndex, node: Node, path: str, types: Types, found: list[Diagnostic]
+) -> None:
+    """Find what is wrong at one node, shown at `path`, or with the nested graph that it shows as a whole."""
+    spec = types.get(node.type)
+    if spec is None:
+        found.append(
+            Diagnostic(
+                code="unknown-type",
+                message=f"There is no node type {shown(node.type)}.{near(node.type, types)}",
+                node=path,
+                hint="Register it with pn.register_node, or replace the node.",
+            )
+        )
+        return
+    _lint_properties(graph, node, spec, path, found)
+    _lint_inputs(content, graph, node, spec, path, types, found)
+    if node.definition is not None and not content.graphs[node.definition].interface[1]:
+        found.append(
+            Diagnostic(
+                code="no-output",
+                message="The nested graph has no output, so it computes nothing.",
+                node=path,
+                hint="Enter it and add an Output node.",
+            )
+        )
+
+
+def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str, found: list[Diagnostic]) -> None:
     for name, value in node.properties.items():
         prop = spec.property_named(name)
         if prop is None:
             names = [known.name for known in spec.properties]
-            yield Diagnostic(
-                code="unknown-property",
-                message=f"{node.type} has no property {shown(name)}.{near(name, names)}",
-                node=path,
-                hint="Reset the property.",
+            found.append(
+                Diagnostic(
+                    code="unknown-property",
+                    message=f"{node.type} has no property {shown(name)}.{near(name, names)}",
+                    node=path,
+                    hint="Reset the property.",
+                )
             )
             continue
         try:
             check(prop.type, value)
         except ValueError as error:
-            yield Diagnostic(
-                code="bad-value",
-                message=f"{name} cannot be {shown(value)}: it must be {error}.",
-                node=path,
-                hint=f"Set {name} to a value that fits.",
+            found.append(
+                Diagnostic(
+                    code="bad-value",
+                    message=f"{name} cannot be {shown(value)}: it must be {error}.",
+                    node=path,
+                    hint=f"Set {name} to a value that fits.",
+                )
             )
     if node.shares is not None:
         if reason := sharing_fault(graph, node.name, node.type, node.shares):
-            yield Diagnostic(
-                code="bad-sharing",
-                message=f"shares cannot be {node.shares!r}: {reason}",
-                node=path,
-                hint="Choose another node to share with, or reset shares.",
+            found.append(
+                Diagnostic(
+                    code="bad-sharing",
+                    message=f"shares cannot be {node.shares!r}: {reason}",
+                    node=path,
+                    hint="Choose another node to share with, or reset shares.",
+                )
             )
         # The shared module is built from its owner's properties.
         return
     for prop in spec.required:
-        wired = prop.role == "call" and graph.feeding(node.name, prop.name) is not None
-        if prop.name not in node.properties and not wired:
-            yield Diagnostic(
+        if prop.name in node.properties or (prop.role == "call" and graph.feeding(node.name, prop.name) is not None):
+            continue
+        found.append(
+            Diagnostic(
                 code="missing-property",
                 message=f"{prop.name} is not set, and has no default.",
                 node=path,
                 hint=f"Set {prop.name}{' or connect it' if prop.role == 'call' else ''}. {prop.doc}".strip(),
             )
+        )
 
 
 def _lint_inputs(
-    content: Content, graph: GraphIndex, node: Node, spec: NodeSpec, path: str, types: Types
-) -> Iterator[Diagnostic]:
+    content: Content, graph: GraphIndex, node: Node, spec: NodeSpec, path: str, types: Types, found: list[Diagnostic]
+) -> None:
     fed: set[str] = set()
-    for edge in graph.edges_into(node.name):
-        giver, output = split_port(edge.source)
-        name = split_port(edge.target)[1]
+    for name, key in graph.incoming[node.name].items():
+        source = graph.edges[key].source
+        giver, output = split_port(source)
         start = find_output(content, graph.nodes[giver], output, types)
         end = find_input(content, node, name, types)
         if end is not None:
             fed.add(end.name)
         if end is None:
-            message = f"{node.type} has no input {shown(name)}, which {edge.source} is connected to."
+            message = f"{node.type} has no input {shown(name)}, which {source} is connected to."
         elif start is None:
             message = (
                 f"{giver} ({graph.nodes[giver].type}) has no output {shown(output)}, which {name} is connected to."
             )
         elif not kinds_fit(start.kind, end.kind):
-            message = f"{name} takes a {end.kind}, and {edge.source} gives a {start.kind}."
+            message = f"{name} takes a {end.kind}, and {source} gives a {start.kind}."
         else:
             continue
-        yield Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge.")
+        found.append(Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge."))
     if not fed and is_uncalled(node):
         return
     for port in input_ports(content, node, types) or ():
         if port.name not in fed and not port.optional and not _can_be_typed(spec, port.name):
-            yield Diagnostic(
-                code="unconnected-input",
-                message=f"Input {port.name} is not connected.",
-                node=path,
-                port=port.name,
-                hint="Connect an output to it.",
+            found.append(
+                Diagnostic(
+                    code="unconnected-input",
+                    message=f"Input {port.name} is not connected.",
+                    node=path,
+                    port=port.name,
+                    hint="Connect an output to it.",
+                )
             )
 
 

@@ -14,12 +14,14 @@ KEYWORDS = "*"
 
 def input_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
     """The inputs of a node in the order of the call; None if its type is not registered."""
-    return _ports(content, node, types, outputs=False)
+    spec = types.get(node.type)
+    return None if spec is None else _ports(content, node, spec, outputs=False)
 
 
 def output_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
     """The outputs of a node; None if its type is not registered."""
-    return _ports(content, node, types, outputs=True)
+    spec = types.get(node.type)
+    return None if spec is None else _ports(content, node, spec, outputs=True)
 
 
 def find_input(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
@@ -31,31 +33,29 @@ def find_input(content: Content, node: Node, name: str, types: Mapping[str, Node
     if spec is None:
         return Port(name=name, kind="value")
     if node.type in ("Subgraph", "Module"):
-        return _named(_ports(content, node, types, outputs=False), name)
+        return _named(_ports(content, node, spec, outputs=False), name)
     return spec.input_named(name)
 
 
 def find_output(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
     """Return the output of that name, or None; a node of an unregistered type has whatever ports its edges say."""
-    if node.type not in types:
+    spec = types.get(node.type)
+    if spec is None:
         return Port(name=name, kind="value")
-    return _named(_ports(content, node, types, outputs=True), name)
+    return _named(_ports(content, node, spec, outputs=True), name)
 
 
-def _named(ports: tuple[Port, ...] | None, name: str) -> Port | None:
-    for port in ports or ():  # asked twice for every edge: a generator would take longer
+def _named(ports: tuple[Port, ...], name: str) -> Port | None:
+    for port in ports:  # asked twice for every edge: a generator would take longer
         if port.name == name:
             return port
     return None
 
 
-def _ports(content: Content, node: Node, types: Mapping[str, NodeSpec], *, outputs: bool) -> tuple[Port, ...] | None:
+def _ports(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[Port, ...]:
     if node.type == "Subgraph":
         names = content.graphs[node.definition].interface[outputs] if node.definition is not None else ()
         return tuple(Port(name=name, kind="value") for name in names)
-    spec = types.get(node.type)
-    if spec is None:
-        return None
     if node.type == "Module":
         return tuple(Port(name=name, kind="value") for name in _listed(spec, node, "outputs" if outputs else "inputs"))
     return spec.present_outputs(node.properties) if outputs else spec.inputs

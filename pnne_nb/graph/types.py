@@ -136,7 +136,7 @@ def check(kind: PropertyType, value: object) -> Value:
     # The types that most properties have come first.
     match kind:
         case IntType(minimum, maximum):
-            whole = _whole(value)
+            whole = value if type(value) is int else _whole(value)
             if whole is not None and -_LARGEST <= whole < _LARGEST and _within(whole, minimum, maximum):
                 return whole
         case TupleType(item, length, scalar):
