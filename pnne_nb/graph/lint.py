@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pnne_nb.errors import Diagnostic, GraphError, near, shown
+from pnne_nb.graph.boxes import lint_held
 from pnne_nb.graph.checking import Types, sharing_fault
 from pnne_nb.graph.node import Node, is_uncalled, split_port
 from pnne_nb.graph.paths import find_node
@@ -127,8 +128,11 @@ def _lint_node(
         )
         return
     _lint_properties(graph, node, spec, path, found)
-    _lint_inputs(content, graph, node, spec, path, types, found)
-    if node.definition is not None and not content.graphs[node.definition].interface[1]:
+    if graph.id and content.is_box(graph.id):
+        found += lint_held(graph, node, spec, path)
+    else:
+        _lint_inputs(content, graph, node, spec, path, types, found)
+    if node.type == "Subgraph" and node.definition is not None and not content.graphs[node.definition].interface[1]:
         found.append(
             Diagnostic(
                 code="no-output",
@@ -213,17 +217,17 @@ def _lint_inputs(
         found.append(Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge."))
     if not fed and is_uncalled(node):
         return
-    for port in input_ports(content, node, types) or ():
-        if port.name not in fed and not port.optional and not _can_be_typed(spec, port.name):
-            found.append(
-                Diagnostic(
-                    code="unconnected-input",
-                    message=f"Input {port.name} is not connected.",
-                    node=path,
-                    port=port.name,
-                    hint="Connect an output to it.",
-                )
-            )
+    found += [
+        Diagnostic(
+            code="unconnected-input",
+            message=f"Input {port.name} is not connected.",
+            node=path,
+            port=port.name,
+            hint="Connect an output to it.",
+        )
+        for port in input_ports(content, node, types) or ()
+        if port.name not in fed and not port.optional and not _can_be_typed(spec, port.name)
+    ]
 
 
 def _can_be_typed(spec: NodeSpec, port: str) -> bool:
