@@ -178,6 +178,52 @@ test("an edit that is lost twice is taken back with a notice", () => {
   ]);
 });
 
+const answerSync = (number: number, names: string[]) => {
+  session.sync();
+  const sync = model.sent.at(-1) as Request;
+  model.sent.length = 0;
+  model.receive(snapshot(number, names, sync.id, sync.client));
+};
+const notices = () => session.store.get().notices.map((notice) => notice.text);
+
+test("commands that were lost on their way are asked for again, in their place among the lost edits", () => {
+  session.undo();
+  session.edit([add("b")], "Add b");
+  session.group(["a"], "");
+  session.redo();
+  answerSync(3, ["a"]);
+  expect(model.sent.map(({ message }) => message)).toEqual(["undo", "edit", "group", "redo"]);
+  expect(model.sent[2]).toMatchObject({ nodes: ["a"], graph: "" });
+  expect(notices()).toEqual([]);
+});
+
+test("a command that was answered is not asked for again", () => {
+  session.undo();
+  model.receive(commit(4, [{ op: "removeNode", name: "a" }], model.sent[0]));
+  session.arrange("", "down");
+  const { id, client } = model.sent[1] as Request;
+  model.receive({ message: "rejected", id, client, version: 4, error: "No.", diagnostics: [] });
+  answerSync(4, []);
+  expect(model.sent).toEqual([]);
+});
+
+test("a command that is lost twice is given up with a notice", () => {
+  session.ungroup("a", "");
+  answerSync(3, ["a"]);
+  answerSync(3, ["a"]);
+  expect(model.sent).toEqual([]);
+  expect(notices()).toEqual(["“Ungroup a” did not reach Python."]);
+});
+
+test("a lost command is not asked of a document that has changed since: it may have been carried out", () => {
+  session.undo();
+  answerSync(4, []);
+  expect(model.sent).toEqual([]);
+  expect(notices()).toEqual([
+    "“Undo” may not have reached Python, and the graph has changed since: ask again if it has not.",
+  ]);
+});
+
 test("after a long silence Python is asked what has become of the document, once", () => {
   session.edit([add("b")], "");
   vi.advanceTimersByTime(60_000);

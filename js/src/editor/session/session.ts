@@ -1,4 +1,16 @@
-import type { Arrange, Consequence, Diagnostic, Event, Op, Request, Snapshot } from "../../protocol";
+import type {
+  Arrange,
+  Consequence,
+  Diagnostic,
+  Event,
+  Group,
+  Op,
+  Redo,
+  Request,
+  Snapshot,
+  Undo,
+  Ungroup,
+} from "../../protocol";
 import { fromState, type GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
 import { bytesText } from "../values/amounts";
@@ -60,6 +72,16 @@ const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
 
 type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
 
+/** A change that Python alone can work out, so that it is not shown before it is done. */
+interface Command {
+  readonly request: Unaddressed<Undo | Redo | Arrange | Group | Ungroup>;
+  readonly label: string;
+  /** The version that it was meant for: that of the document with all the edits that were asked for before it. */
+  readonly base: number;
+  /** Whether it was lost on its way once, and asked for again. */
+  readonly repeated: boolean;
+}
+
 /** One editor model's conversation with its `NodeGraph`; all views of the model in this page share it. */
 export class Session {
   readonly store: Store<SessionState>;
@@ -68,6 +90,7 @@ export class Session {
   private noticeId = 0;
   private readonly waiting = new Waiting();
   private lastSync = 0;
+  private readonly commands = new Map<number, Command>();
   private readonly sources = new Map<number, { resolve: (text: string) => void; reject: (error: Error) => void }>();
   private readonly previews = new Map<number, (found: Consequence) => void>();
   private readonly timers = new Set<ReturnType<typeof setTimeout>>();
@@ -140,23 +163,26 @@ export class Session {
   }
 
   undo(): void {
-    if (!this.isLocked()) this.request({ message: "undo" });
+    this.command({ message: "undo" }, `Undo ${this.store.get().sync?.history.undo ?? ""}`.trim());
   }
 
   redo(): void {
-    if (!this.isLocked()) this.request({ message: "redo" });
+    this.command({ message: "redo" }, `Redo ${this.store.get().sync?.history.redo ?? ""}`.trim());
   }
 
   arrange(graph: string, direction: NonNullable<Arrange["direction"]>): void {
-    if (!this.isLocked()) this.request({ message: "arrange", graph, direction });
+    this.command({ message: "arrange", graph, direction }, "Arrange");
   }
 
   group(nodes: readonly string[], graph: string): void {
-    if (!this.isLocked()) this.request({ message: "group", nodes, graph });
+    this.command(
+      { message: "group", nodes, graph },
+      `Group ${nodes.length === 1 ? nodes[0] : `${nodes.length} nodes`}`,
+    );
   }
 
   ungroup(node: string, graph: string): void {
-    if (!this.isLocked()) this.request({ message: "ungroup", node, graph });
+    this.command({ message: "ungroup", node, graph }, `Ungroup ${node}`);
   }
 
   /** What an edge between two ports, given by their full paths, would do; there may never be an answer. */
@@ -213,6 +239,13 @@ export class Session {
 
   dismiss(id: number): void {
     this.patch({ notices: this.store.get().notices.filter((notice) => notice.id !== id) });
+  }
+
+  private command(request: Command["request"], label: string, repeated = false): void {
+    if (this.isLocked()) return;
+    const { sync } = this.store.get();
+    const base = sync ? sync.version + sync.pending.length : 0;
+    this.commands.set(this.request(request), { request, label, base, repeated });
   }
 
   private request(request: Unaddressed<Request>): number {
@@ -296,22 +329,28 @@ export class Session {
     const { sync } = this.store.get();
     if (sync && snapshot.version < sync.version && snapshot.id == null) return;
     const settled = snapshot.client === this.client && snapshot.id != null ? snapshot.id : -1;
-    const lost = sync?.pending.filter((edit) => edit.id < settled) ?? [];
+    const lost: { id: number; repeat: () => void }[] = (sync?.pending ?? [])
+      .filter((edit) => edit.id < settled)
+      .map((edit) => ({ id: edit.id, repeat: () => this.repeat(edit) }));
     for (const id of this.waiting.giveUp(settled)) {
       this.sources.get(id)?.reject(new Error("The question was lost on its way to Python; ask again."));
       this.sources.delete(id);
+      const command = this.commands.get(id);
+      this.commands.delete(id);
+      if (command) lost.push({ id, repeat: () => this.repeatCommand(command, snapshot.version) });
     }
     this.patch({
       current: this.store.get().current || settled >= 0,
       sync: fromSnapshot(snapshot, sync, settled),
       derived: applyDerived(NOTHING_DERIVED, snapshot.derived),
     });
-    for (const edit of lost) this.repeat(edit);
+    for (const { repeat } of lost.sort((a, b) => a.id - b.id)) repeat();
   }
 
   /** Python has answered a request: those that were sent earlier and have no answer will get none. */
   private answered(id: number): void {
     const lost = this.waiting.answered(id);
+    this.commands.delete(id);
     const asked = this.lastSync > id && this.waiting.has(this.lastSync);
     if (lost && id !== this.lastSync && !asked) this.sync();
   }
@@ -322,6 +361,14 @@ export class Session {
     if (!sync || !changes(sync.shown, ops)) return;
     if (repeated) this.notify(`“${label}” did not reach Python and was taken back.`);
     else this.edit(ops, label, true);
+  }
+
+  /** The same for a command, unless the document is not the one any more that it was meant for. */
+  private repeatCommand({ request, label, base, repeated }: Command, version: number): void {
+    if (repeated) this.notify(`“${label}” did not reach Python.`);
+    else if (version <= base) this.command(request, label, true);
+    else
+      this.notify(`“${label}” may not have reached Python, and the graph has changed since: ask again if it has not.`);
   }
 
   /** Whether a message can hold this; says so if not. */
