@@ -214,6 +214,24 @@ def test_a_published_block_goes_into_an_edge_and_is_found_by_name(graph: NodeGra
     assert ("x.output", "dense1.input") in graph.edges
 
 
+def test_the_group_of_blocks_stays_open_when_its_first_one_arrives(
+    graph: NodeGraph, open_editor: OpenEditor, tmp_path: Path
+) -> None:
+    blocks.publish(graph, "first", "Dense")
+    path = tmp_path / "blocks.pnne.json"
+    blocks.save(path)
+    blocks.remove("Dense")
+    editor = open_editor(graph)
+    group = editor.root.get_by_role("button", name="My blocks")
+    group.click()
+    with editor.page.expect_file_chooser() as chooser:
+        editor.root.get_by_role("button", name="Load blocks").click()
+    chooser.value.set_files(path)
+    expect(editor.root.locator('[role="option"][data-type="block:Dense"]')).to_be_visible()
+    group.click()
+    expect(group).to_have_attribute("aria-expanded", "false")
+
+
 def test_blocks_are_saved_to_a_file_and_loaded_from_one(
     graph: NodeGraph, open_editor: OpenEditor, tmp_path: Path
 ) -> None:

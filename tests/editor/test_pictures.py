@@ -8,9 +8,20 @@ from xml.etree import ElementTree as ET
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
-from tests.editor.conftest import OpenEditor
+from tests.editor.conftest import OpenEditor, chain
+from tests.editor.page import EditorPage
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+# Whether size and view of the canvas are those of two frames ago.
+SETTLED = """() => new Promise((done) => {
+  const look = () => {
+    const view = document.querySelector(".react-flow__viewport");
+    return `${view.style.transform} ${view.closest(".pnne-canvas").clientWidth}`;
+  };
+  const before = look();
+  setTimeout(() => done(look() === before), 100);
+})"""
 
 
 def small() -> NodeGraph:
@@ -40,13 +51,45 @@ def test_the_graph_is_saved_as_png_and_as_svg(open_editor: OpenEditor, tmp_path:
     assert {"x", "Input", "fc1", "Linear", "N×6×24×24"} <= set(words)
 
 
+def in_view(editor: EditorPage, *names: str) -> bool:
+    """Whether nodes are in the canvas as a whole, as far from its left edge as from its right one."""
+    boxes = [editor.node(name).bounding_box() for name in names]
+    canvas = editor.root.locator(".pnne-canvas").bounding_box()
+    if canvas is None or None in boxes:
+        return False
+    left = min(box["x"] for box in boxes if box) - canvas["x"]
+    right = canvas["x"] + canvas["width"] - max(box["x"] + box["width"] for box in boxes if box)
+    top = min(box["y"] for box in boxes if box) - canvas["y"]
+    bottom = canvas["y"] + canvas["height"] - max(box["y"] + box["height"] for box in boxes if box)
+    return abs(left - right) < 2 and min(top, bottom) > 0
+
+
 def test_the_editor_fills_the_screen_and_returns(open_editor: OpenEditor) -> None:
     editor = open_editor(small())
+    assert in_view(editor, "x", "fc1")
+    for _ in range(2):
+        before = editor.root.locator(".pnne-canvas").evaluate("canvas => canvas.clientWidth")
+        editor.button("Full screen").click()
+        editor.page.wait_for_function(
+            "before => document.querySelector('.pnne-canvas').clientWidth !== before", arg=before
+        )
+        editor.page.wait_for_function(SETTLED)
+        assert in_view(editor, "x", "fc1")
+    editor.page.wait_for_function("() => document.fullscreenElement === null")
+
+
+def test_who_looks_at_a_part_sees_its_middle_in_full_screen_too(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain(2_000.0))
+    editor.node("fc1").click()
+    editor.page.keyboard.press("Shift+f")
+    editor.page.wait_for_function(SETTLED)
+    assert in_view(editor, "fc1")
     editor.button("Full screen").click()
     editor.page.wait_for_function("() => document.fullscreenElement?.dataset.testid === 'pnne-editor'")
+    editor.page.wait_for_function(SETTLED)
+    assert in_view(editor, "fc1")
     editor.button("Full screen").click()
     editor.page.wait_for_function("() => document.fullscreenElement === null")
-    expect(editor.node("fc1")).to_be_visible()
 
 
 def test_undo_says_what_it_takes_back(open_editor: OpenEditor) -> None:

@@ -76,6 +76,24 @@ def test_a_value_that_does_not_fit_is_refused_while_typing(
     assert editor.graph.version == version
 
 
+def test_a_name_that_cannot_be_stays_with_its_reason_until_another_is_typed(editor: EditorPage) -> None:
+    editor.graph.add("ReLU", name="x")
+    editor.deliver()
+    name = editor.root.get_by_label("Name", exact=True)
+    name.fill("x")
+    name.press("Enter")
+    expect(name).to_have_value("x")
+    reason = "There is already a node x; x2 is free."
+    expect(editor.root.get_by_role("alert").filter(has_text=reason)).to_be_visible()
+    # Whoever leaves the field is told what has become of it.
+    editor.root.get_by_role("searchbox").click()
+    expect(editor.toast).to_have_text(re.compile(f"conv1 keeps its name. {reason}"))
+    expect(name).to_have_value("conv1")
+    name.fill("stem")
+    name.press("Enter")
+    expect(editor.node("stem")).to_be_visible()
+
+
 def test_booleans_and_choices_have_controls_of_their_own(editor: EditorPage) -> None:
     bias = editor.field("conv1", "bias")
     expect(bias).to_be_checked()

@@ -1,4 +1,4 @@
-import { useReactFlow, useStore } from "@xyflow/react";
+import { useReactFlow, useStore, useStoreApi } from "@xyflow/react";
 import { useEffect, useRef } from "react";
 import { useEditor, useScene, useSession, useView } from "../context";
 import { STILL } from "../view";
@@ -97,6 +97,8 @@ export function useViewport(): void {
     if (!arranged) editor.arrange();
   }, [editor, scene, mayEdit, arranged]);
 
+  useFullScreen();
+
   const opened = useRef("");
   useEffect(() => {
     if (!scene || width === 0 || height === 0) return;
@@ -108,6 +110,44 @@ export function useViewport(): void {
     if (!box) return;
     void setViewport(openingView(box, boxesOf(scene, STILL), width, height));
   }, [width, height, arranged, scene, shownPath, setViewport]);
+}
+
+/** What was in view as a whole stays so in full screen and after it; of a part, the middle stays where it is. */
+function useFullScreen(): void {
+  const editor = useEditor();
+  const { setViewport } = useReactFlow();
+  const flow = useStoreApi();
+  useEffect(() => {
+    const ends = new AbortController();
+    let stop = () => {};
+    const changed = () => {
+      const before = flow.getState();
+      stop();
+      // The new size comes a little later; none comes if there is no change.
+      stop = flow.subscribe(({ width, height }) => {
+        if (width === before.width && height === before.height) return;
+        stop();
+        const scene = editor.scene();
+        const box = scene && extentOf(scene);
+        if (!scene || !box || before.width === 0) return;
+        const [x, y, zoom] = before.transform;
+        const seen = { left: -x / zoom, top: -y / zoom, width: before.width / zoom, height: before.height / zoom };
+        const wasWhole =
+          seen.left <= box.left &&
+          seen.top <= box.top &&
+          seen.left + seen.width >= box.left + box.width &&
+          seen.top + seen.height >= box.top + box.height;
+        const fits = wasWhole || fittingZoom(box, width, height) >= zoom;
+        const view = fits ? openingView(box, boxesOf(scene, STILL), width, height) : centred(seen, width, height, zoom);
+        void setViewport(view);
+      });
+    };
+    editor.root?.addEventListener("fullscreenchange", changed, { signal: ends.signal });
+    return () => {
+      ends.abort();
+      stop();
+    };
+  }, [editor, flow, setViewport]);
 }
 
 /** Where a view opens: on all of the graph if it can be read so, else on where it begins, above or at the left. */

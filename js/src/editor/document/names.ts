@@ -45,7 +45,10 @@ export function whyReserved(name: string): string | null {
 /** Why `name` cannot be the new name of `current`, or null. */
 export function whyNotName(graph: Graph, current: string, name: string): string | null {
   if (name === current) return null;
-  return whyReserved(name) ?? (graph.nodes.has(name) ? `There is already a node ${name}.` : null);
+  return (
+    whyReserved(name) ??
+    (graph.nodes.has(name) ? `There is already a node ${name}; ${freeIdentifier(name, graph.nodes)} is free.` : null)
+  );
 }
 
 /** The lower-case name that nodes of a type are numbered under; mirrors `stem_of` in Python. */

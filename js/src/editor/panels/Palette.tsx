@@ -49,7 +49,8 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
   const library = useSession((state) => state.blocks);
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState(0);
-  const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
+  // What the person has opened or closed; the other groups go by their place.
+  const [opened, setOpened] = useState<ReadonlyMap<string, boolean>>(new Map());
   const query = useDeferredValue(text);
   const list = useRef<HTMLDivElement>(null);
   const groups = useMemo(() => {
@@ -77,11 +78,6 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
       setText("");
     }
   };
-  const toggle = (category: string) => {
-    const next = new Set(toggled);
-    if (!next.delete(category)) next.add(category);
-    setToggled(next);
-  };
   let index = -1;
   return (
     <aside className="pnne-palette" aria-label="Node types">
@@ -108,8 +104,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
         {!catalog && <p className="pnne-hint">Loading node types…</p>}
         {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}
         {groups.map((group, place) => {
-          const opensByItself = place < OPEN_AT_FIRST;
-          const open = !group.category || opensByItself !== toggled.has(group.category);
+          const open = !group.category || (opened.get(group.category) ?? place < OPEN_AT_FIRST);
           return (
             <div key={group.category}>
               {group.category && (
@@ -117,7 +112,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
                   type="button"
                   className="pnne-category"
                   aria-expanded={open}
-                  onClick={() => toggle(group.category)}
+                  onClick={() => setOpened(new Map(opened).set(group.category, !open))}
                 >
                   {group.category}
                   <small>{group.types.length}</small>

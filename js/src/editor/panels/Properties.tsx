@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { Fragment, useEffect, useState } from "react";
 import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
 import { OriginBadge } from "../canvas/OriginBadge";
 import type { ShownScene } from "../canvas/scene";
@@ -50,6 +50,29 @@ interface OverviewProps {
   readOnly: boolean;
 }
 
+const DRAWING = [
+  ["Add", "double-click, Space, or drop a link in empty space"],
+  ["Connect", "drag from port to port, or C"],
+  ["Select many", "Shift + drag, Shift + click"],
+  ["Edit", "click a value on a node, or F2; Enter goes to all properties of the selected one"],
+  ["Move", "drag, arrow keys; Alt + arrow goes to the next node, with Shift adds it"],
+  ["Edges", "E lists those of a node; R reconnects, Space adds into the selected one"],
+  ["Group, frame", "Ctrl+G, Shift+G; H collapses, P looks into a block, X folds equal nodes in a row"],
+  ["Arrange", "Shift+A from top to bottom, Shift+R from left to right"],
+  ["Delete", "Del; Shift+Del closes the gap"],
+  ["Undo, redo", "Ctrl+Z, Ctrl+Shift+Z"],
+] as const;
+const ALWAYS = [
+  ["Find", "Ctrl+F"],
+  ["Zoom", "wheel (after a click), Ctrl + wheel, + and −; F all, Shift+F selected; Page Up and Down move"],
+] as const;
+/** What is left to who may not change anything. */
+const LOOKING = [
+  ["Go", "Alt + arrow to the next node; E lists the edges of one"],
+  ["Blocks", "double-click enters, P looks inside, X folds equal nodes in a row"],
+  ...ALWAYS,
+] as const;
+
 function Overview({ scene, selected, readOnly }: OverviewProps) {
   const nodes = [...selected].flatMap((name) => scene?.graph.nodes.get(name) ?? []);
   if (scene && nodes.length > 1) return <Several scene={scene} nodes={nodes} readOnly={readOnly} />;
@@ -58,30 +81,12 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
       <h2>{scene?.document.name || "Graph"}</h2>
       <p>Select a node to see its properties.</p>
       <dl>
-        <dt>Add</dt>
-        <dd>double-click, Space, or drop a link in empty space</dd>
-        <dt>Connect</dt>
-        <dd>drag from port to port, or C</dd>
-        <dt>Select many</dt>
-        <dd>Shift + drag, Shift + click</dd>
-        <dt>Edit</dt>
-        <dd>click a value on a node, or F2; Enter goes to all properties of the selected one</dd>
-        <dt>Move</dt>
-        <dd>drag, arrow keys; Alt + arrow goes to the next node, with Shift adds it</dd>
-        <dt>Edges</dt>
-        <dd>E lists those of a node; R reconnects, Space adds into the selected one</dd>
-        <dt>Group, frame</dt>
-        <dd>Ctrl+G, Shift+G; H collapses, P looks into a block, X folds equal nodes in a row</dd>
-        <dt>Arrange</dt>
-        <dd>Shift+A from top to bottom, Shift+R from left to right</dd>
-        <dt>Delete</dt>
-        <dd>Del; Shift+Del closes the gap</dd>
-        <dt>Undo, redo</dt>
-        <dd>Ctrl+Z, Ctrl+Shift+Z</dd>
-        <dt>Find</dt>
-        <dd>Ctrl+F</dd>
-        <dt>Zoom</dt>
-        <dd>wheel (after a click), Ctrl + wheel, + and −; F all, Shift+F selected; Page Up and Down move</dd>
+        {(readOnly ? LOOKING : [...DRAWING, ...ALWAYS]).map(([what, how]) => (
+          <Fragment key={what}>
+            <dt>{what}</dt>
+            <dd>{how}</dd>
+          </Fragment>
+        ))}
       </dl>
     </div>
   );
@@ -192,9 +197,11 @@ function NameField({ scene, node }: { scene: ShownScene; node: NodeState }) {
   const [text, setText] = useState(node.name);
   const reason = whyNotName(scene.graph, node.name, text);
   useEffect(() => setText(node.name), [node.name]);
-  const commit = () => {
-    if (reason) setText(node.name);
-    else editor.rename(node.name, text);
+  const leave = () => {
+    if (!reason) return editor.rename(node.name, text);
+    // The reason goes with what was typed, and whoever clicks elsewhere is looking elsewhere.
+    setText(node.name);
+    editor.session.notify(`${node.name} keeps its name. ${reason}`);
   };
   return (
     <>
@@ -206,10 +213,12 @@ function NameField({ scene, node }: { scene: ShownScene; node: NodeState }) {
         value={text}
         spellCheck={false}
         onChange={(event) => setText(event.target.value)}
-        onBlur={commit}
+        onBlur={leave}
         onKeyDown={(event) => {
           if (event.key === "Enter") {
-            commit();
+            event.stopPropagation();
+            if (reason) return;
+            editor.rename(node.name, text);
             // The form of the new name is another one: the keyboard goes on from its field.
             requestAnimationFrame(() => editor.root?.querySelector<HTMLElement>(".pnne-name")?.focus());
           } else if (event.key === "Escape") setText(node.name);
