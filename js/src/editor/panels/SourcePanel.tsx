@@ -1,6 +1,7 @@
-import { useEffect, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { useEditor, useSession } from "../context";
 import { download } from "../download";
+import { tokensOf } from "./python";
 
 type Shown = { text: string } | { error: string } | null;
 
@@ -55,11 +56,29 @@ export function SourcePanel() {
       {shown && "text" in shown && (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard
         <pre tabIndex={0}>
-          <code>{shown.text}</code>
+          <Python source={shown.text} />
         </pre>
       )}
       {shown && "error" in shown && <p className="pnne-source-error">{shown.error}</p>}
       {!shown && <p className="pnne-hint">Generating…</p>}
     </section>
+  );
+}
+
+function Python({ source }: { source: string }) {
+  const tokens = useMemo(() => tokensOf(source), [source]);
+  return (
+    <code>
+      {tokens.map(({ kind, text }, place) =>
+        kind === null ? (
+          text
+        ) : (
+          // biome-ignore lint/suspicious/noArrayIndexKey: a new source is drawn anew
+          <span key={place} className={`pnne-py-${kind}`}>
+            {text}
+          </span>
+        ),
+      )}
+    </code>
   );
 }

@@ -132,6 +132,14 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         disabled={readOnly}
         onClick={() => editor.patch({ snap: !snap })}
       />
+      {readOnly && (
+        <span
+          className="pnne-read-only"
+          title="This editor only shows the graph: editor.read_only = False allows changes"
+        >
+          Read-only
+        </span>
+      )}
       <Breadcrumbs />
       <SharedNotice />
       <span className="pnne-spring" />
