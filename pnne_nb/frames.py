@@ -34,6 +34,7 @@ class StepFrame(_Frame, frozen=True, tag="step"):
         gradient_norm: Euclidean norm of all gradients before clipping; None where it was not taken.
         loss_scale: The factor of scaled gradients after the step; None without scaling.
         skipped: Whether the parameters stayed, because a scaled gradient overflowed.
+        logged: Numbers that a step function recorded beside the loss, by name, averaged over the examples, or None.
     """
 
     step: int
@@ -45,6 +46,7 @@ class StepFrame(_Frame, frozen=True, tag="step"):
     gradient_norm: float | None = None
     loss_scale: float | None = None
     skipped: bool = False
+    logged: dict[str, float] | None = None
 
 
 class EpochFrame(_Frame, frozen=True, tag="epoch"):

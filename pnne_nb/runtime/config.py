@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from pnne_nb.errors import TrainingError, near, shown
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.data import Data, open_source, require_count
+from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import MetricChoice, make_metrics
 from pnne_nb.runtime.objectives import (
     Loss,
@@ -67,7 +68,7 @@ class Config(msgspec.Struct, frozen=True):
     seed: int
     num_workers: int
     parameter_groups: Mapping[str, Options] | None
-    step_function: Callable[[nn.Module, Any], Tensor] | None
+    step_function: StepFunction | None
     early_stopping: int | None
     validate_every: EveryChoice = 1
     checkpoint_every: EveryChoice = 1

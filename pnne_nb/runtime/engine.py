@@ -25,6 +25,7 @@ from pnne_nb.runtime.control import ENDED
 from pnne_nb.runtime.data import Data, require_count
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.needs import MemoryNeeds, needs_of
 from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice, set_options
@@ -64,7 +65,9 @@ class TrainingEngine:
         checkpoint_dir: Where to keep a checkpoint of each epoch and of the end, or None.
         num_workers: Processes that load a ``Dataset``.
         parameter_groups: Optimizer options by pattern of parameter names, e.g. ``{"*.bias": {"weight_decay": 0}}``.
-        step_function: Replaces forward pass, loss and metrics: a function of model and batch that returns the loss.
+        step_function: Replaces forward pass and loss: a function of model and batch that returns the loss, or a mapping
+            with it as ``"loss"``; other numbers in it are recorded by their names, and ``"output"`` and ``"target"``
+            are what the metrics compare. With ``loss=None``, the model may return the same.
         early_stopping: End after so many epochs without a lower validation (or else training) loss.
         validate_every: So many epochs, ``(500, "steps")``, or None for the end only; it changes nothing else.
         checkpoint_every: Likewise; the best, and where the training ends or is stopped, are kept in any case.
@@ -101,7 +104,7 @@ class TrainingEngine:
         *,
         num_workers: int = 0,
         parameter_groups: Mapping[str, Options] | None = None,
-        step_function: Callable[[nn.Module, Any], torch.Tensor] | None = None,
+        step_function: StepFunction | None = None,
         early_stopping: int | None = None,
         validate_every: EveryChoice = 1,
         checkpoint_every: EveryChoice = 1,

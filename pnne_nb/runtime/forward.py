@@ -11,6 +11,7 @@ from torch import Tensor
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, StandIn, as_batch, expect_shapes, to_device
 from pnne_nb.runtime.failures import loss_failed, metric_failed, model_failed
+from pnne_nb.runtime.logged import Logged, read, scalar
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import TensorSource
@@ -77,7 +78,7 @@ class ForwardPass:
         )
 
     def run(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
-        """Output (None if only the loss is known) and loss of a batch.
+        """Output and loss of a batch; where there is no loss to compare by, what was told beside it, see `logged`.
 
         Raises:
             TrainingError: The loss is not one number.
@@ -86,13 +87,13 @@ class ForwardPass:
         with recipe.precision.autocast():
             if recipe.step is not None:
                 given = raw.raw if isinstance(raw, StandIn) else raw
-                return None, _scalar(recipe.step(recipe.model, to_device(given, recipe.device)), "The step function")
+                return read(recipe.step(recipe.model, to_device(given, recipe.device)), "The step function")
             output = self._output(batch)
             if recipe.scattered:
                 output = to_device(output, recipe.device)
             if recipe.loss is None:
-                return None, _scalar(output, "Without a loss, the model must return its own: it")
-            return output, _scalar(self._loss(recipe.loss, output, batch.target), "The loss function")
+                return read(output, "Without a loss, the model must return its own: it")
+            return output, scalar(self._loss(recipe.loss, output, batch.target), "The loss function")
 
     def _output(self, batch: Batch) -> Any:
         recipe = self.recipe
@@ -115,25 +116,21 @@ class ForwardPass:
                 raise
             raise explained from error
 
-    def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> None:
-        """Let `metrics` take a batch into account."""
-        if self.recipe.compares and batch.counts:
+    def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> bool:
+        """Let `metrics` take a batch into account; returns whether there is anything that they can compare."""
+        target = batch.target
+        if not self.recipe.compares:
+            if not isinstance(output, Logged) or output.output is None:
+                return False
+            output, target = output.output, output.target
+        if batch.counts:
             with torch.no_grad():
                 for name, metric in metrics.items():
                     try:
-                        metric.update(output, batch.target)
+                        metric.update(output, target)
                     except (RuntimeError, IndexError, TypeError, ValueError) as error:
-                        explained = metric_failed(error, name, output, batch.target)
+                        explained = metric_failed(error, name, output, target)
                         if explained is None:
                             raise
                         raise explained from error
-
-
-def _scalar(loss: Any, who: str) -> Tensor:
-    if not isinstance(loss, Tensor):
-        raise TrainingError(f"{who} returned a {type(loss).__name__}, not a tensor with the loss.")
-    if loss.dim() == 0:
-        return loss
-    if loss.numel() != 1:
-        raise TrainingError(f'{who} returned shape {tuple(loss.shape)}, not one number: use reduction="mean".')
-    return loss.reshape(())
+        return True

@@ -131,7 +131,8 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     Over steps there are ``"loss"`` and ``"learning_rate"``; at some of the steps ``"gradient_norm"`` (of all
     gradients together, before clipping), ``"memory"`` (bytes in use by tensors on the accelerators, or by the
-    process where there is none; then ``"process_memory"`` beside it) and, with scaled gradients, ``"loss_scale"``.
+    process where there is none; then ``"process_memory"`` beside it), with scaled gradients ``"loss_scale"``, and
+    what a step function records.
     Of a very long training they keep the extremes of equal stretches. Over epochs there are ``"train_loss"``,
     ``"val_loss"`` and the metrics, all of them in full. `steps` tells where the values of a name belong. Safe to
     read from any thread at any time.
@@ -178,6 +179,8 @@ class History(Mapping[str, NDArray[np.float64]]):
             self._over_steps("gradient_norm").append(frame.step, frame.gradient_norm)
         if frame.loss_scale is not None:
             self._over_steps("loss_scale").append(frame.step, frame.loss_scale)
+        for name, value in (frame.logged or {}).items():
+            self._over_steps(name).append(frame.step, value)
         self._skipped_steps += frame.skipped
         self._total_steps, self._seconds = frame.step, frame.seconds
 
@@ -369,6 +372,7 @@ class History(Mapping[str, NDArray[np.float64]]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what `state_dict` was taken from."""
         with self._lock:
+            self._series = {}
             for name, saved in state["series"].items():
                 self._over_steps(name).load_state_dict(saved)
             self._epochs = {name: array("d", saved) for name, saved in state["epochs"].items()}

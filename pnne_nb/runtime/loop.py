@@ -14,10 +14,12 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
 from pnne_nb.runtime.forward import ForwardPass
+from pnne_nb.runtime.logged import Means
 from pnne_nb.runtime.metrics import load_metric, results, saved_metric
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.peers import ALONE
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.recipe import Recipe, require_validation
 from pnne_nb.runtime.sources import Source
@@ -97,6 +99,8 @@ class TrainingLoop:
         self._validation = Validation(self._forward, self._modes, randomness)
         self._loss_sum = 0.0
         self._examples = 0
+        self._logged = Means()
+        self._compared = False
         self._best = math.inf
         self._best_epoch = 0
         self._epochs_since_best = 0
@@ -194,6 +198,9 @@ class TrainingLoop:
             self.position += len(group)
             self._examples += step.examples
             self._loss_sum += step.loss * step.examples
+            self._compared = step.compared
+            if step.logged is not None:
+                self._logged.add(step.logged, step.examples)
             self.stages.ended("other")
             while self._stepper.eased:
                 yield Eased(self._stepper.eased.pop(0))
@@ -213,6 +220,7 @@ class TrainingLoop:
             step.norm,
             None if precision.scaler is None else precision.scale,
             step.skipped,
+            step.logged,
         )
 
     def _is_validation_due(self) -> bool:
@@ -293,7 +301,8 @@ class TrainingLoop:
 
     def _train_metrics(self) -> dict[str, float]:
         metrics = {"train_loss": self._loss_sum / self._examples if self._examples else math.nan}
-        if self.recipe.compares:
+        metrics |= self._logged.compute(ALONE, "train_")
+        if self._compared:
             metrics |= results(self.recipe.metrics, "train")
         return metrics
 
@@ -308,7 +317,7 @@ class TrainingLoop:
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
         self.epoch += 1
         self.position = 0
-        self._loss_sum, self._examples = 0.0, 0
+        self._loss_sum, self._examples, self._logged = 0.0, 0, Means()
         for metric in self.recipe.metrics.values():
             metric.reset()
         return EpochEnded(frame, improved)
@@ -329,6 +338,7 @@ class TrainingLoop:
             "epoch_randomness": self._epoch_randomness,
             "pieces": self._stepper.pieces,
             "seconds": dict(self.stages.seconds),
+            "logged": dict(self._logged.sums),
             "place": {name: getattr(self, name) for name in _PLACE},
         }
 
@@ -353,6 +363,7 @@ class TrainingLoop:
             self._epoch_randomness = state["epoch_randomness"]
             self._stepper.pieces = state["pieces"]
             self.stages.seconds.update(state["seconds"])
+            self._logged.sums = dict(state["logged"])
             for name in _PLACE:
                 setattr(self, name, state["place"][name])
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
@@ -365,6 +376,7 @@ _PLACE = (
     "position",
     "_loss_sum",
     "_examples",
+    "_compared",
     "_best",
     "_best_epoch",
     "_epochs_since_best",

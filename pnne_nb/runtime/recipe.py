@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import Every
+from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import Metric
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.peers import ALONE, Peers
@@ -29,7 +30,7 @@ class Recipe(msgspec.Struct, frozen=True):
         expected: Name and shape of each Input node, to be compared with the data; empty for a plain module.
         accumulate: Batches whose gradients make up one optimizer step.
         grad_clip: Largest gradient norm, or None.
-        step: Replaces forward pass and loss: a function of model and raw batch that returns the loss.
+        step: Replaces forward pass and loss: a function of model and raw batch, see `logged`.
         patience: End after so many epochs without a lower validation (or else training) loss, or None.
         validate_every: When the validation data is looked at; at the end of the last epoch in any case.
         needs_closure: Whether the optimizer computes the loss several times in a step, as LBFGS does.
@@ -51,7 +52,7 @@ class Recipe(msgspec.Struct, frozen=True):
     precision: Precision
     grad_clip: float | None
     accumulate: int
-    step: Callable[[nn.Module, Any], Tensor] | None = None
+    step: StepFunction | None = None
     patience: int | None = None
     validate_every: Every = Every(1, "epochs")
     needs_closure: bool = False

@@ -17,6 +17,7 @@ from pnne_nb.runtime.batches import Batch, StandIn, as_batch
 from pnne_nb.runtime.easing import is_out_of_memory, pieces
 from pnne_nb.runtime.failures import device_lost
 from pnne_nb.runtime.forward import ForwardPass
+from pnne_nb.runtime.logged import averaged
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
@@ -36,6 +37,8 @@ class Step(NamedTuple):
         rate: Learning rate of the first parameter group, as used.
         norm: Euclidean norm of all gradients before clipping, or None where it was not taken.
         skipped: Whether the parameters stayed, because a scaled gradient overflowed.
+        logged: What a step function told beside the loss, averaged over the examples, or None.
+        compared: Whether metrics had an output to compare with a target.
     """
 
     loss: float
@@ -43,6 +46,8 @@ class Step(NamedTuple):
     rate: float
     norm: float | None
     skipped: bool
+    logged: dict[str, float] | None
+    compared: bool
 
 
 NORMS_AT_FIRST = 32
@@ -180,9 +185,12 @@ class Stepper:
             if watched is not None:
                 watched.updated()
         stages.ended("observe")
+        compared = False
         for output, batch in zip(outputs, batches, strict=True):
-            self._forward.count(recipe.metrics, output, batch)
-        return Step(value, examples, rate, norm, not moved)
+            compared = self._forward.count(recipe.metrics, output, batch)
+        told = [(output, batch.examples) for output, batch in zip(outputs, batches, strict=True)]
+        logged = None if recipe.compares else averaged(told, recipe.peers)
+        return Step(value, examples, rate, norm, not moved, logged, compared)
 
     def _differentiate(self, group: Sequence[Any], batches: Sequence[Batch], examples: int) -> tuple[float, list[Any]]:
         """Loss and outputs of the batches; leaves the gradients of the loss with the parameters."""

@@ -12,6 +12,7 @@ import torch
 from pnne_nb.runtime.batches import Batch, as_batch
 from pnne_nb.runtime.easing import is_out_of_memory, pieces
 from pnne_nb.runtime.forward import ForwardPass
+from pnne_nb.runtime.logged import Logged, Means
 from pnne_nb.runtime.metrics import results
 from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.randomness import PrivateRandomness
@@ -54,6 +55,7 @@ class Validation:
         for metric in counting.values():
             metric.reset()
         total, seen, index = 0.0, 0, 0
+        logged, compared = Means(), False
         self.began_with = self._randomness.state_dict()
         self._modes.set(forward.recipe.model, training=False)
         try:
@@ -68,7 +70,9 @@ class Validation:
                     for batch, output, loss in self._judged(raw):
                         total += loss * batch.examples
                         seen += batch.examples
-                        forward.count(counting, output, batch)
+                        compared = forward.count(counting, output, batch)
+                        if isinstance(output, Logged):
+                            logged.add(output.told(), batch.examples)
                 index += 1
                 yield Validated(index)
         finally:
@@ -77,7 +81,8 @@ class Validation:
             self.began_with = None
         total, everywhere = forward.recipe.peers.sum([total, seen])
         metrics = {"val_loss": total / everywhere if everywhere else math.nan}
-        if forward.recipe.compares:
+        metrics |= logged.compute(forward.recipe.peers, "val_")
+        if compared:
             metrics |= results(counting, "val")
         return metrics
 

@@ -132,9 +132,11 @@ def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does(opt
 
 
 def test_commands_reach_the_group_and_one_process_goes_on_from_where_it_was() -> None:
-    def twice(model: nn.Module, batch: Any) -> Tensor:
+    def twice(model: nn.Module, batch: Any) -> dict[str, Tensor]:
         pictures, classes = batch
-        return nn.functional.cross_entropy(model(pictures) + model(pictures.flip(-1)), classes)
+        both = model(pictures) + model(pictures.flip(-1))
+        loss = nn.functional.cross_entropy(both, classes)
+        return {"loss": loss, "size": both.abs().mean(), "output": both, "target": classes}
 
     alone, together = (groups.engine(nodes.graph(), accumulate=2, step_function=twice) for _ in range(2))
     reached = threading.Event()

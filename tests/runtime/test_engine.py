@@ -6,6 +6,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -187,6 +188,70 @@ def test_a_step_function_replaces_forward_pass_and_loss() -> None:
         return loss
 
     assert losses(run(step_function=step, metrics=()))[0] == pytest.approx(2 * losses(run())[0])
+
+
+def test_a_step_function_records_numbers_and_gives_metrics_what_they_compare() -> None:
+    def step(model: nn.Module, batch: Any) -> dict[str, Any]:
+        pictures, classes = batch
+        scores = model(pictures)
+        loss = nn.functional.cross_entropy(scores, classes)
+        return {"loss": loss, "half": loss / 2, "two": 2, "output": scores, "target": classes, "more": [scores]}
+
+    plain, told = (run(val_data=images(2), batch_size=20, **options) for options in ({}, {"step_function": step}))
+    for name in ("loss", "val_loss", "train_accuracy", "val_accuracy"):
+        assert told.history[name].tolist() == plain.history[name].tolist()
+    assert told.history["half"] == pytest.approx(plain.history["loss"] / 2)
+    assert told.history["train_half"] == pytest.approx(plain.history["train_loss"] / 2)
+    assert told.history["val_half"] == pytest.approx(plain.history["val_loss"] / 2)
+    assert set(told.history["two"]) == set(told.history["val_two"]) == {2.0}
+    assert "more" not in told.history
+
+
+def test_what_a_step_function_has_told_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    def step(model: nn.Module, batch: Any) -> dict[str, Any]:
+        scores = model(batch[0])
+        return {"loss": nn.functional.cross_entropy(scores, batch[1]), "size": scores.abs().mean()}
+
+    expected = run(step_function=step, epochs=1)
+    halted = engine(step_function=step, epochs=1)
+    halted.step(4)
+    halted.save_checkpoint(tmp_path / "c.ckpt")
+    halted.stop()
+    resumed = TrainingEngine.resume_from(tmp_path / "c.ckpt", network(), images(), step_function=step)
+    resumed.start()
+    assert resumed.wait(60)
+    for name in ("size", "train_size"):
+        assert resumed.history[name].tolist() == expected.history[name].tolist()
+    assert "train_accuracy" not in resumed.history
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ({"hits": 3}, """The step function returned a mapping with 'hits', and no "loss" in it"""),
+        ({"loss": 3}, "The step function returned a int, not a tensor with the loss"),
+        ({"loss": torch.zeros(()), "val_x": 1}, "cannot record a number as 'val_x'.*Choose another name"),
+        ({"loss": torch.zeros(()), "memory": 1}, "cannot record a number as 'memory'"),
+    ],
+)
+def test_mappings_that_say_nothing(returned: dict[str, Any], message: str) -> None:
+    trained = engine(step_function=lambda model, batch: returned)
+    trained.start()
+    with pytest.raises(TrainingError, match=message):
+        trained.wait(60)
+
+
+def test_a_model_may_return_its_own_loss_in_a_mapping() -> None:
+    class Told(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = network()
+
+        def forward(self, pictures: Tensor, classes: Tensor) -> dict[str, Tensor]:
+            scores = self.net(pictures)
+            return {"loss": nn.functional.cross_entropy(scores, classes), "logits": scores}
+
+    assert losses(run(model=Told(), loss=None)) == losses(run())
 
 
 class Mapped(Dataset[dict[str, Tensor]]):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-StepFunction: TypeAlias = Callable[[nn.Module, Any], Tensor]
+from pnne_nb.runtime.logged import StepFunction
 
 
 @final
@@ -37,14 +37,13 @@ class JointStep(nn.Module):
         self._function = function
         differentiated = self if trained is None else trained
 
-        def step(model: nn.Module, raw: Any) -> Tensor:
+        def step(model: nn.Module, raw: Any) -> Any:
             assert model is self.model
-            loss: Tensor = differentiated(raw) if torch.is_grad_enabled() else self(raw)
-            return loss
+            return differentiated(raw) if torch.is_grad_enabled() else self(raw)
 
         return step
 
-    def forward(self, raw: Any) -> Tensor:
-        """The loss of one raw batch."""
+    def forward(self, raw: Any) -> Any:
+        """What the function returns for one raw batch."""
         assert self._function is not None
         return self._function(self.model, raw)

@@ -1,0 +1,125 @@
+"""What a step function, or a model that knows its own loss, tells beside the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import msgspec
+from torch import Tensor, nn
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.peers import Peers
+
+StepFunction: TypeAlias = Callable[[nn.Module, Any], "Tensor | Mapping[str, Any]"]
+"""Of model and raw batch; returns the loss, or a mapping with it, see `read`."""
+
+_OURS = frozenset({"learning_rate", "gradient_norm", "loss_scale", "memory", "process_memory"})
+"""Names that the history has over steps already."""
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """What was told of one batch.
+
+    Attributes:
+        numbers: By name, each one number; none of them holds on to the backward pass.
+        output: What the metrics compare with `target`, or None.
+        target: Likewise.
+    """
+
+    numbers: dict[str, Tensor | float]
+    output: Any = None
+    target: Any = None
+
+    def told(self) -> dict[str, float]:
+        """The numbers as such; waits for the device."""
+        return {name: float(value) for name, value in self.numbers.items()}
+
+
+def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
+    """What was returned for a batch: the loss alone, or a mapping with it under ``"loss"``.
+
+    Of a mapping, ``"output"`` and ``"target"`` are what the metrics compare, and every other entry that is one number
+    is recorded under its name. The rest is left alone: some models return a good deal more.
+
+    Args:
+        returned: By a step function, or a model.
+        who: Which of them, as the beginning of a sentence.
+
+    Raises:
+        TrainingError: There is no loss, it is not one number, or a name is one that the history has already.
+    """
+    if not isinstance(returned, Mapping):
+        return None, scalar(returned, who)
+    if "loss" not in returned:
+        has = ", ".join(repr(name) for name in returned) or "nothing"
+        raise TrainingError(f'{who} returned a mapping with {has}, and no "loss" in it.')
+    rest = {name: value for name, value in returned.items() if name not in {"loss", "output", "target"}}
+    numbers = {name: value for name, value in rest.items() if isinstance(name, str) and _is_number(value)}
+    for name in numbers:
+        if name in _OURS or name.startswith(("train_", "val_")):
+            raise TrainingError(
+                f"{who} cannot record a number as {name!r}: the history has that name for something of its own, or "
+                "puts train_ and val_ before the name itself. Choose another name."
+            )
+    kept = {name: value.detach() if isinstance(value, Tensor) else float(value) for name, value in numbers.items()}
+    output = returned.get("output")
+    return Logged(kept, output.detach() if isinstance(output, Tensor) else output, returned.get("target")), scalar(
+        returned["loss"], who
+    )
+
+
+def scalar(loss: Any, who: str) -> Tensor:
+    """The loss as a tensor without dimensions.
+
+    Raises:
+        TrainingError: It is something else than one number; the message begins with `who`.
+    """
+    if not isinstance(loss, Tensor):
+        raise TrainingError(f"{who} returned a {type(loss).__name__}, not a tensor with the loss.")
+    if loss.dim() == 0:
+        return loss
+    if loss.numel() != 1:
+        raise TrainingError(f'{who} returned shape {tuple(loss.shape)}, not one number: use reduction="mean".')
+    return loss.reshape(())
+
+
+def _is_number(value: Any) -> bool:
+    return value.numel() == 1 if isinstance(value, Tensor) else isinstance(value, (bool, int, float))
+
+
+def averaged(told: Sequence[tuple[Any, int]], peers: Peers) -> dict[str, float] | None:
+    """The means over all examples of all processes, by name; None if nobody has told anything.
+
+    Args:
+        told: What came with each batch, a `Logged` or not, and how many examples it counts for.
+        peers: All of them call this, with the same names.
+    """
+    means = Means()
+    for each, examples in told:
+        if isinstance(each, Logged):
+            means.add(each.told(), examples)
+    return means.compute(peers) or None
+
+
+@final
+class Means:
+    """Means over examples by name; a name counts only where it was told."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, list[float]] = {}
+
+    def add(self, numbers: Mapping[str, float], examples: int) -> None:
+        """Take the means over so many examples into account."""
+        for name, value in numbers.items():
+            total, seen = self.sums.get(name, (0.0, 0))
+            self.sums[name] = [total + value * examples, seen + examples]
+
+    def compute(self, peers: Peers, prefix: str = "") -> dict[str, float]:
+        """By `prefix` and name, over all processes, which call this with the same names."""
+        names = sorted(self.sums)
+        if not names:
+            return {}
+        joined = peers.sum([number for name in names for number in self.sums[name]])
+        pairs = zip(joined[::2], joined[1::2], strict=True)
+        return {f"{prefix}{name}": total / seen for name, (total, seen) in zip(names, pairs, strict=True) if seen}
