@@ -201,7 +201,7 @@ def _rename_node(content: Content, op: ops.RenameNode) -> list[Op]:
     # References that named the new name while no node had it must not be swept along when this is taken back.
     dangling = list(graph.sharers.get(name, ()))
     followers = list(graph.sharers.get(old.name, ()))
-    for user, user_node in content.users_of(graph.id) if old.type in ("Input", "Output") else ():
+    for user, user_node in content.blocks_of(graph.id) if old.type in ("Input", "Output") else ():
         user.rename_port(user_node, old.name, name)
     content.unuse(graph.id, old)
     graph.rename_node(old.name, node)
@@ -229,24 +229,31 @@ def _change_property(content: Content, op: ops.SetProperty | ops.ResetProperty) 
     )
     if node.definition != old.definition:
         _check_definition(content, graph, node)
-        inputs, outputs = content.graphs[node.definition].interface if node.definition is not None else ((), ())
-        lost = [edge for edge in graph.edges_into(node.name) if split_port(edge.target)[1] not in inputs]
-        lost += [edge for edge in graph.edges_out_of(node.name) if split_port(edge.source)[1] not in outputs]
+        lost = _lost_edges(content, graph, node) if node.type == "Subgraph" else []
         for edge in lost:
             graph.drop_edge(edge)
         undo += [ops.Connect(edge.source, edge.target, graph.id) for edge in lost]
         content.unuse(graph.id, old)
         content.use(graph.id, node)
-    elif op.property == "definition" and node.type == "Subgraph":
+    elif op.property == "definition":
         _check_definition(content, graph, node)
     graph.replace_node(node)
     return undo
 
 
+def _lost_edges(content: Content, graph: GraphIndex, node: Node) -> list[Edge]:
+    """The edges at ports that the definition of a Subgraph node does not have."""
+    inputs, outputs = content.graphs[node.definition].interface if node.definition is not None else ((), ())
+    lost = [edge for edge in graph.edges_into(node.name) if split_port(edge.target)[1] not in inputs]
+    return lost + [edge for edge in graph.edges_out_of(node.name) if split_port(edge.source)[1] not in outputs]
+
+
 def _check_definition(content: Content, graph: GraphIndex, node: Node) -> None:
-    if node.type != "Subgraph" or "definition" not in node.properties:
+    if node.type not in ("Subgraph", "Module") or "definition" not in node.properties:
         return
     definition = node.properties["definition"]
+    if definition is None and node.type == "Module":
+        return
     if not isinstance(definition, str) or definition not in content.graphs or not definition:
         names = [id for id in content.graphs if id]
         raise BadValueError(
@@ -261,12 +268,12 @@ def _check_definition(content: Content, graph: GraphIndex, node: Node) -> None:
 def _outer_edges(content: Content, graph: GraphIndex, node: Node) -> list[tuple[GraphIndex, Edge]]:
     """The edges at the port that an Input or Output node is on every Subgraph node showing its graph."""
     if node.type == "Input":
-        fed = ((user, user.feeding(name, node.name)) for user, name in content.users_of(graph.id))
+        fed = ((user, user.feeding(name, node.name)) for user, name in content.blocks_of(graph.id))
         return [(user, edge) for user, edge in fed if edge is not None]
     if node.type == "Output":
         return [
             (user, edge)
-            for user, name in content.users_of(graph.id)
+            for user, name in content.blocks_of(graph.id)
             for edge in user.edges_out_of(name)
             if split_port(edge.source)[1] == node.name
         ]

@@ -63,7 +63,7 @@ class BlockLibrary(Mapping[str, Node]):
         """
         expect_graph(graph)
         found = graph[node]
-        if found.definition is None:
+        if found.definition is None or found.is_box:
             raise GraphError(f"{node} is a {found.type}: only a Subgraph node can become a block. Group nodes first.")
         return self._take(files.read(graph.to_json()), found.definition, name or found.definition)
 

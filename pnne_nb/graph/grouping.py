@@ -74,6 +74,11 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> Plan:
         raise GraphError(
             f"{block.name}{graph.where} is a {block.type}, not a nested graph: there is nothing to ungroup."
         )
+    if block.is_box:
+        raise GraphError(
+            f"{block.name}{graph.where} runs code of its own on what is inside it, which no edges could say: it cannot "
+            "be ungrouped. Edit what is inside."
+        )
     if block.shares is not None or block.name in graph.sharers:
         other = block.shares or next(iter(graph.sharers[block.name]))
         raise GraphError(

@@ -49,8 +49,8 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def definition(self) -> str | None:
-        """The graph that a Subgraph node shows, or None."""
-        if self.type != "Subgraph":
+        """The graph that a Subgraph node shows, or that holds what is inside a Module node; or None."""
+        if self.type not in ("Subgraph", "Module"):
             return None
         value = self.properties.get("definition")
         return value if isinstance(value, str) else None
@@ -60,6 +60,11 @@ class Node(msgspec.Struct, frozen=True):
         """Name of the node in the same graph whose module this one uses, or None."""
         value = self.properties.get("shares")
         return value if isinstance(value, str) else None
+
+    @property
+    def is_box(self) -> bool:
+        """Whether it runs code of its own on what is drawn inside it."""
+        return self.type == "Module" and self.definition is not None
 
     def __str__(self) -> str:
         return self.path

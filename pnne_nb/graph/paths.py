@@ -78,7 +78,14 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
         if node.definition is None:
             return graph, node, ".".join(rest)
         inside = content.graphs[node.definition]
-        if len(rest) == 1 and (rest[0] in inside.interface[output] or rest[0] not in inside.nodes):
+        if len(rest) == 1 and (rest[0] in _ports(node, inside, output=output) or rest[0] not in inside.nodes):
             return graph, node, rest[0]
         graph = inside
     raise UnknownNodeError(f"There is no node {shown(path)}.")
+
+
+def _ports(node: Node, inside: GraphIndex, *, output: bool) -> tuple[object, ...]:
+    if not node.is_box:
+        return inside.interface[output]
+    listed = node.properties.get("outputs" if output else "inputs")
+    return listed if isinstance(listed, tuple) else ("output" if output else "input",)

@@ -214,8 +214,17 @@ class Content:
         return _kept(self.graphs, id, UnknownGraphError, "definition")
 
     def users_of(self, definition: str) -> list[tuple[GraphIndex, str]]:
-        """The Subgraph nodes that show a definition, as (graph, node name)."""
+        """The nodes that show a definition, as (graph, node name)."""
         return [(self.graphs[graph], node) for graph, node in self.users.get(definition, {})]
+
+    def blocks_of(self, definition: str) -> list[tuple[GraphIndex, str]]:
+        """The Subgraph nodes among them: their ports are the definition's Input and Output nodes."""
+        return [(graph, name) for graph, name in self.users_of(definition) if graph.nodes[name].type == "Subgraph"]
+
+    def is_box(self, definition: str) -> bool:
+        """Whether a graph holds what is inside a Module node, whose own code runs it."""
+        graph, name = next(iter(self.users.get(definition, {})), ("", ""))  # lint says if others are of another kind
+        return bool(name) and self.graphs[graph].nodes[name].is_box
 
     def use(self, graph: str, node: Node) -> None:
         if node.definition is not None:

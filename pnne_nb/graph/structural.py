@@ -156,6 +156,13 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
         ),
         _property("inputs", _NAMES, "Names of the call's arguments.", ("input",)),
         _property("outputs", _NAMES, "Names of the results.", ("output",)),
+        _property(
+            "definition",
+            OptionalType(StringType()),
+            "Which of the document's graphs holds what is inside, by name: layers and blocks that can be edited. The "
+            "module's own code calls them, so there are no edges between them. None: the inside is closed.",
+            None,
+        ),
         *MODULE_PROPERTIES,
     ),
 )
