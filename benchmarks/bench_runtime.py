@@ -60,12 +60,11 @@ def engine_steps(
     control.launch()
     control.enter()
     engine._shared.open()
-    events = engine._loop.run(10**9)
+    events = work._determinism.over(engine._loop.run(10**9))
     with work._stalls:
         while control.boundary() == "go":
             work._stalls.began()
-            with work._determinism.turn, work._determinism:
-                event = next(events)
+            event = next(events)
             work._stalls.ended()
             work.tell(event)
             if isinstance(event, Stepped):

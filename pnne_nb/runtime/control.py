@@ -41,7 +41,8 @@ class Control:
 
     def __init__(self, changed: Callable[[TrainingState], None]) -> None:
         self._changed = changed
-        self._turn = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._turn = threading.Condition(self._lock)
         self._state: TrainingState = "idle"
         self._alive = False
         self._pause = False
@@ -165,6 +166,10 @@ class Control:
 
     def boundary(self) -> Verdict:
         """Between two steps: let others have the model, halt, end, or take the model and go on."""
+        with self._lock:
+            # At most boundaries nobody wants anything, and a small model's step is short.
+            if self._working and self._state == "running" and not self._is_wanted():
+                return "go"
         while True:
             with self._turn:
                 self._working = False
@@ -185,6 +190,9 @@ class Control:
                     return "go"
                 self._state = news
             self._changed(news)
+
+    def _is_wanted(self) -> bool:
+        return bool(self._pause or self._stop or self._visits) or self._lent_since is not None
 
     def _may_leave_boundary(self) -> bool:
         if self._stop or self._news() is not None:

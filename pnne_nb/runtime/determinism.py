@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
-from typing import final
+from collections.abc import Generator
+from contextlib import closing
+from typing import TypeVar, final
 
 import torch
 
 from pnne_nb.runtime.turn import turn
+
+E = TypeVar("E")
+R = TypeVar("R")
 
 
 @final
@@ -20,13 +24,9 @@ class Determinism:
     Args:
         wanted: Whether anything is done at all.
         device: Where the training runs.
-
-    Attributes:
-        turn: To be entered first: meanwhile no other training sets the switches.
     """
 
     def __init__(self, device: torch.device, *, wanted: bool) -> None:
-        self.turn: AbstractContextManager[object] = turn if wanted else nullcontext()
         self._wanted = wanted
         self._before = (False, False, False)
         if wanted and device.type == "cuda":
@@ -48,3 +48,19 @@ class Determinism:
             enabled, warn_only, benchmark = self._before
             torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
             torch.backends.cudnn.benchmark = benchmark
+
+    def over(self, events: Generator[E, None, R]) -> Generator[E, None, R]:
+        """The same events, each made under the switches, and in a turn: meanwhile no other training sets them."""
+        # What is not wanted costs nothing.
+        return self._each(events) if self._wanted else events
+
+    def _each(self, events: Generator[E, None, R]) -> Generator[E, None, R]:
+        with closing(events):
+            while True:
+                try:
+                    with turn, self:
+                        event = next(events)
+                except StopIteration as end:
+                    result: R = end.value
+                    return result
+                yield event

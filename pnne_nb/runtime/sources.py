@@ -81,13 +81,13 @@ class TensorSource:
         if self._shuffle:
             order = _permutation(self._count, self._seed, epoch)
             # Tensors may be on an accelerator already, and are chosen from there.
-            orders = {tensor.device: order.to(tensor.device) for tensor in self.tensors}
+            orders = {device: order.to(device) for device in {tensor.device for tensor in self.tensors}}
+            parts = [(tensor, orders[tensor.device]) for tensor in self.tensors]
             for at in range(start * step, self._count, step):
-                chosen = slice(at, at + step)
-                yield tuple(tensor.index_select(0, orders[tensor.device][chosen]) for tensor in self.tensors)
+                yield tuple([tensor.index_select(0, order[at : at + step]) for tensor, order in parts])
         else:
             for at in range(start * step, self._count, step):
-                yield tuple(tensor[at : at + step] for tensor in self.tensors)
+                yield tuple([tensor[at : at + step] for tensor in self.tensors])
 
     def close(self) -> None:
         """Nothing is open."""

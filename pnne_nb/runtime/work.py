@@ -133,11 +133,10 @@ class Work:
     def _validate(self) -> dict[str, float]:
         with self._control.visit("a validation"):
             self.sync()
-            validation = self._loop.validate()
+            validation = self._determinism.over(self._loop.validate())
             while True:
                 try:
-                    with self._determinism.turn, self._determinism:
-                        next(validation)
+                    next(validation)
                 except StopIteration as end:
                     frame: EpochFrame = end.value
                     break
@@ -215,12 +214,11 @@ class Work:
             self._reports.announce(AnomalyFrame(step=loop.steps + 1, kind="data-failed", message=message))
 
     def _train(self) -> TrainingState:
-        events = self._source.run(self.last_epoch)
+        events = self._determinism.over(self._source.run(self.last_epoch))
         try:
             while self._control.boundary() == "go":
                 self._stalls.began()
-                with self._determinism.turn, self._determinism:
-                    event = next(events, None)
+                event = next(events, None)
                 self._stalls.ended()
                 if event is None:
                     return "finished"
