@@ -27,15 +27,15 @@ class SizeOf(msgspec.Struct, frozen=True):
         """Return the size.
 
         Args:
-            shapes: Shape of each input port in the order of the spec; None where nothing is connected.
+            shapes: Shape of each input port in the order of the spec; None where nothing is connected or nothing is known.
 
         Raises:
-            ValueError: If that input is not connected or has too few axes; the text completes a sentence
+            ValueError: If the shape of that input is not known or has too few axes; the text completes a sentence
                 that begins with the property's name and "cannot be inferred:".
         """
         shape = shapes[self.input] if self.input < len(shapes) else None
         if shape is None:
-            raise ValueError("its input is not connected")
+            raise ValueError("the shape of its input is not known")
         needed = self.axis + 1 if self.axis >= 0 else -self.axis
         if len(shape) < needed:
             raise ValueError(f"the input has {len(shape)} axes, {needed} are needed")

@@ -216,7 +216,9 @@ class _Trial:
                 Finding(
                     "auto-unresolved",
                     f"{name} is 'auto' and cannot be inferred: {reason}.",
-                    hint=f"Set {name}." if known else f"Give the Input a shape, or set {name}.",
+                    hint=f"Set {name}."
+                    if known
+                    else f"Connect it, give the graph's Input a shape and mend what is between them, or set {name}.",
                     severity="error" if known else "warning",
                 )
             )

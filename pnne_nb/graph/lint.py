@@ -188,7 +188,7 @@ def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str, f
                 code="missing-property",
                 message=f"{prop.name} is not set, and has no default.",
                 node=path,
-                hint=f"Set {prop.name}{' or connect it' if prop.role == 'call' else ''}. {prop.doc}".strip(),
+                hint=f"Set {prop.name}{' or connect it' if prop.role == 'call' else ''}{_explained(prop.doc)}.",
             )
         )
 
@@ -220,7 +220,7 @@ def _lint_inputs(
     found += [
         Diagnostic(
             code="unconnected-input",
-            message=f"Input {port.name} is not connected.",
+            message=f"Input{'' if port.name == 'input' else f' {port.name}'} is not connected.",
             node=path,
             port=port.name,
             hint="Connect an output to it.",
@@ -228,6 +228,13 @@ def _lint_inputs(
         for port in input_ports(content, node, types) or ()
         if port.name not in fed and not port.optional and not _can_be_typed(spec, port.name)
     ]
+
+
+def _explained(doc: str) -> str:
+    """A description as the end of a sentence: torch writes them with a full stop and without, large and small."""
+    text = doc.strip().rstrip(".")
+    lowered = text[:1].lower() + text[1:] if text[1:2].islower() else text
+    return f": {lowered}" if text else ""
 
 
 def _can_be_typed(spec: NodeSpec, port: str) -> bool:

@@ -151,7 +151,10 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
     if len(set(counts)) > 1:
         shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors)
         listed = " and ".join(str(count) for count in counts)
-        raise TrainingError(f"The parts of {name} have different numbers of examples: {listed} (shapes {shapes}).")
+        raise TrainingError(
+            f"The parts of {name} have different numbers of examples: {listed} (shapes {shapes}). "
+            "Each input needs its own target: cut the longer one, or look for what got lost."
+        )
     require_examples(counts[0], name)
     return tuple(tensors)
 

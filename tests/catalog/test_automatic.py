@@ -66,7 +66,7 @@ def test_unbatched_images_are_read_from_the_end() -> None:
 
 @pytest.mark.parametrize("shapes", [[], [None]])
 def test_an_unconnected_input_has_no_size(shapes: list[None]) -> None:
-    with pytest.raises(ValueError, match="its input is not connected"):
+    with pytest.raises(ValueError, match="the shape of its input is not known"):
         SizeOf(0, -1)(shapes)
 
 

@@ -113,6 +113,28 @@ def test_a_connection_that_does_not_fit_is_refused_with_the_reason(
     assert sent(editor.kernel, "edit") == []
 
 
+def test_what_feeds_a_port_is_replaced_with_one_click(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.connect("x", "conv1")
+    graph.add("ReLU", name="relu")
+    graph.move("relu", 260.0, 0.0)
+    editor = open_editor(graph)
+    editor.drag(editor.port("relu.output"), editor.port("conv1.input"))
+    editor.toast.get_by_role("button", name="Connect relu.output instead").click()
+    expect(editor.edge("relu.output", "conv1.input")).to_be_attached()
+    editor.settle()
+    assert [(edge.source, edge.target) for edge in graph.edges] == [("relu.output", "conv1.input")]
+    graph.undo()
+    assert [edge.source for edge in graph.edges] == ["x.output"]
+
+
+def test_an_empty_graph_has_no_problems_yet(open_editor: OpenEditor) -> None:
+    editor = open_editor(NodeGraph("net"))
+    expect(editor.button("No problems")).to_be_visible()
+    editor.add("ReLU")
+    expect(editor.root.locator(".pnne-problems-toggle")).to_have_text(re.compile("problem"))
+    expect(editor.button("No problems")).to_have_count(0)
+
+
 def test_a_notice_is_shown_once_and_lets_the_pointer_through(graph: NodeGraph, open_editor: OpenEditor) -> None:
     graph.connect("x", "conv1")
     editor = open_editor(graph)

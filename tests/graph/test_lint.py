@@ -51,7 +51,7 @@ def test_what_is_missing_is_named_at_its_place() -> None:
     }
     messages = [str(finding) for finding in graph.diagnostics() if finding.node == "conv1"]
     assert messages[0] == "conv1: in_channels is not set, and has no default. Set in_channels."
-    assert messages[-1] == "conv1.input: Input input is not connected. Connect an output to it."
+    assert messages[-1] == "conv1.input: Input is not connected. Connect an output to it."
 
 
 def test_findings_inside_definitions_are_shown_at_every_use() -> None:

@@ -101,7 +101,7 @@ def test_an_unfinished_graph_is_refused_as_by_compile() -> None:
     graph = redundant()
     graph.disconnect("fc", "one")
     before = graph.to_json()
-    with pytest.raises(pn.CompileError, match=r"one.input: Input input is not connected"):
+    with pytest.raises(pn.CompileError, match=r"one.input: Input is not connected"):
         pn.transform(graph, cleaning())
     assert graph.to_json() == before
 

@@ -472,7 +472,7 @@ def _input_of_another_shape() -> pn.NodeGraph:
         (_without("loader"), r"has no DataLoader whose samples go into the model\. Add a Dataset"),
         (_without("loss"), r"The graph has no loss, so there is nothing to make smaller\. Add one"),
         (_without("optimizer"), r"The graph has no optimizer\. Add one, such as AdamW"),
-        (_without("model"), r"loss.input: Input input is not connected"),
+        (_without("model"), r"loss.input: Input is not connected"),
         (_second("SGD", "other"), r"other: There are 2 optimizers: optimizer, other\. Keep one"),
         (_two_schedulers, r"two: There are 2 schedulers: one, two\. Combine them"),
         (_two_validations, r"v2: There are 2 Validation nodes: v1, v2"),

@@ -10,7 +10,7 @@ import { type FrameBox, held, shifted } from "./document/frame";
 import { freeName } from "./document/names";
 import { portsOf } from "./document/ports";
 import { bridges, edgeFrom, insertOps } from "./document/splice";
-import type { Session } from "./session/session";
+import type { Offer, Session } from "./session/session";
 import { Store } from "./session/store";
 import { type Connecting, FIRST_VIEW, NOTHING, SETTLED, STILL, type ViewState } from "./view";
 
@@ -206,8 +206,24 @@ export class Editor {
     const scene = this.scene();
     if (!scene) return;
     const reason = whyNotConnect(scene, source, target);
-    if (reason) this.session.notify(reason);
+    if (reason) this.session.notify(reason, [], this.replacing(scene, source, target));
     else this.edit([{ op: "connect", source, target, graph: scene.graphId }], `Connect ${source} → ${target}`);
+  }
+
+  /** The offer to feed a port from elsewhere, if only what feeds it is in the way. */
+  private replacing(scene: ShownScene, source: string, target: string): Offer | null {
+    const fed = scene.graph.edges.get(target);
+    if (!fed || fed.source === source) return null;
+    const edges = new Map(scene.graph.edges);
+    edges.delete(target);
+    if (whyNotConnect({ ...scene, graph: { ...scene.graph, edges } }, source, target)) return null;
+    const graph = scene.graphId;
+    const ops: Op[] = [
+      { op: "disconnect", ...fed, graph },
+      { op: "connect", source, target, graph },
+    ];
+    const run = () => void this.edit(ops, `Reconnect ${source} → ${target}`);
+    return { label: `Connect ${source} instead`, run };
   }
 
   /** Connects a port to whatever port of a node takes it: what dropping a connection on a node means. */

@@ -10,7 +10,9 @@ export function StatusLine() {
   const scene = useScene();
   const open = useView((view) => view.problems);
   const diagnostics = useSession((state) => state.derived.diagnostics);
-  const problems = [...diagnostics.values()].flat().filter((diagnostic) => diagnostic.severity !== "info");
+  const empty = useSession((state) => state.sync?.shown.graphs.get("")?.nodes.size === 0);
+  // Of a graph that nobody has begun to draw, it is no news that it lacks everything.
+  const problems = empty ? [] : [...diagnostics.values()].flat().filter(({ severity }) => severity !== "info");
   const errors = problems.filter((diagnostic) => (diagnostic.severity ?? "error") === "error").length;
   const nodes = scene?.graph.nodes.size ?? 0;
   return (

@@ -108,7 +108,7 @@ export function describe(kind: PropertyType): string {
     case "device":
       return "a device such as 'cpu' or 'cuda:0'";
     case "shape":
-      return "a tuple of sizes, each a whole number ≥ 0 or a name such as 'N'";
+      return "a tuple of sizes such as ('N', 3, 32, 32), each a whole number ≥ 0 or a name";
     case "tuple": {
       const count = typeof kind.length === "number" ? `a tuple of ${kind.length} values, each` : "a tuple, each item";
       const text = `${count} ${describe(kind.item)}`;
