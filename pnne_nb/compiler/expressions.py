@@ -138,7 +138,7 @@ class Expressions:
         """Return a node's call."""
         match call.kind:
             case "member":
-                member, arguments = self.attribute(call.target), self._arguments(call.arguments, call)
+                member, arguments = self.held(call.target), self._arguments(call.arguments, call)
                 return self._again(call, member, arguments) if call.again else Group(f"{member}(", tuple(arguments))
             case "function":
                 return notation(call, self.argument) or Group(
@@ -149,10 +149,6 @@ class Expressions:
                 return self._method(call)
             case _:
                 assert_never(call.kind)
-
-    def attribute(self, path: str) -> str:
-        """Return ``self.name``, also for names that cannot stand after a dot, and ``self.layers[0]``."""
-        return self.held(path)
 
     def container(self, path: str, contents: Mapping[tuple[str, ...], Text]) -> Group:
         """Return the making of a list or dictionary of modules.
@@ -172,7 +168,7 @@ class Expressions:
         return Group("nn.ModuleDict(", (Group("{", items, "}"),))
 
     def held(self, path: str) -> str:
-        """Return ``self.embed.weight`` for the path of a tensor or module.
+        """Return ``self.embed.weight`` for the path of a tensor or module: also ``self.layers[0]``.
 
         Raises:
             CompileError: If a part of it cannot be the name of a node or tensor.

@@ -29,7 +29,8 @@ class Group(NamedTuple):
     joint: str = ", "
 
     def __str__(self) -> str:
-        return f"{self.opening}{self.joint.join(map(str, self.items))}{self.closing}"
+        opening, items, closing, joint = self
+        return opening + joint.join(map(str, items)) + closing
 
 
 Text: TypeAlias = "str | Group"
@@ -71,17 +72,19 @@ def literal(value: object) -> Text:
     return Group("[", tuple(map(literal, value)), "]")
 
 
-def laid_out(text: Text, margin: str, comment: str = "") -> list[str]:
+def laid_out(text: Text, margin: str, comment: str = "", lead: str = "") -> list[str]:
     """Return the lines of a statement or of an item.
 
     Args:
         text: What to write.
         margin: What its lines begin with.
         comment: What to say at its end, or above it where that line would be too long.
+        lead: What stands in front of it in its first line: ``"x = "``.
     """
-    line = margin + str(text)
+    line = margin + lead + str(text)
     if not comment and len(line) <= WIDTH:
         return [line]
+    text = before(lead, text)
     tail = f"  # {comment}" if comment else ""
     if len(line) <= WIDTH or isinstance(text, str) or not text.items:
         return [line + tail] if len(line + tail) <= WIDTH or not comment else [f"{margin}# {comment}", line]

@@ -19,7 +19,7 @@ from typing import assert_never
 from pnne_nb.compiler.branches import CHOOSE, Branch, branches
 from pnne_nb.compiler.constants import emit
 from pnne_nb.compiler.expressions import Expressions, takes_device
-from pnne_nb.compiler.formatting import INDENT, WIDTH, Group, Text, before, behind, display, laid_out, spread
+from pnne_nb.compiler.formatting import INDENT, WIDTH, Group, Text, behind, display, laid_out, spread
 from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.operators import SETITEM
 from pnne_nb.compiler.program import Call, Chain, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
@@ -254,8 +254,8 @@ class _Writer:
     def _container(self, program: Program, top: str, members: list[Member], opaque: dict[tuple[str, ...], str]) -> None:
         """Write a list or dictionary of modules that are called one by one."""
         contents = {tuple(member.name.split(".")[1:]): self._made(member, opaque) for member in members}
-        text = self._assigned(top, self._expressions.container(top, contents), "add_module")
-        self._statement(text, Line(program.definition, members[0].name, calls=False))
+        line = Line(program.definition, members[0].name, calls=False)
+        self._assign(top, self._expressions.container(top, contents), "add_module", line)
 
     def _made(self, member: Member, opaque: dict[tuple[str, ...], str]) -> Text:
         """Return the making of a member."""
@@ -281,25 +281,25 @@ class _Writer:
         return text if member.device is None else behind(text, f".to({emit(member.device)})")
 
     def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str]) -> None:
-        name, text = member.name, self._made(member, opaque)
-        if isinstance(member, Weight) and not member.trained:
-            tail = () if member.persistent else ("persistent=False",)
-            text = Group("self.register_buffer(", (emit(name), text, *tail))
-        elif isinstance(member, Weight):
+        name, text, line = member.name, self._made(member, opaque), Line(program.definition, member.name, calls=False)
+        tail: tuple[str, ...]
+        if not isinstance(member, Weight):
+            self._assign(name, text, "add_module", line)
+            return
+        said = "not its values: they are those of the imported module" if member.absent else ""
+        if member.trained:
             tail = () if member.requires_grad else ("requires_grad=False",)
-            text = self._assigned(name, Group("nn.Parameter(", (text, *tail)), "register_parameter")
+            self._assign(name, Group("nn.Parameter(", (text, *tail)), "register_parameter", line, said)
         else:
-            text = self._assigned(name, text, "add_module")
-        absent = isinstance(member, Weight) and member.absent
-        said = "not its values: they are those of the imported module" if absent else ""
-        self._statement(text, Line(program.definition, name, calls=False), said)
+            tail = () if member.persistent else ("persistent=False",)
+            self._statement(Group("self.register_buffer(", (emit(name), text, *tail)), line, said)
 
-    @staticmethod
-    def _assigned(name: str, text: Text, register: str) -> Text:
+    def _assign(self, name: str, text: Text, register: str, line: Line, said: str = "") -> None:
         if is_identifier(name):
-            return before(f"self.{name} = ", text)
-        # A name such as "0" cannot be written after a dot; the key in state_dict is the same.
-        return Group(f"self.{register}(", (emit(name), text))
+            self._statement(text, line, said, f"self.{name} = ")
+        else:
+            # A name such as "0" cannot be written after a dot; the key in state_dict is the same.
+            self._statement(Group(f"self.{register}(", (emit(name), text)), line, said)
 
     def _forward(self, program: Program) -> None:
         variables = Variables(program, self._expressions.reserved)
@@ -323,7 +323,7 @@ class _Writer:
                 continue  # it only says when its inputs are made
             branch = self._enter(branch, wanted)
             line = Line(program.definition, call.node, inputs)
-            self._statement(before(f"{targets} = ", text) if targets and not changed else text, line)
+            self._statement(text, line, lead=f"{targets} = " if targets and not changed else "")
             if changed and targets and targets != changed:
                 self._lines.append(f"{self._margin}{targets} = {changed}")
             if branch:
@@ -339,8 +339,8 @@ class _Writer:
     def _return(self, program: Program) -> None:
         values = [result.value for result in program.results]
         if len(values) == 1 and isinstance(values[0], Call):
-            text = before("return ", self._expressions.call(values[0]))
-            self._statement(text, Line(program.definition, values[0].node))
+            line = Line(program.definition, values[0].node)
+            self._statement(self._expressions.call(values[0]), line, lead="return ")
             return
         texts = tuple(map(self._expressions.argument, values))
         plain = f"return {', '.join(texts)}"
@@ -383,9 +383,10 @@ class _Writer:
             self._expressions.used.add("torch")
         return ": torch.Tensor" if tensor else ""
 
-    def _statement(self, text: Text, line: Line, said: str = "") -> None:
-        """Append a statement, with what there is to say about it."""
-        comment = said or (self._comments.get((line.definition, line.node), "") if line.calls else "")
-        for text_line in laid_out(text, self._margin, comment):
-            self._map[len(self._lines) + 1] = line
+    def _statement(self, text: Text, line: Line, said: str = "", lead: str = "") -> None:
+        """Append a statement, with what there is to say about it, and what stands in front in its first line."""
+        if self._comments and line.calls and not said:
+            said = self._comments.get((line.definition, line.node), "")
+        for text_line in laid_out(text, self._margin, said, lead):
             self._lines.append(text_line)
+            self._map[len(self._lines)] = line
