@@ -11,6 +11,7 @@ from torch import nn
 
 from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.naming import is_identifier
 from pnne_nb.errors import IllegalNameError
 from pnne_nb.graph.decimals import decimals
 from pnne_nb.graph.names import check_name, free_name
@@ -35,7 +36,7 @@ def complete(level: Level) -> None:
     _arrange(level, level.holder, (), held, order)
     taken = {name for name, _ in _members(level.holder)}
     for item in level.items:
-        if item.owner is None and len(item.member) == 1:
+        if item.owner is None and len(item.member) == 1 and is_possible(item.member[0]):
             item.name = item.member[0]
             continue
         item.name = free_name("_".join(item.member) if item.owner is None and item.member else item.name, taken)
@@ -48,7 +49,7 @@ def _arrange(
 ) -> None:
     """Put the items of what `holder` has into its order; what stands in a container that is never called, too."""
     for name, value in _members(holder):
-        if not path and not is_possible(name):
+        if not path and not is_possible(name) and not is_identifier(name):
             raise UntranslatableError(f"no node can have the name of its member {name!r}")
         below = (*path, name)
         if below in held:
@@ -215,7 +216,7 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["reason"] = item.reason
     if item in level.order:
         origin["member"] = level.order[item]
-    if item.owner is None and len(item.member) > 1:
+    if item.owner is None and item.member and item.member != (item.name,):
         origin["held"] = ".".join(item.member)
     if item.type == "Input":
         assumed = [text for text in level.assumed if re.search(rf"\b{re.escape(item.argument or item.name)}\b", text)]

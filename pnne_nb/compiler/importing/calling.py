@@ -58,7 +58,7 @@ def opened(value: Any) -> Any:
         return tuple(map(opened, value))
     if type(value) in (tuple, list):
         return type(value)(map(opened, value))
-    return {k: opened(v) for k, v in value.items()} if type(value) is dict else value
+    return {k: opened(v) for k, v in value.items()} if type(value) in (dict, OrderedDict) else value
 
 
 def holds_tensors(value: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -122,7 +123,7 @@ def outlined(value: Any) -> Any:
             return UNKNOWN
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
         return type(value)(map(outlined, value))
-    if type(value) is dict:
+    if type(value) in (dict, OrderedDict):
         return {key: outlined(each) for key, each in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         return with_fields(value, {name: outlined(each) for name, each in fields_of(value).items()})

@@ -42,7 +42,7 @@ _SIZED = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint
 
 def plainly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Stand for ``torch.utils.checkpoint.checkpoint``: call a function without its arguments for checkpointing."""
-    own = inspect.signature(checkpoint).parameters
+    own = {*inspect.signature(checkpoint).parameters, "preserve_rng_state"}
     return function(*args, **{name: value for name, value in kwargs.items() if name not in own})
 
 

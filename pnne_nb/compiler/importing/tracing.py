@@ -390,7 +390,7 @@ class Recorder(fx.Tracer):
             return tuple(map(self._without_grad, value))
         if type(value) in (tuple, list):
             return type(value)(map(self._without_grad, value))
-        return {k: self._without_grad(v) for k, v in value.items()} if type(value) is dict else value
+        return {k: self._without_grad(v) for k, v in value.items()} if type(value) in (dict, OrderedDict) else value
 
     def watched(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a function or method of torch's, or make it if nothing in it is traced."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import operator
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from types import FrameType
@@ -63,6 +64,10 @@ class Traced(fx.Proxy):
         if count is None or self.value is not UNKNOWN:
             count = len(self) if count is None else len(self.value)
         return (self[index] for index in range(count))
+
+    def keys(self) -> Any:
+        """Return the keys of a dictionary, which are known, or record the method of another value."""
+        return _Method(self, "keys")()
 
     def __index__(self) -> int:
         if isinstance(self.value, (tuple, float)):
@@ -276,7 +281,7 @@ def known(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         parts = [known(each) for each in value]
         return UNKNOWN if any(part is UNKNOWN for part in parts) else type(value)(*parts)
-    if type(value) is dict:
+    if type(value) in (dict, OrderedDict):
         named = {key: known(each) for key, each in value.items()}
         return UNKNOWN if any(part is UNKNOWN for part in named.values()) else named
     if isinstance(value, slice):
