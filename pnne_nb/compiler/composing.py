@@ -1,6 +1,7 @@
 """Writes calls into each other where a person would, in source that is shown: ``return x + self.attn(self.ln_1(x))``.
 
-Calls are still made in the same order: one stands inside another only if it was the last one before it.
+Calls are still made in the same order: one stands inside another only if it was the last one before it. What an
+imported module's author has given a name keeps its line.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class _Composing:
             # What is returned is named, unless it is all that is returned.
             self._uses.update([result.value] if isinstance(result.value, Ref) else ())
         self._numbers = numbers(program)
-        self._made = {call.node for call in program.calls}
+        self._nameless = {call.node for call in program.calls if not call.variables}
+        self._said = {Ref(entry.node, "output"): len(entry.node) for entry in program.entries}
+        self._said.update((Ref(call.node, port), len(name)) for call in program.calls for port, name in call.variables)
         self._calls: list[Call] = []
 
     def run(self) -> Program:
@@ -71,7 +74,7 @@ class _Composing:
     def _with_object(self, call: Call) -> Call:
         """Write a method behind the one before it: ``x.transpose(1, 2).contiguous()``."""
         inner = self._calls[-1] if self._is_last(call.arguments[0]) else None
-        if inner is None or inner.kind != "method" or not _fits_inside(inner) or _length(inner) > _LONGEST:
+        if inner is None or inner.kind != "method" or not _fits_inside(inner) or self._length(inner) > _LONGEST:
             return call
         return msgspec.structs.replace(call, arguments=(self._calls.pop(), *call.arguments[1:]))
 
@@ -95,7 +98,8 @@ class _Composing:
         return isinstance(argument, Ref) and bool(self._calls) and self._gives(self._calls[-1], argument)
 
     def _gives(self, call: Call, ref: Ref) -> bool:
-        return call.single and call.results == (ref.port,) and call.node == ref.node and self._uses[ref] == 1
+        alone = call.single and call.results == (ref.port,) and call.node == ref.node and self._uses[ref] == 1
+        return alone and not call.variables
 
     def _whole(self, argument: Argument, end: int, depth: int) -> tuple[Argument, int] | None:
         """Return an operand with all that was made for it alone, and the number of calls before that; or None."""
@@ -126,12 +130,33 @@ class _Composing:
 
     def _is_alone(self, ref: Ref) -> bool:
         """Whether a value was made for one place alone, by a call that is still to be found."""
-        return self._uses[ref] == 1 and ref.node in self._made and ref.node not in self._numbers
+        return self._uses[ref] == 1 and ref.node in self._nameless and ref.node not in self._numbers
 
-    @staticmethod
-    def _room(call: Call, arguments: list[Argument]) -> bool:
+    def _room(self, call: Call, arguments: list[Argument]) -> bool:
         """Whether a line has place for these arguments."""
-        return _length(msgspec.structs.replace(call, arguments=tuple(arguments))) <= _LONGEST
+        left = sum(len(name) for _, name in call.variables)
+        return left + self._length(msgspec.structs.replace(call, arguments=tuple(arguments))) <= _LONGEST
+
+    def _length(self, argument: Argument) -> int:
+        """Return about how many letters an expression takes."""
+        match argument:
+            case Ref():
+                return self._said.get(argument, 6)
+            case Constant(value):
+                return len(repr(value)) + 2
+            case Attribute(name):
+                return len(name) + 7
+            case Sequence(items):
+                return sum(map(self._length, items)) + 2
+            case Call(target="slice", arguments=parts):
+                return sum(self._length(part) for part in parts if part != Constant(None)) + 3
+            case Call(target=target, arguments=arguments, keywords=keywords):
+                name = (argument.node if argument.kind == "member" else target).rpartition(".")[2]
+                short = target in BINARY or target in ("tuple", "list", GETITEM)
+                own = 3 if short else len(name) + (3 if argument.kind == "method" else 8)
+                named = sum(len(key) + self._length(value) + 1 for key, value in keywords)
+                return own + sum(map(self._length, arguments)) + named
+        return 16
 
 
 def _fits_inside(call: Call) -> bool:
@@ -146,25 +171,3 @@ def _as_method(call: Call) -> Call:
     if isinstance(call.arguments[0], (Constant, Sequence)):
         return call
     return msgspec.structs.replace(call, kind="method", target=call.target.removeprefix("torch."))
-
-
-def _length(argument: Argument) -> int:
-    """Return about how many letters an expression takes."""
-    match argument:
-        case Ref():
-            return 6
-        case Constant(value):
-            return len(repr(value)) + 2
-        case Attribute(name):
-            return len(name) + 7
-        case Sequence(items):
-            return sum(map(_length, items)) + 2
-        case Call(target="slice", arguments=parts):
-            return sum(_length(part) for part in parts if part != Constant(None)) + 3
-        case Call(target=target, arguments=arguments, keywords=keywords):
-            name = (argument.node if argument.kind == "member" else target).rpartition(".")[2]
-            short = target in BINARY or target in ("tuple", "list", GETITEM)
-            own = 3 if short else len(name) + (3 if argument.kind == "method" else 8)
-            named = sum(len(key) + _length(value) + 1 for key, value in keywords)
-            return own + sum(map(_length, arguments)) + named
-    return 16

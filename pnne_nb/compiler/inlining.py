@@ -12,7 +12,7 @@ from pnne_nb.compiler.variables import references
 
 
 def inlined(program: Program) -> Program:
-    """Return a program without the calls that only work on numbers, as far as these are used once."""
+    """Return a program without the calls that only work on numbers, as far as these are used once and have no name."""
     uses = Counter(ref for call in program.calls for ref in references(call))
     uses.update(result.value for result in program.results if isinstance(result.value, Ref))
     calls: list[Call] = []
@@ -38,7 +38,7 @@ def inlined(program: Program) -> Program:
         ref = Ref(call.node, "output")
         if is_value:
             values.add(call.node)
-        if is_value and (uses[ref] == 1 or call.target == GETATTR):
+        if is_value and not call.variables and (uses[ref] == 1 or call.target == GETATTR):
             pending[ref] = made
             continue
         if not is_value:

@@ -31,6 +31,7 @@ from pnne_nb.compiler.program import (
 from pnne_nb.compiler.reading import NO_WIRES, Drawing, paths_of
 from pnne_nb.compiler.shapes import failure
 from pnne_nb.errors import Diagnostic
+from pnne_nb.compiler.wishes import wishes
 from pnne_nb.graph.node import Node, is_uncalled
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
@@ -213,6 +214,8 @@ class _Lowering:
             name: id(node)
             for name, node in drawing.nodes.items()
             if node.type in ("Constant", "Parameter", "Buffer") or registry[node.type].kind in IGNORED
+                if call is not None and (wanted := wishes(node, spec)):
+                    call = msgspec.structs.replace(call, variables=wanted)
         }
 
     def _takes_tensor(self, drawing: Drawing, name: str) -> bool:

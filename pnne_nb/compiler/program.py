@@ -154,6 +154,7 @@ class Call(msgspec.Struct, frozen=True):
             inside: ``"plain"``, or ``"restored"``, after which its buffers are put back, for they count once.
     """
 
+        variables: Under which names a person keeps what it gives, by output port, as far as that is known.
     node: str
     kind: Literal["member", "function", "method"]
     target: str
@@ -164,6 +165,7 @@ class Call(msgspec.Struct, frozen=True):
     again: Literal["", "plain", "restored"] = ""
 
 
+    variables: tuple[tuple[str, str], ...] = ()
 class Entry(msgspec.Struct, frozen=True):
     """An argument of ``forward``.
 

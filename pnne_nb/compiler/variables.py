@@ -36,20 +36,22 @@ class Variables:
     A value that is made from one that is no longer needed takes over its variable (``x = self.relu(x)``), so that no
     more tensors stay alive than the graph needs; what else is no longer needed is to be deleted. Arguments of
     ``forward`` are never deleted: the caller holds them anyway. Where a branch begins, a variable gets the name of its
-    node, if that says something (``skip = self.downsample(x)``).
+    node, if that says something (``skip = self.downsample(x)``). The names that an imported module's author uses come
+    before all of that.
     """
 
     def __init__(self, program: Program, reserved: frozenset[str] | set[str]) -> None:
         self._program = program
         self._names: dict[Ref, str] = {}
         self._used: set[str] = {*reserved}
+        self._lent: set[str] = set()  # arguments that nothing needs any more, for what the author gives their names
+        self._wished = {name for call in program.calls for _, name in call.variables if is_variable(name)}
         self.entries: dict[str, str] = {}
         for entry in program.entries:
             name = unique(parameter_name(entry.node), self._used)
             self._used.add(name)
             self.entries[entry.node] = name
             self._names[Ref(entry.node, "output")] = name
-        self._taken = frozenset(self.entries.values())
         self._reads = [tuple(dict.fromkeys(references(call))) for call in program.calls]
         self._last: dict[Ref, int] = {}
         self._readers = Counter(ref for reads in self._reads for ref in reads)
@@ -63,6 +65,7 @@ class Variables:
         self._numbers = numbers(program)
         self._following = [self._chained(index) for index in range(len(program.calls))]
         self._own = dict(self._beginnings())
+        self._wishes = self._leading() if self._wished else {}
 
     def name(self, ref: Ref) -> str:
         """The variable that holds a value now."""
@@ -84,12 +87,14 @@ class Variables:
                 name = self._names.pop(ref)
                 if ref.node not in self.entries or name in GENERIC:
                     free[ref] = name
+                else:
+                    self._lent.add(name)
         self._used.difference_update(free.values())
         targets = self._left(index, free)
         dead = [
             name
             for ref, name in free.items()
-            if ref.node not in self._numbers and name not in self._used and name not in self._taken
+            if ref.node not in self._numbers and name not in self._used and ref.node not in self.entries
         ]
         # A name of an argument stays taken: it may not come to mean something else by chance.
         return targets, dead
@@ -107,6 +112,19 @@ class Variables:
 
     def _tensors(self, index: int) -> list[Ref]:
         return [ref for ref in self._reads[index] if ref.node not in self._numbers]
+
+    def _leading(self) -> dict[Ref, str]:
+        """Return what the author calls values, and what is made for one of them alone: ``scores = scores / 8``."""
+        found: dict[Ref, str] = {}
+        for index in reversed(range(len(self._program.calls))):
+            call = self._program.calls[index]
+            found.update((Ref(call.node, port), name) for port, name in call.variables if name in self._wished)
+            if not call.single or call.node in self._numbers:
+                continue
+            name, read = found.get(Ref(call.node, str(call.results[0]))), self._tensors(index)
+            if name is not None and len(read) == 1 and self._readers[read[0]] == 1:
+                found.setdefault(read[0], name)
+        return found
 
     def _beginnings(self) -> Iterator[tuple[int, str]]:
         """Yield the calls that begin a variable of their own, with the name of that if it says something."""
@@ -133,7 +151,9 @@ class Variables:
         if self._program.calls[index].node in self._numbers:
             return None
         read = self._tensors(index)
-        return next((free[ref] for ref in read if free.get(ref) in GENERIC), None) if len(read) > 1 else None
+        if len(read) < 2:
+            return None
+        return next((free[ref] for ref in read if free.get(ref) in GENERIC and free[ref] not in self._wished), None)
 
     def _left(self, index: int, free: Mapping[Ref, str]) -> str:
         """Return what stands left of the ``=`` of call number `index`."""
@@ -144,11 +164,17 @@ class Variables:
             return ""
         for item in read:
             several = len(read) > 1 or (not call.single and call.node in self._numbers)
-            name = None if several else self._taken_over(index, free)
+            name = self._wish(Ref(call.node, item)) or (None if several else self._taken_over(index, free))
             name = name or self._fresh(index, item if several else None)
             self._used.add(name)
+            self._lent.discard(name)
             self._names[Ref(call.node, item)] = name
         return self._names[Ref(call.node, read[0])] if call.single else self._written(call, call.results)
+
+    def _wish(self, ref: Ref) -> str:
+        """Return the name that the author of an imported module uses for a value, if nothing else has it now."""
+        name = self._wishes.get(ref, "")
+        return name if name not in self._used or name in self._lent else ""
 
     def _written(self, call: Call, results: Returns) -> str:
         texts: list[str] = []
@@ -168,7 +194,13 @@ class Variables:
             wanted = _number_name(call) if call.node in self._numbers else self._own.get(index, "")
         if wanted:
             return unique(wanted, self._used)
-        return next((name for name in GENERIC if name not in self._used), "") or unique("x", self._used)
+        taken = self._used | self._wished
+        return next((name for name in GENERIC if name not in taken), "") or unique("x", taken)
+
+
+def is_variable(name: str) -> bool:
+    """Whether a value may be kept under a name."""
+    return is_identifier(name) and name not in RESERVED and name not in _BUILTINS and not name.startswith("__")
 
 
 def _ports(results: Returns) -> Iterator[str]:
@@ -182,7 +214,7 @@ def _ports(results: Returns) -> Iterator[str]:
 def _speaking(call: Call) -> str:
     """Return the name of a call's node, if it says something about what the call gives."""
     name = call.node
-    if name in RESERVED or name in _BUILTINS or not is_identifier(name):
+    if not is_variable(name):
         return ""
     said = call.kind == "member" or name.removeprefix("operator_").rstrip("_0123456789") not in _PLUMBING
     return name if said else ""
@@ -195,7 +227,7 @@ def _number_name(call: Call) -> str:
         return str(last.value)
     if call.target in (GETITEM, "size") and isinstance(last, Constant) and call.node.startswith(("getitem", "size")):
         return "batch" if last.value == 0 else f"size{last.value}" if is_identifier(f"size{last.value}") else "size"
-    return call.node if is_identifier(call.node) and call.node not in _BUILTINS | RESERVED else "size"
+    return call.node if is_variable(call.node) else "size"
 
 
 def references(call: Call) -> Iterator[Ref]:

@@ -11,10 +11,10 @@ from torch import nn
 
 from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.wording import is_possible, name_by_variables
 from pnne_nb.compiler.naming import is_identifier
-from pnne_nb.errors import IllegalNameError
 from pnne_nb.graph.decimals import decimals
-from pnne_nb.graph.names import check_name, free_name
+from pnne_nb.graph.names import free_name
 from pnne_nb.graph.ops import AddGraph, AddNode, Connect, Op
 
 MAX_STORED = 10_000
@@ -35,6 +35,7 @@ def complete(level: Level) -> None:
     order: list[Item] = []
     _arrange(level, level.holder, (), held, order)
     taken = {name for name, _ in _members(level.holder)}
+    name_by_variables(level)
     for item in level.items:
         if item.owner is None and len(item.member) == 1 and is_possible(item.member[0]):
             item.name = item.member[0]
@@ -60,15 +61,6 @@ def _arrange(
             continue  # never called, and nothing to keep
         else:
             order.append(level.add(_unused(holder, below, value)))
-
-
-def is_possible(name: str) -> bool:
-    """Whether a node can have a name."""
-    try:
-        check_name(name)
-    except IllegalNameError:
-        return False
-    return True
 
 
 def _has_state(module: nn.Module) -> bool:
@@ -222,6 +214,8 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         assumed = [text for text in level.assumed if re.search(rf"\b{re.escape(item.argument or item.name)}\b", text)]
         if assumed:
             origin["assumes"] = tuple(assumed)
+    if item.variables:
+        origin["variables"] = dict(item.variables)
     if item.ties:
         origin["ties"] = dict(item.ties)
     if item.absent:

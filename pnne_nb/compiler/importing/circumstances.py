@@ -1,13 +1,16 @@
-"""Where the code that is traced stands: inside of a checkpoint, under an autocast, at the question that it asks."""
+"""Where the code that is traced stands: inside of a checkpoint, under an autocast, at a question, before a variable."""
 
 from __future__ import annotations
 
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 import torch
 from torch.utils import checkpoint as checkpointing
 
-from pnne_nb.compiler.importing.rebinding import plainly
+from pnne_nb.compiler.importing import rewriting
+from pnne_nb.compiler.importing.rebinding import Names, plainly
+from pnne_nb.compiler.importing.storing import RETURNED, stored
 
 
 def is_checkpointed(frame: FrameType | None, until: CodeType) -> bool:
@@ -31,3 +34,34 @@ def asking(frame: FrameType) -> FrameType:
     ):
         frame = frame.f_back
     return frame
+
+
+class Variable(NamedTuple):
+    """What traced code calls a value.
+
+    Attributes:
+        name: Of the variable.
+        part: Whether it holds one of several parts that the code takes a value apart into.
+    """
+
+    name: str
+    part: bool
+
+
+def variable(frame: FrameType | None, part: object) -> Variable | None:
+    """Return the variable in which the traced code puts what a call gives it.
+
+    Args:
+        frame: Of the call.
+        part: Which part of a value it is, where the code takes that apart.
+    """
+    while frame is not None and frame.f_globals is not vars(rewriting):  # which has values of its own
+        if isinstance(frame.f_globals, Names):
+            found = stored(frame)
+            if isinstance(found, tuple):
+                name = found[part] if isinstance(part, int) and 0 <= part < len(found) else ""
+                return Variable(name, part=True) if name else None
+            if found is not RETURNED:
+                return Variable(str(found), part=False) if found else None
+        frame = frame.f_back
+    return None

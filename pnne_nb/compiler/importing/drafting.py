@@ -36,6 +36,8 @@ class Item:
         argument: Of an Input, the name of the argument that it stands for.
         kinds: What its outputs carry, by port; tensors unless told otherwise.
         called: Whether the original calls it.
+        variables: Under which names the original keeps what its outputs carry, by port.
+        part: Whether it is one of several parts that the original takes a value apart into.
         ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph.
         again: Whether training computes what is inside again for the backward pass.
         absent: Whether it is a tensor whose values are too many for a document.
@@ -55,6 +57,8 @@ class Item:
     called: bool = True
     again: bool = False
     absent: bool = False
+    variables: dict[str, str] = field(default_factory=dict)
+    part: bool = False
     ties: dict[str, str] = field(default_factory=dict)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from pnne_nb.compiler.importing.assembling import class_title, complete, is_possible
+from pnne_nb.compiler.importing.assembling import class_title, complete
 from pnne_nb.compiler.importing.drafting import Item, Level, Source, UntranslatableError
+from pnne_nb.compiler.importing.wording import is_possible
 
 
 def nest(level: Level) -> None:

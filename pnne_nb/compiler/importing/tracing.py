@@ -35,7 +35,7 @@ from pnne_nb.compiler.importing.calling import (
     opened,
     parameter_names,
 )
-from pnne_nb.compiler.importing.circumstances import asking, autocast, is_checkpointed
+from pnne_nb.compiler.importing.circumstances import asking, autocast, is_checkpointed, variable
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.layers import obstacle
 from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
@@ -65,6 +65,8 @@ FRAMES = "frames"
 AGAIN = "again"
 """Where a call of a submodule keeps whether training computes it again for the backward pass."""
 
+VARIABLE = "variable"
+"""Where a recorded call keeps in which variable the code puts its result."""
 MAX_LEAVES = 8
 """Functions of one ``forward`` that are tried to be called as a whole."""
 
@@ -142,7 +144,7 @@ class Recorder(fx.Tracer):
         self._born_detached: set[fx.Node] = set()
         self._by_mode: set[fx.Node] = set()
         self._checked: set[fx.Node] = set()
-        self._called: Counter[str] = Counter()
+        self._count: Counter[str] = Counter()
         self._branches = False
         self.assumptions = Assumptions(self.graph)
         self._grad = torch.is_grad_enabled()
@@ -281,12 +283,12 @@ class Recorder(fx.Tracer):
             seen = frames.get(self._training) or frames.get(not self._training)
             args, kwargs = self._settled(opened(one_form(self._module.get_submodule(path), args, kwargs)))
             node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
-            self._called[path] += 1
+            self._count[path] += 1
             node.meta[FRAMES] = frames
             node.meta[AGAIN] = is_checkpointed(sys._getframe(1), Recorder.run.__code__)
             result = seen.result if seen is not None else UNKNOWN
             if not is_dataclass(result):
-                return self._settled(wrap(node, self, result))
+                return self._called(self._settled(wrap(node, self, result)))
             # It comes apart at the border of the nested graph, which has an output for each field.
             parts = fields_of(result)
             whole = wrap(node, self, tuple(parts.values()))
@@ -312,7 +314,7 @@ class Recorder(fx.Tracer):
         for mode, frame in self._frames.items():
             calls = frame.calls.get(self._prefix + path)
             if calls:
-                found[mode] = calls[min(self._called[path], len(calls) - 1)]
+                found[mode] = calls[min(self._count[path], len(calls) - 1)]
         return found
 
     # Recording
@@ -353,13 +355,20 @@ class Recorder(fx.Tracer):
         if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
             # The same tensor: what uses it from here on stands after the change.
             args[0].node = node
-        return found
+        return self._called(found, args[1] if target is operator.getitem else None)
+
+    def _called(self, value: Any, part: object = None) -> Any:
+        """Return what the code is given, under the name that the code will give it."""
+        found = variable(sys._getframe(1), part) if issubclass(type(value), Traced) else None
+        if found is not None:
+            value.node.meta[VARIABLE] = found
+        return value
 
     def call_method(self, owner: Traced, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a method."""
         found = rewriting.method(self, name, owner, args, kwargs)
         if found is not rewriting.ABSENT:
-            return found
+            return self._called(found)
         if type(owner) not in (TracedTensor, TracedInt, TracedFloat) and owner.value is not UNKNOWN:
             return getattr(owner.opened(), name)(*args, **kwargs)
         return self.create_proxy("call_method", name, (owner, *args), kwargs)
@@ -417,7 +426,9 @@ class Recorder(fx.Tracer):
                 return self.call_method(args[0], name, args[1:], kwargs)
             return self.create_proxy("call_method", name, args, kwargs)
         found = rewriting.function(self, function, args, kwargs)
-        return self.create_proxy("call_function", function, args, kwargs) if found is rewriting.ABSENT else found
+        if found is not rewriting.ABSENT:
+            return self._called(found)
+        return self.create_proxy("call_function", function, args, kwargs)
 
     @staticmethod
     def _evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

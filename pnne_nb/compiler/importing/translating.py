@@ -17,7 +17,7 @@ from pnne_nb.compiler.importing.functions import function_call, method_call
 from pnne_nb.compiler.importing.modes import trace_modes
 from pnne_nb.compiler.importing.observing import Frames, fields_of
 from pnne_nb.compiler.importing.recognising import only_looks
-from pnne_nb.compiler.importing.tracing import AGAIN, FRAMES, MODE
+from pnne_nb.compiler.importing.tracing import AGAIN, FRAMES, MODE, VARIABLE
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Port, Required, Returns
 from pnne_nb.graph.types import EnumType, PropertyType, UnionType, check
@@ -161,7 +161,7 @@ class _Translation:
             sources = {name: self._source(value) for name, value in given.items()}
             self._level.add(item)
             item.inputs.update(sources)
-            self._sources[node] = (item, "output")
+            self._give(node, item, ("output",))
             frame = next(iter(node.meta.get(FRAMES, {}).values()), None)
             result: Any = frame.result if frame is not None else None
             by_key = isinstance(result, Mapping)
@@ -205,8 +205,16 @@ class _Translation:
     def _give(self, node: fx.Node, item: Item, outputs: Returns) -> None:
         if len(outputs) == 1 and isinstance(outputs[0], str):
             self._sources[node] = (item, outputs[0])
+            self._keep_variable(node, item, outputs[0])
         else:
             self._several[node] = (item, outputs)
+
+    @staticmethod
+    def _keep_variable(node: fx.Node, item: Item, port: str) -> None:
+        found = node.meta.get(VARIABLE)
+        if found is not None:
+            item.variables[port] = found.name
+            item.part = found.part
 
     def _result_kind(self, spec: NodeSpec, item: Item) -> Kind:
         """Say what a result is that the catalogue calls any value."""
@@ -238,6 +246,7 @@ class _Translation:
         taken = outputs[index]
         if isinstance(taken, str):
             self._sources[node] = (item, taken)
+            self._keep_variable(node, item, taken)
         else:
             self._several[node] = (item, taken)
         return True

@@ -7,13 +7,11 @@ of a tensor can tell is not.
 
 from __future__ import annotations
 
-import dis
 import operator
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from types import FrameType
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -21,6 +19,7 @@ from torch import fx, nn
 
 from pnne_nb.catalog.operators import ATTRIBUTES
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.storing import parts
 
 if TYPE_CHECKING:
     from pnne_nb.compiler.importing.tracing import Recorder
@@ -60,7 +59,7 @@ class Traced(fx.Proxy):
     def __iter__(self) -> Iterator[Any]:
         if isinstance(self.value, dict):
             return iter(self.value)
-        count = _unpacked(sys._getframe(1))
+        count = parts(sys._getframe(1))
         if count is None or self.value is not UNKNOWN:
             count = len(self) if count is None else len(self.value)
         return (self[index] for index in range(count))
@@ -221,12 +220,6 @@ class _Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._owner.tracer.call_method(self._owner, self._name, args, kwargs)
-
-
-def _unpacked(frame: FrameType) -> int | None:
-    """Return how many values the code takes that iterates: ``rows, columns = torch.where(mask)``."""
-    steps = (step for step in dis.get_instructions(frame.f_code) if step.offset == frame.f_lasti)
-    return next((step.argval for step in steps if step.opname == "UNPACK_SEQUENCE"), None)
 
 
 def wrap(node: fx.Node, tracer: Recorder, value: Any) -> Traced:

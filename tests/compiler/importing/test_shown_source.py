@@ -88,13 +88,14 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = self.conv1(x)
-        out = self.bn1(out)
-        out = self.relu(out)
-        out = self.conv2(out)
-        out = self.bn2(out)
-        out = out.add_(x)
-        return self.relu(out)
+        h = self.conv1(x)
+        h = self.bn1(h)
+        h = self.relu(h)
+        h = self.conv2(h)
+        h = self.bn2(h)
+        x = h.add_(x)
+        out = self.relu(x)
+        return out
 
 
 class BasicBlock2(nn.Module):
@@ -111,14 +112,15 @@ class BasicBlock2(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        downsample = self.downsample(x)  # (2, 16, 4, 4)
+        identity = self.downsample(x)  # (2, 16, 4, 4)
         x = self.conv1(x)  # (2, 16, 4, 4)
         x = self.bn1(x)  # (2, 16, 4, 4)
         x = self.relu(x)  # (2, 16, 4, 4)
         x = self.conv2(x)  # (2, 16, 4, 4)
         x = self.bn2(x)  # (2, 16, 4, 4)
-        x = x.add_(downsample)  # (2, 16, 4, 4)
-        return self.relu(x)  # (2, 16, 4, 4)
+        x = x.add_(identity)  # (2, 16, 4, 4)
+        out = self.relu(x)  # (2, 16, 4, 4)
+        return out
 
 
 class ResNet(nn.Module):
@@ -138,8 +140,9 @@ class ResNet(nn.Module):
         x = self.layer2(x)  # (2, 16, 4, 4)
         x = F.adaptive_avg_pool2d(x, 1)  # (2, 16, 1, 1)
         x = torch.flatten(x, 1)  # (2, 16)
-        x = F.dropout(x, p=0.3, training=self.training)  # (2, 16)
-        return self.fc(x)  # (2, 5)
+        out = F.dropout(x, p=0.3, training=self.training)  # (2, 16)
+        out = self.fc(out)  # (2, 5)
+        return out
 """
 
 
