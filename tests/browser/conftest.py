@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.jupyter import LabServer, Notebook, write_notebook
+from tests.browser.jupyter import PAGE_SECONDS, LabServer, Notebook, write_notebook
 from tests.browser.workbench import Workbench
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -20,8 +20,7 @@ OpenNotebook = Callable[..., Notebook]
 """``open_notebook(*cells)`` opens a new notebook; ``open_notebook(path="x.ipynb")`` a copy from notebooks/."""
 
 
-# Generous: CI machines are slow and shared, and the first shapes after an import take seconds.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=PAGE_SECONDS * 1000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

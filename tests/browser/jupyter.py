@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -29,8 +29,10 @@ NO_CHROMIUM = (
     "The browser tests need Chromium, and none was found. Install it (sudo apt-get install chromium), "
     "or set PNNE_CHROMIUM to the path of a Chromium or Chrome."
 )
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 CELL_SECONDS = 120.0
+PAGE_SECONDS = 30.0
+"""Generous: CI machines are slow and shared, and the first shapes after an import take seconds."""
 
 Theme = Literal["light", "dark"]
 
@@ -59,6 +61,7 @@ class LabServer:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._private = directory / ".jupyter"
+        self._log = self._private / "jupyter.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.token = ""
@@ -77,7 +80,7 @@ class LabServer:
             "JUPYTER_PLATFORM_DIRS": "1",
         }
         ARTIFACTS.mkdir(exist_ok=True)
-        with (ARTIFACTS / "jupyter.log").open("wb") as log:
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
                     sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0",
@@ -91,7 +94,7 @@ class LabServer:
         while not self.url:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
-                pytest.fail(f"JupyterLab did not start; its log is {ARTIFACTS / 'jupyter.log'}.", pytrace=False)
+                pytest.fail(f"JupyterLab did not start. It said:\n{self._log.read_text()}", pytrace=False)
             for file in runtime.glob("jpserver-*.json"):
                 try:
                     info = json.loads(file.read_text())
@@ -140,7 +143,7 @@ class Notebook:
         self._server = server
         self._context = browser.new_context(viewport={"width": size[0], "height": size[1]})
         self.page: Page = self._context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PAGE_SECONDS * 1000)
         self.console_errors: list[str] = []
         self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self.console_errors.append(str(error)))
@@ -225,6 +228,26 @@ class Notebook:
         for index in range(self._evaluate("return notebook.widgets.length;")):
             self.run_cell(index)
 
+    @contextmanager
+    def busy_cell(self, then: str = "", *, meanwhile: str = "time.sleep(0.01)") -> Iterator[int]:
+        """Keep the kernel busy for as long as the block takes, with a cell whose index it is given.
+
+        Args:
+            then: What the cell does at its end.
+            meanwhile: What it does again and again until then.
+        """
+        busy = self._server.directory / "busy"
+        cell = self.run(
+            f"import os, time\nopen('busy', 'w').close()\nwhile os.path.exists('busy'): {meanwhile}\n{then}", wait=False
+        )
+        try:
+            self.wait_until(busy.exists, "The cell has not begun.")
+            yield cell
+            assert self.is_running(cell), "The cell has ended before: this shows nothing."
+        finally:
+            busy.unlink(missing_ok=True)
+        self.wait_for_cell(cell)
+
     def find_cell(self, text: str) -> int:
         """Return the index of the first cell that contains `text`."""
         index: int = self._evaluate(
@@ -266,13 +289,6 @@ class Notebook:
 
     # Kernel
 
-    def wait_until_idle(self, seconds: float = CELL_SECONDS) -> None:
-        """Wait until no cell is waiting or running."""
-        self.page.wait_for_function(
-            f"() => {{ {PANEL} return notebook.widgets.every(cell => cell.model.executionState !== 'running'); }}",
-            timeout=seconds * 1000,
-        )
-
     def is_running(self, index: int) -> bool:
         """Whether the cell at `index` is waiting or running.
 
@@ -302,15 +318,19 @@ class Notebook:
         assert reply["status"] == "ok", f"{expression}: {reply.get('ename')}: {reply.get('evalue')}"
         return ast.literal_eval(ast.literal_eval(reply["data"]["text/plain"]))
 
-    def wait_for(self, expression: str, seconds: float = 30.0) -> Any:
+    def wait_for(self, expression: str) -> Any:
         """Wait until a Python expression in the kernel is true; return its value."""
-        deadline = time.monotonic() + seconds
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < deadline, f"{expression} was not true after {seconds} s."
-            self.page.wait_for_timeout(50)
-        return value
+        return self.wait_until(lambda: self.evaluate(expression), f"{expression} is not true.")
 
     # Page
+
+    def wait_until(self, condition: Callable[[], Any], otherwise: str, seconds: float = 2 * PAGE_SECONDS) -> Any:
+        """Wait until something is true that only this process can tell; return it."""
+        deadline = time.monotonic() + seconds
+        while not (value := condition()):
+            assert time.monotonic() < deadline, f"{otherwise} ({seconds:.0f} seconds have passed.)"
+            self.page.wait_for_timeout(50)
+        return value
 
     def collapse_sidebar(self) -> None:
         """Hide the file browser."""

@@ -38,7 +38,6 @@ class Net(nn.Module):
         return self.head(self.attend(x).mean(1))
 net = Net()
 """
-BUSY = "import time\nfor _ in range(100):\n    time.sleep(0.1)\nprint('ended')"
 SHOW = """
 explorer = pn.ModuleExplorer(net, args=x, target=torch.tensor(digits[:16]), loss_fn=nn.CrossEntropyLoss())
 explorer
@@ -127,15 +126,12 @@ def test_a_second_click_opens_and_closes(shown: tuple[Notebook, Locator]) -> Non
 
 def test_clicks_are_answered_while_a_cell_is_busy(shown: tuple[Notebook, Locator]) -> None:
     notebook, root = shown
-    busy = notebook.run(BUSY, wait=False)
-    notebook.page.locator(f".jp-Notebook .jp-Cell >> nth={busy}").get_by_text("[*]").wait_for()
-    click(notebook, root, "stem")
-    expect(root.get_by_role("heading", name="stem")).to_be_visible()
-    expect(root.get_by_text("A cell is running, and may use the model")).to_be_visible()
-    root.get_by_placeholder("Search").fill("self_attn")
-    root.locator("select option", has_text="attend.self_attn  (").first.wait_for(state="attached")
-    assert notebook.text(busy) == "", "the cell was still busy when the clicks had been answered"
-    notebook.wait_until_idle()
+    with notebook.busy_cell():
+        click(notebook, root, "stem")
+        expect(root.get_by_role("heading", name="stem")).to_be_visible()
+        expect(root.get_by_text("A cell is running, and may use the model")).to_be_visible()
+        root.get_by_placeholder("Search").fill("self_attn")
+        root.locator("select option", has_text="attend.self_attn  (").first.wait_for(state="attached")
     expect(root.locator("figure.pnne-picture img")).to_have_count(2)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
@@ -50,14 +48,6 @@ WIRES = [
     ("flat.output", "head.input"),
     ("head.output", "y.input"),
 ]
-
-
-def until(condition: Callable[[], bool], notebook: Notebook, what: str, seconds: float = 20.0) -> None:
-    """Wait until the page shows something."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"After {seconds} s: {what}."
-        notebook.page.wait_for_timeout(50)
 
 
 def editor_of(notebook: Notebook, index: int) -> EditorPage:
@@ -146,23 +136,20 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
             seen.append(line)
         return len(seen) >= 4
 
-    until(moved, notebook, f"the loss curve has only had {len(seen)} forms")
+    notebook.wait_until(moved, "The loss curve does not move.")
     dashboard.button("Pause").click()
     expect(dashboard.state).to_have_text("Paused")
     halted = notebook.wait_for("engine.state == 'paused' and engine.progress.step")
-    until(lambda: dashboard.step == halted, notebook, f"step {halted} is not shown")
+    notebook.wait_until(lambda: dashboard.step == halted, f"Step {halted} is not shown.")
     dashboard.button("Step").click()
     notebook.wait_for(f"engine.progress.step == {halted + 1}")
     dashboard.button("Resume").click()
-    until(lambda: dashboard.step > halted + 20, notebook, "the training has not gone on")
+    notebook.wait_until(lambda: dashboard.step > halted + 20, "The training has not gone on.")
 
-    busy = notebook.run("began = time.time()\nwhile time.time() - began < 10: pass\nengine.state", wait=False)
-    until(lambda: notebook.is_running(busy), notebook, "the cell has not begun")
-    dashboard = dashboard_of(notebook, training)
-    dashboard.button("Stop").click()
-    expect(dashboard.state).to_have_text("Stopped", timeout=8000)
-    assert notebook.is_running(busy), "The cell has ended: this shows nothing."
-    notebook.wait_for_cell(busy)
+    with notebook.busy_cell("engine.state", meanwhile="sum(range(10_000))") as busy:
+        dashboard = dashboard_of(notebook, training)
+        dashboard.button("Stop").click()
+        expect(dashboard.state).to_have_text("Stopped")
     assert notebook.text(busy) == "'stopped'"
 
     # Reload: graph and plots are as they were.
@@ -173,7 +160,7 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
     notebook.reload()
     dashboard = dashboard_of(notebook, training)
     expect(dashboard.state).to_have_text("Stopped")
-    until(lambda: dashboard.loss_line == line, notebook, "the loss curve is another one after the reload")
+    notebook.wait_until(lambda: dashboard.loss_line == line, "The loss curve is another one after the reload.")
     editor = editor_of(notebook, drawing)
     for _, name, _, _ in DRAWING:
         expect(editor.node(name)).to_be_visible()

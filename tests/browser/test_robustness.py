@@ -37,7 +37,7 @@ def test_a_restarted_kernel_is_told_at_once_and_the_cell_helps(open_notebook: Op
     editor = editor_on(notebook)
     notebook.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     notice = editor.root.get_by_role("alert").filter(has_text="run the cell again")
-    expect(notice).to_be_visible(timeout=10_000)
+    expect(notice).to_be_visible()
     expect(notice.get_by_role("button", name="Copy graph as JSON")).to_be_visible()
     notebook.screenshot("kernel-restarted", editor.root)
     notebook.run_all()

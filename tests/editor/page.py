@@ -34,7 +34,7 @@ class HostPage:
         self._context = browser.new_context()
         self._context.grant_permissions(["clipboard-read", "clipboard-write"], origin=ORIGIN)
         self.page: Page = self._context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(30_000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._note)
         self.page.route(f"{ORIGIN}/**", self._serve)
