@@ -131,10 +131,13 @@ def remember(model: nn.Module, graph: NodeGraph) -> None:
     _made[model] = track, len(track.changes)
 
 
+def mark(graph: NodeGraph) -> int:
+    """Return how far a document has been changed so far, for `paths_since`; it is observed from now on."""
+    return len(_track(graph).changes)
+
+
 def former_paths(graph: NodeGraph, model: nn.Module) -> dict[str, str]:
     """Return the paths that the modules of nodes have in an older model, by their paths now, if any have moved.
-
-    A path that meanwhile belongs to a new node is mapped to an empty text.
 
     Args:
         graph: The document as it is now.
@@ -142,7 +145,15 @@ def former_paths(graph: NodeGraph, model: nn.Module) -> dict[str, str]:
     """
     track = _track(graph)
     known, since = _made.get(model, (track, 0))
-    changes = track.changes[since:] if known is track else []
+    return paths_since(graph, since) if known is track else {}
+
+
+def paths_since(graph: NodeGraph, since: int) -> dict[str, str]:
+    """Return the paths that nodes had at a `mark`, by their paths now, if any have moved.
+
+    A path that meanwhile belongs to a new node is mapped to an empty text.
+    """
+    changes = _track(graph).changes[since:]
     if not changes:
         return {}
     found = {_written(path): _written(_before(path, changes)) for path in _paths(graph, "", ())}

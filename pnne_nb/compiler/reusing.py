@@ -35,7 +35,7 @@ def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] =
     buffers = dict(source.named_buffers(remove_duplicate=False))
     device, dtype = _prevailing([*parameters.values(), *buffers.values()])
     made: dict[int, torch.Tensor] = {}
-    typed_in = {kind: _typed_in(kind) for kind in {type(module) for module in target.modules()}}
+    set_by_node = {kind: typed_in(kind) for kind in {type(module) for module in target.modules()}}
     for prefix, module in target.named_modules():
         dot = f"{prefix}." if prefix else ""
         before = former_path(prefix, former)
@@ -59,7 +59,7 @@ def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] =
             if value is None:
                 continue
             kept = buffers.get(place + name)
-            if kept is not None and kept.shape == value.shape and name not in typed_in[type(module)]:
+            if kept is not None and kept.shape == value.shape and name not in set_by_node[type(module)]:
                 if id(kept) not in copies:
                     copies[id(kept)] = _copy(kept)
                 setattr(module, name, copies[id(kept)])
@@ -80,7 +80,7 @@ def former_path(path: str, former: Mapping[str, str]) -> str | None:
     return path
 
 
-def _typed_in(kind: type[nn.Module]) -> set[str]:
+def typed_in(kind: type[nn.Module]) -> set[str]:
     """Return which tensors of a layer are properties of its node, as a loss's class weights: those follow the node."""
     spec = registry.get(kind.__name__)
     if spec is None or spec.torch is not kind:

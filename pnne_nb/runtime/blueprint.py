@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Protocol, final
 
 import msgspec
-import torch
 
+from pnne_nb.compiler.renaming import former_paths, mark, paths_since
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.graph.document import NodeGraph
@@ -17,7 +18,9 @@ from pnne_nb.runtime.distributed.packing import Drawing
 from pnne_nb.runtime.editing import follow_model
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.metrics import load_metric, make_metrics, saved_metric
+from pnne_nb.runtime.objectives import set_group_options
 from pnne_nb.runtime.parting import category_of
+from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.training_graph import DrawnTraining, read_training
 
 
@@ -75,7 +78,8 @@ class EditedGraph:
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
         """Make the model in training what the graph says now; see `Blueprint`."""
         version = self._graph.version
-        cut = follow_model(self._graph, loop, config, loop.recipe)
+        former = former_paths(self._graph, loop.recipe.model)
+        cut = follow_model(self._graph, loop, config, loop.recipe, former)
         self._version, self.document = version, self._graph.to_json()
         return cut
 
@@ -97,6 +101,7 @@ class EditedTraining:
         self._drawn = drawn
         self._version = graph.version
         self._fixed = _fixed(graph)
+        self._mark = mark(graph)
 
     @property
     def changed(self) -> bool:
@@ -119,18 +124,29 @@ class EditedTraining:
         recipe = loop.recipe
         drawn = read_training(self._graph, self._variables, seed=config.seed, device=recipe.device)
         self._require_same_batches(drawn)
-        options = _changed_options(recipe.optimizer, self._drawn, drawn)
+        options = _changed_options(recipe, self._drawn, drawn)
         metrics, val_metrics = (make_metrics(drawn.metrics, recipe.device) for _ in range(2))
         for name, metric in metrics.items():
             if name in recipe.metrics:
                 load_metric(metric, saved_metric(recipe.metrics[name]))
         new = msgspec.structs.replace(recipe, loss=drawn.loss, metrics=metrics, val_metrics=val_metrics)
         groups = msgspec.structs.replace(config, parameter_groups=drawn.parameter_groups)
-        cut = follow_model(drawn.model, loop, groups, new)
-        for group, changes in zip(recipe.optimizer.param_groups, options, strict=True):
-            group.update(changes)
+        cut = follow_model(drawn.model, loop, groups, new, self._former(drawn.block))
+        for number, changes in enumerate(options):
+            set_group_options(recipe.optimizer, recipe.schedule, number, changes)
         self._version, self._drawn, self.drawing = version, drawn, Drawing.of(self._graph, self._variables)
+        self._mark = mark(self._graph)
         return cut
+
+    def _former(self, block: str) -> dict[str, str]:
+        """The paths that layers of the model, which is `block` now, had in the model before."""
+        paths = paths_since(self._graph, self._mark)
+        now, before = (f"{name}." if name else "" for name in (block, self._drawn.block))
+        return {
+            path.removeprefix(now): was.removeprefix(before) if was.startswith(before) else ""
+            for path, was in paths.items()
+            if path.startswith(now)
+        }
 
     def _require_same_data(self) -> None:
         now = _fixed(self._graph)
@@ -166,10 +182,10 @@ def _fixed(graph: NodeGraph) -> dict[str, Any]:
     return {name: (node.type, dict(node.properties), sorted(fed[name])) for name, node in nodes.items()}
 
 
-def _changed_options(
-    optimizer: torch.optim.Optimizer, before: DrawnTraining, now: DrawnTraining
-) -> list[dict[str, Any]]:
+def _changed_options(recipe: Recipe, before: DrawnTraining, now: DrawnTraining) -> list[dict[str, Any]]:
     """For each parameter group, the options that are drawn differently now; what was set otherwise stays.
+
+    A schedule begins with the learning rate that is drawn: where one is, the present rate changes in proportion.
 
     Raises:
         TrainingError: It is another optimizer, or the groups are others.
@@ -181,12 +197,19 @@ def _changed_options(
             "The optimizer of a training under way cannot be another one, nor its groups: undo that, or make a new "
             "engine."
         )
-    named: list[Mapping[str, Any]] = [{}] * (len(optimizer.param_groups) - len(old_groups))
-    drawn = [
-        ({**old, **first}, {**new, **second})
-        for first, second in zip([*named, *old_groups.values()], [*named, *new_groups.values()], strict=True)
-    ]
-    return [{name: value for name, value in second.items() if first.get(name) != value} for first, second in drawn]
+    groups = recipe.optimizer.param_groups
+    unnamed: list[Mapping[str, Any]] = [{}] * (len(groups) - len(old_groups))
+    defaults = {name: one.default for name, one in inspect.signature(type(recipe.optimizer)).parameters.items()}
+    changed = []
+    for group, first, second in zip(
+        groups, [*unnamed, *old_groups.values()], [*unnamed, *new_groups.values()], strict=True
+    ):
+        was, becomes = {**defaults, **old, **first}, {**defaults, **new, **second}
+        changes = {name: value for name, value in becomes.items() if name in group and was.get(name) != value}
+        if "lr" in changes and recipe.schedule is not None and was["lr"]:
+            changes["lr"] *= float(group["lr"]) / was["lr"]
+        changed.append(changes)
+    return changed
 
 
 def _named(choice: Any) -> tuple[str, Mapping[str, Any]]:

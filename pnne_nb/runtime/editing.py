@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler.renaming import remember
+from pnne_nb.compiler.reusing import former_path, typed_in
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.graph.document import NodeGraph
@@ -22,7 +25,9 @@ from pnne_nb.runtime.randomness import key_of, seeded_globals
 from pnne_nb.runtime.recipe import Recipe
 
 
-def follow_model(graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe) -> AnomalyFrame | None:
+def follow_model(
+    graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe, former: Mapping[str, str]
+) -> AnomalyFrame | None:
     """Make the model in training what `graph` says, and go on by `recipe`; on an error nothing has changed.
 
     The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and whoever
@@ -33,6 +38,7 @@ def follow_model(graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: R
         loop: Stands between two steps.
         config: Of the training.
         recipe: The loop's own, or with other losses or metrics.
+        former: Paths that layers have in the model in training, where they were renamed or moved; see `former_path`.
 
     Returns:
         What happened, or None if every parameter stayed.
@@ -46,16 +52,18 @@ def follow_model(graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: R
         new = compile_graph(graph, reuse=model)
     scattered = settle(new, recipe.device, placed_paths(graph))
     before = _tensors(model)
-    _keep_modules(model, new)
-    _keep_tensors(model, new)
+    _keep_modules(dict(model.named_modules(remove_duplicate=False)), new, former)
+    _keep_tensors(model, new, former)
     after = _tensors(new)
     groups = _new_groups(loop.recipe.optimizer, new, config)
     loop.adopt(msgspec.structs.replace(recipe, expected=input_shapes(graph), scattered=scattered))
     _replace_groups(loop.recipe.optimizer, groups)
     _become(model, new)
+    remember(model, graph)
     loop.model_changed()
-    fresh = [name for name, tensor in after.items() if before.get(name) is not tensor]
-    gone = [name for name in before if name not in after]
+    old, now = ({id(tensor) for tensor in tensors.values()} for tensors in (before, after))
+    fresh = [name for name, tensor in after.items() if id(tensor) not in old]
+    gone = [name for name, tensor in before.items() if id(tensor) not in now]
     if not fresh and not gone:
         return None
     parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone)
@@ -68,20 +76,27 @@ def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     return {**parameters, **dict(model.named_buffers(remove_duplicate=False))}
 
 
-def _keep_modules(old: nn.Module, new: nn.Module) -> None:
-    """Put each layer of `old` in the place of an equal one of `new`."""
+def _keep_modules(old: Mapping[str, nn.Module], new: nn.Module, former: Mapping[str, str], above: str = "") -> None:
+    """Put each of the layers `old` in the place of an equal one of `new`, which is what there is at the path `above`."""
     for name, fresh in list(new._modules.items()):
-        kept = old._modules.get(name)
-        if kept is None or fresh is None or type(kept) is not type(fresh):
+        if fresh is None:
             continue
-        if _description(kept) == _description(fresh):
+        path = f"{above}.{name}" if above else name
+        before = former_path(path, former)
+        kept = None if before is None else old.get(before)
+        unmoved = all(
+            was == f"{before}{inner.removeprefix(path)}"
+            for inner, was in former.items()
+            if inner.startswith(f"{path}.")
+        )
+        if kept is not None and unmoved and type(kept) is type(fresh) and _description(kept) == _description(fresh):
             new._modules[name] = kept
         else:
-            _keep_modules(kept, fresh)
+            _keep_modules(old, fresh, former, path)
 
 
-def _description(module: nn.Module) -> tuple[str, tuple[tuple[str, torch.Size], ...], tuple[tuple[str, str], ...]]:
-    """What tells two modules of a type apart: what they print, their tensors, and their plain settings."""
+def _description(module: nn.Module) -> tuple[Any, ...]:
+    """What tells two modules of a type apart: what they print, their tensors, and their settings."""
     shapes = tuple((name, tensor.shape) for name, tensor in _tensors(module).items())
     settings = tuple(
         (f"{path}.{name}", repr(value))
@@ -89,17 +104,26 @@ def _description(module: nn.Module) -> tuple[str, tuple[tuple[str, torch.Size], 
         for name, value in vars(layer).items()
         if name != "training" and isinstance(value, bool | int | float | str | tuple | None)
     )
-    return repr(module), shapes, settings
+    values = tuple(
+        (f"{path}.{name}", repr(tensor.tolist()))
+        for path, layer in module.named_modules()
+        for name in typed_in(type(layer))
+        if isinstance(tensor := getattr(layer, name), torch.Tensor)
+    )
+    return repr(module), shapes, settings, values
 
 
-def _keep_tensors(old: nn.Module, new: nn.Module) -> None:
+def _keep_tensors(old: nn.Module, new: nn.Module, former: Mapping[str, str]) -> None:
     """Put each parameter and buffer of `old` in the place of its copy in `new`."""
     known = _tensors(old)
     for prefix, module in new.named_modules(remove_duplicate=False):
         own = {**module._parameters, **module._buffers}
         for name, fresh in own.items():
-            kept = known.get(f"{prefix}.{name}" if prefix else name)
-            if kept is not None and fresh is not None and kept is not fresh and kept.shape == fresh.shape:
+            before = former_path(f"{prefix}.{name}" if prefix else name, former)
+            kept = None if before is None else known.get(before)
+            if kept is None or fresh is None or kept is fresh or kept.shape != fresh.shape:
+                continue
+            if name not in typed_in(type(module)):
                 setattr(module, name, kept)
 
 
@@ -117,7 +141,12 @@ def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config
         known = {id(parameter) for group in groups for parameter in group}
         groups[0] += [p for p in new.parameters() if p.requires_grad and id(p) not in known]
         return groups
-    made = parameter_groups(new, config.parameter_groups or {})
+    try:
+        made = parameter_groups(new, config.parameter_groups or {})
+    except TrainingError as error:
+        raise TrainingError(
+            f"The edited graph cannot be trained: {error} Undo the edit, or make a new engine."
+        ) from error
     groups = [group["params"] for group in made] if isinstance(made[0], dict) else [made]
     if len(groups) != len(optimizer.param_groups):
         raise TrainingError(

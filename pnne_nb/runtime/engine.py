@@ -157,7 +157,7 @@ class TrainingEngine:
         seed, device = options.get("seed", 0), choose_device(str(options.get("device", "auto")))
         variables = {**(namespace or {}), **(data or {})}
         drawn = read_training(graph, variables, seed=seed, device=device)
-        engine = cls(**drawn._asdict(), **options)
+        engine = cls(**drawn.arguments(), **options)
         engine._training.blueprint = EditedTraining(graph, variables, drawn)
         return engine
 

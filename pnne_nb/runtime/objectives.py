@@ -130,11 +130,19 @@ def set_options(optimizer: torch.optim.Optimizer, schedule: Schedule | None, opt
                 f"{type(optimizer).__name__} has no option {name!r}; it has {', '.join(known)}.{near(name, known)}"
             )
     _require_options(optimizer, options)
-    for number, group in enumerate(optimizer.param_groups):
-        before = float(group["lr"])
-        group.update(options)
-        if before and "lr" in options:
-            _rescale(schedule, number, float(group["lr"]) / before)
+    for number in range(len(optimizer.param_groups)):
+        set_group_options(optimizer, schedule, number, options)
+
+
+def set_group_options(
+    optimizer: torch.optim.Optimizer, schedule: Schedule | None, number: int, options: Options
+) -> None:
+    """Set options of the parameter group `number`, which the optimizer has; `schedule` goes on from there."""
+    group = optimizer.param_groups[number]
+    before = float(group["lr"])
+    group.update(options)
+    if before and "lr" in options:
+        _rescale(schedule, number, float(group["lr"]) / before)
 
 
 def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None:

@@ -32,7 +32,11 @@ from pnne_nb.runtime.randomness import seeded_globals
 
 
 class DrawnTraining(NamedTuple):
-    """What the nodes of a training graph say, as the arguments of a `TrainingEngine`."""
+    """What the nodes of a training graph say.
+
+    Attributes:
+        block: The Subgraph node that the model is, or an empty text if it is drawn among the training nodes.
+    """
 
     model: NodeGraph
     train_data: DataLoader[Any]
@@ -42,6 +46,11 @@ class DrawnTraining(NamedTuple):
     scheduler: SchedulerChoice
     metrics: Sequence[MetricChoice]
     parameter_groups: Mapping[str, Options] | None
+    block: str
+
+    def arguments(self) -> dict[str, Any]:
+        """It as the arguments of a `TrainingEngine`."""
+        return {name: value for name, value in self._asdict().items() if name != "block"}
 
 
 def read_training(graph: NodeGraph, variables: Mapping[str, Any], *, seed: int, device: torch.device) -> DrawnTraining:
@@ -91,6 +100,7 @@ class _Reading:
             )
             self._raise()
         model, place = self._model(parts)
+        (block,) = parts.model if model is not None else ("",)
         data = self._data(loader, variables, _first_shape(model, parts))
         collate = Collate(parts.inputs, parts.compared)
         if model is None:
@@ -118,6 +128,7 @@ class _Reading:
             self._scheduler(schedulers),
             self._metrics(metrics, parts, place, device),
             self._groups(optimizer),
+            block,
         )
 
     # What is missing

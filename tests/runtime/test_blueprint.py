@@ -164,3 +164,55 @@ def test_checkpoints_hold_the_edited_drawing() -> None:
     state = engine._training.state_dict()
     assert json.loads(state["drawing"]) == json.loads(graph.to_json())
     engine.stop()
+
+
+RENAMINGS: dict[str, tuple[bool, Callable[[pn.NodeGraph], object]]] = {
+    "inside": (True, lambda graph: graph.rename("model.conv", "stem")),
+    "the block": (True, lambda graph: graph.rename("model", "net")),
+    "out of it": (True, lambda graph: graph.ungroup("model")),
+    "outside": (False, lambda graph: graph.rename("conv", "stem")),
+    "into one": (False, lambda graph: graph.group(["conv", "relu", "flat", "drop", "fc"], "model")),
+    "a part": (False, lambda graph: graph.group(["conv", "relu"], "part")),
+}
+
+
+@pytest.mark.parametrize("renaming", list(RENAMINGS))
+def test_a_layer_under_another_name_trains_on(renaming: str) -> None:
+    grouped, rename = RENAMINGS[renaming]
+    expected, _ = finished(halted(graph_with_everything(grouped=grouped)))
+    graph = graph_with_everything(grouped=grouped)
+    engine = halted(graph)
+    rename(graph)
+    measured, _ = finished(engine)
+    assert measured == expected
+    assert engine.history.cuts.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [("CosineAnnealingWarmRestarts", {"T_0": 2}), ("StepLR", {"step_size": 1})]
+)
+def test_a_schedule_goes_on_from_the_rate_that_is_drawn(kind: str, settings: dict[str, int]) -> None:
+    def rates(change: dict[str, float]) -> list[float]:
+        graph = drawn()
+        graph.add(kind, "schedule", **settings)
+        graph.connect("optimizer", "schedule")
+        engine = pn.TrainingEngine.from_graph(graph, {"pictures": tasks.images()}, device="cpu", epochs=4)
+        engine.step(7)
+        graph.set("optimizer", **change)
+        return finished(engine)[0]["learning_rate"]
+
+    expected, doubled = rates({}), rates({"lr": 0.02})
+    assert doubled[:7] == expected[:7]
+    assert doubled[7:] == pytest.approx([2 * rate for rate in expected[7:]])
+
+
+def test_an_option_that_is_no_longer_drawn_is_the_default_again() -> None:
+    graph = drawn()
+    engine = halted(graph)
+    graph.set("optimizer", weight_decay=0.25)
+    engine.step()
+    assert engine.optimizer.param_groups[0]["weight_decay"] == 0.25
+    graph.undo()
+    engine.step()
+    assert engine.optimizer.param_groups[0]["weight_decay"] == 0.01
+    engine.stop()

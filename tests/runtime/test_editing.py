@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
@@ -154,3 +157,69 @@ def test_an_edit_before_the_start_counts() -> None:
     trained.start()
     assert trained.wait(60)
     assert "hidden.weight" in trained.module.state_dict()
+
+
+def _grouped(graph: NodeGraph) -> None:
+    graph.group(["conv1", "relu1"], name="block")
+
+
+def _exchanged(graph: NodeGraph) -> None:
+    with graph.transaction("exchange"):
+        graph.rename("conv1", "other")
+        graph.rename("fc", "conv1")
+        graph.rename("other", "fc")
+
+
+@pytest.mark.parametrize("edit", [lambda graph: graph.rename("conv1", "stem"), _grouped, _exchanged])
+@pytest.mark.parametrize("optimizer", [("Adam", {"amsgrad": True}), ("SGD", {"lr": 0.1, "momentum": 0.9})])
+def test_a_layer_under_another_name_trains_on(edit: Callable[[NodeGraph], None], optimizer: Any) -> None:
+    expected, _ = finished(halted(picture_graph(), optimizer=optimizer))
+    graph = picture_graph()
+    trained = halted(graph, optimizer=optimizer)
+    edit(graph)
+    trained.step()
+    # An edit after it is followed from the new names.
+    graph.move("relu1" if "relu1" in graph.nodes else "block", x=1, y=2)
+    losses, _ = finished(trained)
+    assert losses == expected
+    assert trained.history.cuts.tolist() == []
+
+
+def test_an_edit_in_a_block_that_is_shown_twice_concerns_both() -> None:
+    graph = picture_graph()
+    graph.add("Linear", name="again", in_features=64, out_features=64)
+    graph.add("Linear", name="same", in_features=64, out_features=64)
+    graph.disconnect("flat.output", "fc.input")
+    for source, target in [("flat", "again"), ("again", "same"), ("same", "fc")]:
+        graph.connect(source, target)
+    graph.group(["again"], name="block")
+    graph.remove("same")
+    graph.add("Subgraph", name="same", definition=graph["block"].definition)
+    graph.connect("block", "same")
+    graph.connect("same", "fc")
+    trained = halted(graph)
+    weights = [trained.module.get_parameter(f"{name}.again.weight") for name in ("block", "same")]
+    graph.set("block.again", bias=False)
+    trained.step()
+    assert "block.again.bias, same.again.bias are gone" in trained.history.anomalies[-1].message
+    graph.rename("block.again", "only")
+    trained.step()
+    assert [trained.module.get_parameter(f"{name}.only.weight") for name in ("block", "same")] == weights
+    assert all(trained.optimizer.state[weight]["step"].item() == 5 for weight in weights)
+    trained.stop()
+
+
+def test_class_weights_inside_of_the_model_follow_their_node() -> None:
+    graph = picture_graph()
+    graph.remove("y")
+    graph.add("Input", name="classes", shape=("N",), dtype="int64")
+    graph.add("CrossEntropyLoss", name="loss", weight=[1.0, 1.0, 1.0, 1.0])
+    graph.add("Output", name="y")
+    graph.connect("fc", "loss.input")
+    graph.connect("classes", "loss.target")
+    graph.connect("loss", "y")
+    trained = halted(graph, loss=None)
+    graph.set("loss", weight=[4.0, 1.0, 1.0, 1.0])
+    trained.step()
+    assert trained.module.get_buffer("loss.weight").tolist() == [4.0, 1.0, 1.0, 1.0]
+    trained.stop()
