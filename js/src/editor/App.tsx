@@ -4,6 +4,7 @@ import { Canvas } from "./canvas/Canvas";
 import { EditorContext, useEditor, useScene, useSession, useView } from "./context";
 import type { Editor } from "./editor";
 import { onKeyDown } from "./keys";
+import { BoxNote } from "./panels/Box";
 import { Failure } from "./panels/Failure";
 import { Legend } from "./panels/Legend";
 import { Palette } from "./panels/Palette";
@@ -88,6 +89,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
               <p>Double-click to add a node, or drag one here from the left.</p>
             </div>
           )}
+          {scene && <BoxNote scene={scene} />}
           {!scene && (
             <div className="pnne-empty">
               <p>Loading the graph…</p>

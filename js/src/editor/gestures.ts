@@ -6,6 +6,7 @@ import { cardFor, ownerOf } from "./canvas/scene";
 import { edgeAt, routeOf } from "./canvas/wires";
 import { type Alignment, aligned, distributed, type Placed } from "./document/align";
 import { whyNotConnect } from "./document/connection";
+import { definitionOf } from "./document/definitions";
 import { edgeId, nodeOf } from "./document/document";
 import { insertOps } from "./document/splice";
 import { wiringOf } from "./document/wiring";
@@ -89,7 +90,8 @@ export function togglePeek(editor: Editor, name: string | undefined = [...editor
   const scene = editor.scene();
   if (name === undefined || !scene) return;
   const isOpen = editor.view.get().peek === name;
-  if (scene.graph.nodes.get(name)?.type !== "Subgraph") editor.session.notify("Only a block has an inside to show.");
+  const node = scene.graph.nodes.get(name);
+  if (!node || definitionOf(node) === null) editor.session.notify("Only a block has an inside to show.");
   else editor.patch({ peek: isOpen ? null : name, said: isOpen ? "" : `Inside of ${name}` });
 }
 

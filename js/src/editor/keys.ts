@@ -1,4 +1,5 @@
 import { copy, cut, duplicate, paste } from "./clipboard";
+import { definitionOf } from "./document/definitions";
 import type { Editor } from "./editor";
 import { toggleFolded } from "./folding";
 import { addFrame, editFrame, resizeFrames, toggleCollapsed } from "./framing";
@@ -138,7 +139,8 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
   const name = editor.only();
   if (editor.view.get().nodes.size === 0 && editor.view.get().frames.size === 1) editFrame(editor);
   if (name === null) return;
-  if (editor.scene()?.graph.nodes.get(name)?.type === "Subgraph") editor.enter([...editor.view.get().path, name]);
+  const node = editor.scene()?.graph.nodes.get(name);
+  if (node && definitionOf(node) !== null) editor.enter([...editor.view.get().path, name]);
   else {
     editor.showPanel("properties", true);
     requestAnimationFrame(() => root.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());

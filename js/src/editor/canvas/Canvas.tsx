@@ -250,7 +250,7 @@ export function Canvas() {
   const onDoubleClick = useCallback(
     (_: unknown, node: CanvasNode) => {
       if (node.type === "frame") editFrame(editor);
-      else if (node.data.card.type === "Subgraph") editor.enter([...editor.view.get().path, node.id]);
+      else if (node.data.card.inside) editor.enter([...editor.view.get().path, node.id]);
     },
     [editor],
   );

@@ -1,4 +1,4 @@
-import { Handle, type NodeProps, Position } from "@xyflow/react";
+import { Handle, type NodeProps } from "@xyflow/react";
 import { type CSSProperties, type MouseEvent, memo, type RefObject, useEffect, useMemo, useRef, useState } from "react";
 import { useEditor, useSession, useView } from "../context";
 import { refusalsFrom } from "../document/connection";
@@ -9,8 +9,8 @@ import { editableOn, editInline } from "../inline";
 import { CardLine } from "./CardLine";
 import { type Card, timesOf } from "./card";
 import { lookOf } from "./categories";
-import type { CardNode } from "./flow";
-import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
+import { type CardNode, sideOf } from "./flow";
+import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT } from "./geometry";
 import { InlineForm } from "./InlineForm";
 import { LiveMark, LiveText } from "./Live";
 import { OriginBadge } from "./OriginBadge";
@@ -41,7 +41,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.type === "Subgraph" || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.inside || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}
@@ -52,7 +52,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
       aria-label={card.label}
       {...pointing}
     >
-      {hasLabels(card, "input") && <div style={{ height: LABELS_HEIGHT }} />}
+      {card.geometry.above > 0 && <div style={{ height: card.geometry.above }} />}
       <div className="pnne-card-header" style={{ height: card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT }}>
         <span className="pnne-card-icon">
           <svg viewBox="0 0 16 16" aria-hidden="true">
@@ -82,7 +82,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
         {worst && <Badge card={card} severity={worst} />}
       </div>
       {card.summary && !card.collapsed && <CardLine card={card} isLive={hovered || isCurrent} isCurrent={isCurrent} />}
-      {hasLabels(card, "output") && <div style={{ height: LABELS_HEIGHT }} />}
+      {card.geometry.below > 0 && <div style={{ height: card.geometry.below }} />}
       <Ports card={card} />
       <LiveMark path={card.path} />
       {isCurrent && selected && <InlineForm card={card} />}
@@ -119,7 +119,7 @@ function CardButtons({ card }: { card: Card }) {
   const run = scene && runAt(scene, card.name);
   return (
     <span className="pnne-card-buttons nodrag nopan">
-      {card.type === "Subgraph" && (
+      {card.inside && (
         <CardButton
           name={`Look inside ${card.name}`}
           hint="Look inside (P)"
@@ -192,10 +192,6 @@ function CardButton({ name, hint, icon, pressed, onClick }: CardButtonProps) {
   );
 }
 
-function hasLabels(card: Card, side: HandlePlace["side"]): boolean {
-  return card.geometry.handles.some((handle) => handle.side === side && handle.labelled);
-}
-
 function worstSeverity(card: Card): "error" | "warning" | null {
   if (card.diagnostics.some((diagnostic) => (diagnostic.severity ?? "error") === "error")) return "error";
   return card.diagnostics.some((diagnostic) => diagnostic.severity === "warning") ? "warning" : null;
@@ -243,14 +239,16 @@ function Port({ card, handle, state, reason }: PortProps) {
   const address = `${card.path.slice(0, card.path.length - card.name.length)}${owner}.${handle.port}`;
   const label = `${isInput ? "Input" : "Output"} ${owner}.${handle.port}${port?.kind === "tensor" ? "" : ` (${port?.kind})`}`;
   const kind = port?.kind === "value" || port?.kind === "tensor" ? "" : " pnne-port-special";
+  const { across, width } = card.geometry;
+  const room = across ? width / 2 - 14 : width / ports.length - 4;
   return (
     <>
       <Handle
         id={handle.port}
         type={isInput ? "target" : "source"}
-        position={isInput ? Position.Top : Position.Bottom}
+        position={sideOf(handle.side, card.geometry)}
         className={`pnne-port ${state}${spare ? " pnne-spare" : ""}${kind}`}
-        style={{ left: handle.x }}
+        style={across ? { top: handle.y } : { left: handle.x }}
         role="img"
         data-port={address}
         title={reason ?? `${label}${port?.doc ? `\n${port.doc}` : ""}`}
@@ -258,8 +256,8 @@ function Port({ card, handle, state, reason }: PortProps) {
       />
       {handle.labelled && (
         <span
-          className={`pnne-port-label pnne-port-${handle.side} ${state}`}
-          style={{ left: handle.x, maxWidth: card.geometry.width / ports.length - 4 }}
+          className={`pnne-port-label pnne-port-${handle.side}${across ? " pnne-across" : ""} ${state}`}
+          style={{ ...(across ? { top: handle.y } : { left: handle.x }), maxWidth: room }}
         >
           {handle.port}
         </span>

@@ -1,4 +1,5 @@
 import type { Diagnostic, NodeState, NodeTypeState } from "../../protocol";
+import { definitionOf } from "../document/definitions";
 import { type Origin, originOf } from "../document/origin";
 import type { Ports } from "../document/ports";
 import type { Run } from "../document/repeats";
@@ -21,6 +22,8 @@ export interface Card {
   /** How many nodes of the document show the same definition; 0 for what shows none. */
   readonly uses: number;
   readonly origin: Origin | null;
+  /** Whether there is a graph inside that can be entered. */
+  readonly inside: boolean;
   /** Names of the nodes that it stands for, itself first, if equal ones in a row are folded into it. */
   readonly run: Run | null;
   /** What is written on it: its name, or those of the first and the last of a run. */
@@ -37,6 +40,7 @@ export function cardOf(
   uses: number,
   isCatalogThere = true,
   run: Run | null = null,
+  across = false,
 ): Card {
   const summary = summaryOf(node, type, resolved);
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
@@ -55,12 +59,13 @@ export function cardOf(
     known: type !== undefined || !isCatalogThere || node.type === "Subgraph",
     summary,
     ports,
-    geometry: geometryOf(ports, summary !== "", collapsed),
+    geometry: geometryOf(ports, summary !== "", collapsed, across),
     diagnostics,
     label: `${called}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${collapsed ? ", collapsed" : ""}${problems}`,
     collapsed,
     uses,
     origin,
+    inside: definitionOf(node) !== null,
     run,
     title: run ? `${node.name} … ${run.at(-1)}` : node.name,
   };

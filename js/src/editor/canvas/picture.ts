@@ -6,7 +6,7 @@ import { STILL } from "../view";
 import { boxesOf, endsOf, extentOf, type NodeBox } from "./boxes";
 import { timesOf } from "./card";
 import { lookOf } from "./categories";
-import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
+import { COLLAPSED_HEIGHT, HEADER_HEIGHT } from "./geometry";
 import { labelPlace, pathThrough } from "./routes";
 import type { ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
@@ -33,13 +33,14 @@ export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorS
     const points = routeOf(edge, ends, boxes);
     if (!points) continue;
     parts.push(
-      `<path d="${pathThrough(points)}" fill="none" stroke="${color("wire")}" stroke-width="1.6">` +
+      `<path d="${pathThrough(points, scene.across)}" fill="none" stroke="${color("wire")}" stroke-width="1.6">` +
         `<title>${escaped(edgeId(edge))}</title></path>`,
     );
     const label = shapeLabel(shapes.get(scene.prefix + edge.source));
     const { at, side } = labelPlace(points);
-    const x = at[0] + (side < 0 ? -7 - label.length * SMALL_SIZE * 0.6 : 7);
-    if (label) parts.push(text(x, at[1] + 3.5, label, SMALL_SIZE, color("muted"), "monospace"));
+    const breadth = label.length * SMALL_SIZE * 0.6;
+    const x = at[0] + (scene.across ? -breadth / 2 : side < 0 ? -7 - breadth : 7);
+    if (label) parts.push(text(x, at[1] + (scene.across ? -6 : 3.5), label, SMALL_SIZE, color("muted"), "monospace"));
   }
   for (const box of boxes) parts.push(cardPicture(box, color));
   const view = [left - MARGIN, top - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN];
@@ -77,7 +78,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const look = lookOf(card.category);
   const swatch = `oklch(${color("swatch-lightness")} ${look.chroma} ${look.hue})`;
   const labels = card.geometry.handles.filter((handle) => handle.labelled);
-  const shift = labels.some((handle) => handle.side === "input") ? LABELS_HEIGHT : 0;
+  const { across, above: shift } = card.geometry;
   const times = timesOf(card);
   const room = Math.floor((width - 54 - 8 * times.length) / (NAME_SIZE * LETTER));
   const count = (y: number) =>
@@ -90,7 +91,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const outline = (by: number) =>
     `<rect x="${left + by}" y="${top + by}" width="${width}" height="${height}" rx="9" fill="${color("card")}" ` +
     `stroke="${color("line-strong")}"/>`;
-  const paper = `${card.type === "Subgraph" || card.run ? outline(4) : ""}${outline(0)}`;
+  const paper = `${card.inside || card.run ? outline(4) : ""}${outline(0)}`;
   const icon = (x: number, y: number, scale: number) =>
     `<path transform="translate(${x},${y}) scale(${scale})" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
     `stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round"/>`;
@@ -125,9 +126,12 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
         )
       : "",
     ...labels.map((handle) => {
-      const y = handle.side === "input" ? top + 17 : top + height - 9;
-      const words = text(left + handle.x, y, cut(handle.port, 9), 10.5, color("muted"), "inherit");
-      return words.replace("<text ", '<text text-anchor="middle" ');
+      const isInput = handle.side === "input";
+      const y = across ? top + handle.y + 3.5 : isInput ? top + 17 : top + height - 9;
+      const x = left + handle.x + (across ? (isInput ? 11 : -11) : 0);
+      const anchor = across ? (isInput ? "start" : "end") : "middle";
+      const words = text(x, y, cut(handle.port, 9), 10.5, color("muted"), "inherit");
+      return words.replace("<text ", `<text text-anchor="${anchor}" `);
     }),
     ...ports,
     "</g>",

@@ -43,7 +43,7 @@ export function partsOf(
     const isNamed = typeof definition === "string" && definition !== node.name;
     return isNamed ? [[{ property: null, text: definition }]] : [];
   }
-  const properties = type?.properties ?? [];
+  const properties = (type?.properties ?? []).filter((property) => property.name !== "definition");
   const valueFor = (property: PropertyState) => {
     const value = property.name in given ? given[property.name] : property.default;
     return value === "auto" && property.name in resolved ? resolved[property.name] : value;

@@ -4,13 +4,30 @@ import { freeIdentifier } from "./names";
 
 type Graphs = ReadonlyMap<string, Graph>;
 
-/** The definition that a Subgraph node shows, or null. */
+/** The definition that a Subgraph node shows, or that holds what is inside a Module node; or null. */
 export function definitionOf(node: NodeState): string | null {
-  const id = node.type === "Subgraph" ? node.properties?.definition : undefined;
+  const id = showsDefinitions(node.type) ? node.properties?.definition : undefined;
   return typeof id === "string" ? id : null;
 }
 
-/** Every Subgraph node that shows a definition, with the graph that it stands in. */
+/** Whether nodes of a type may have a graph inside. */
+export function showsDefinitions(type: string): boolean {
+  return type === "Subgraph" || type === "Module";
+}
+
+/** Whether a node runs code of its own on what is drawn inside it; mirrors `is_box` in Python. */
+export function isBox(node: NodeState): boolean {
+  return node.type === "Module" && definitionOf(node) !== null;
+}
+
+/** The Module node whose own code runs what a graph holds; null for graphs that are drawn. */
+export function boxAround(graphs: Graphs, id: string): NodeState | null {
+  const [user] = usersOf(graphs, id);
+  const node = user && graphs.get(user.graph)?.nodes.get(user.node);
+  return node !== undefined && isBox(node) ? node : null;
+}
+
+/** Every node that shows a definition, with the graph that it stands in. */
 export function usersOf(graphs: Graphs, id: string): { graph: string; node: string }[] {
   const users: { graph: string; node: string }[] = [];
   if (id === "") return users;
@@ -18,6 +35,11 @@ export function usersOf(graphs: Graphs, id: string): { graph: string; node: stri
     for (const node of nodes.values()) if (definitionOf(node) === id) users.push({ graph, node: node.name });
   }
   return users;
+}
+
+/** The Subgraph nodes among them: their ports are the definition's Input and Output nodes. */
+export function blocksOf(graphs: Graphs, id: string): { graph: string; node: string }[] {
+  return usersOf(graphs, id).filter(({ graph, node }) => graphs.get(graph)?.nodes.get(node)?.type === "Subgraph");
 }
 
 /** Names of the Input or Output nodes of a definition: the ports of whatever shows it. */
@@ -156,6 +178,6 @@ type Properties = NonNullable<NodeState["properties"]>;
 
 function renamedIn(type: string, properties: Properties, ids: ReadonlyMap<string, string>): Properties {
   const { definition } = properties;
-  if (type !== "Subgraph" || typeof definition !== "string") return properties;
+  if (!showsDefinitions(type) || typeof definition !== "string") return properties;
   return { ...properties, definition: ids.get(definition) ?? definition };
 }

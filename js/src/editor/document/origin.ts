@@ -1,4 +1,5 @@
 import type { NodeState } from "../../protocol";
+import { isBox } from "./definitions";
 
 /** What is known about a node of an imported model. */
 export interface Origin {
@@ -16,5 +17,8 @@ export function originOf(node: NodeState): Origin | null {
   const { proof, reason } = origin as { proof?: unknown; reason?: unknown };
   if (proof === "equal") return { proof, text: EQUAL };
   if (proof !== "opaque") return null;
-  return { proof, text: `Imported as one opaque node${typeof reason === "string" ? `: ${reason}` : ""}` };
+  const what = isBox(node)
+    ? "Imported as a module that runs its own code on what is inside"
+    : "Imported as one opaque node";
+  return { proof, text: `${what}${typeof reason === "string" ? `: ${reason}` : ""}` };
 }

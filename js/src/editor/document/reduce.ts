@@ -1,6 +1,6 @@
 import type { EdgeState, Frame, NodeState, Op } from "../../protocol";
 import { closesCycle } from "./cycles";
-import { contains, definitionOf, interfaceOf, usersOf } from "./definitions";
+import { blocksOf, contains, definitionOf, interfaceOf, showsDefinitions, usersOf } from "./definitions";
 import type { Graph, GraphDocument } from "./document";
 import { EMPTY_GRAPH, nodeOf, splitPort } from "./document";
 import { whyNotFrame } from "./frame";
@@ -152,7 +152,7 @@ class Draft {
   /** An Input or Output node is a port of every node that shows its graph; the edges there go with it. */
   private dropOuterEdges(id: string, port: NodeState): void {
     if (port.type !== "Input" && port.type !== "Output") return;
-    for (const user of usersOf(this.graphs, id)) {
+    for (const user of blocksOf(this.graphs, id)) {
       const outer = this.edit(user.graph);
       const address = `${user.node}.${port.name}`;
       for (const [target, edge] of outer.edges) {
@@ -169,7 +169,7 @@ class Draft {
     if (graph.nodes.has(newName)) throw new Refusal("name-taken", `There is already a node ${newName}.`);
     if (node.type === "Input" || node.type === "Output") {
       const end = node.type === "Input" ? "target" : "source";
-      for (const user of usersOf(this.graphs, id)) {
+      for (const user of blocksOf(this.graphs, id)) {
         redirect(this.edit(user.graph), end, `${user.node}.${name}`, `${user.node}.${newName}`);
       }
     }
@@ -218,7 +218,8 @@ class Draft {
   }
 
   private checkDefinition(graph: string, node: NodeState): void {
-    if (node.type !== "Subgraph" || !("definition" in (node.properties ?? {}))) return;
+    if (!showsDefinitions(node.type) || !("definition" in (node.properties ?? {}))) return;
+    if (node.type === "Module" && node.properties?.definition === null) return;
     const id = definitionOf(node);
     if (id === null || id === "" || !this.graphs.has(id)) {
       throw new Refusal("bad-value", `${node.name}.definition: there is no such definition.`);

@@ -3,10 +3,12 @@ import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
 import { OriginBadge } from "../canvas/OriginBadge";
 import type { ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useSession, useView } from "../context";
+import { isBox } from "../document/definitions";
 import { whyNotName } from "../document/names";
 import { originOf } from "../document/origin";
 import { textOf } from "../values/text";
 import { BlockForm } from "./BlockForm";
+import { BoxForm } from "./Box";
 import { Costs } from "./Costs";
 import { Field } from "./Field";
 import { FrameForm } from "./FrameForm";
@@ -134,6 +136,7 @@ function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
         </p>
       )}
       {node.type === "Subgraph" && <BlockForm scene={scene} node={node} />}
+      {isBox(node) && <BoxForm node={node} />}
       <PropertyList scene={scene} node={node} type={type} />
     </>
   );
@@ -164,8 +167,8 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
   return (
     <div className="pnne-fields">
       {ROLES.map(([role, title]) => {
-        // Which definition a block shows is chosen in its own form.
-        const shown = declared.filter((property) => node.type !== "Subgraph" || property.name !== "definition");
+        // Which definition a block shows is chosen in its own form, and what is inside a module came with it.
+        const shown = declared.filter((property) => property.name !== "definition");
         const members = shown.filter((property) => (property.role ?? "init") === role);
         if (members.length === 0) return null;
         return (

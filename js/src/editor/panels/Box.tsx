@@ -1,0 +1,41 @@
+import type { NodeState } from "../../protocol";
+import type { ShownScene } from "../canvas/scene";
+import { useEditor } from "../context";
+import { boxAround } from "../document/definitions";
+import { originOf } from "../document/origin";
+import { togglePeek } from "../gestures";
+
+/** What can be done with a module that runs its own code: look at what is inside, and enter it. */
+export function BoxForm({ node }: { node: NodeState }) {
+  const editor = useEditor();
+  return (
+    <section className="pnne-block-form pnne-fields" aria-label="Inside">
+      <h3>Inside</h3>
+      <p>
+        <button type="button" className="pnne-fix" onClick={() => editor.enter([...editor.view.get().path, node.name])}>
+          Enter
+        </button>
+        <button type="button" className="pnne-fix" onClick={() => togglePeek(editor, node.name)}>
+          Look inside
+        </button>
+      </p>
+      <p className="pnne-hint">Its own code calls what is inside, which can be edited.</p>
+    </section>
+  );
+}
+
+/** Says, inside of such a module, why there are no edges. */
+export function BoxNote({ scene }: { scene: ShownScene }) {
+  const node = boxAround(scene.document.graphs, scene.graphId);
+  if (!node) return null;
+  const target = node.properties?.target;
+  const name = typeof target === "string" ? target.split(".").at(-1) : node.name;
+  const closed = originOf(node)?.proof === "opaque";
+  return (
+    <p className="pnne-box-note" role="note">
+      {closed
+        ? `${name} runs its own code, which calls these by name: edit them, but draw no edges between them.`
+        : `${name} only holds these, under their names: the code of the module around it calls them.`}
+    </p>
+  );
+}
