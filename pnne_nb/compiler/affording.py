@@ -9,7 +9,18 @@ import psutil  # type: ignore[import-untyped]  # its stubs are a package of thei
 import torch
 from torch import nn
 
-from pnne_nb.compiler.program import Argument, Chain, Constant, Construction, Layer, Member, Nested, Unit, Weight
+from pnne_nb.compiler.program import (
+    Argument,
+    Chain,
+    Constant,
+    Construction,
+    Layer,
+    Member,
+    Nested,
+    Opaque,
+    Unit,
+    Weight,
+)
 from pnne_nb.errors import CompileError, Diagnostic
 
 HARMLESS = 2**30
@@ -90,7 +101,7 @@ def _bound_of(member: Member, inside: Mapping[str, int], layers: dict[int, int])
             return layers[key]
         case Weight(shape=shape):
             return 8 * prod(shape)
-        case Nested(definition=definition):
+        case Nested(definition=definition) | Opaque(definition=definition) if definition:
             return inside[definition]
         case Chain(members=members):
             return sum(_bound_of(each, inside, layers) for each in members)

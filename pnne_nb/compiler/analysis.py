@@ -218,7 +218,7 @@ class Analysis:
             self._symbols, self._batch = symbols, batch
             self._root = Scope("", self._drawings, "")
             return set(drawing.nodes)
-        nested = {name for name, node in drawing.nodes.items() if node.type == "Subgraph"}
+        nested = {name for name, node in drawing.nodes.items() if node.definition is not None}
         return self._root.redraw(drawing) | nested
 
     def _patched(self, ops: list[Op] | None) -> dict[str, Drawing] | None:

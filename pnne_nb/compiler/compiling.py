@@ -17,7 +17,9 @@ from pnne_nb.compiler import loader, trying
 from pnne_nb.compiler.affording import require_room
 from pnne_nb.compiler.checking import require_finished
 from pnne_nb.compiler.copying import duplicate
+from pnne_nb.compiler.equipping import settle, shell
 from pnne_nb.compiler.expecting import inputs_of
+from pnne_nb.compiler.holding import whole_node
 from pnne_nb.compiler.loader import Loaded
 from pnne_nb.compiler.lowering import Lowered, has_automatic, lower
 from pnne_nb.compiler.placing import place
@@ -104,11 +106,18 @@ def _made(graph: NodeGraph, reuse: nn.Module | None) -> nn.Module:
     compiled = _compiled(graph)
     loaded, expected = compiled.loaded, inputs_of(compiled.lowered.drawings[""])
     former = former_paths(graph, reuse) if reuse is not None else {}
-    opaque = _opaque_modules(graph, loaded, reuse, former)
+    source = _around_whole(graph, reuse, former) if reuse is not None else None
+    opaque = _opaque_modules(loaded, source, former)
     absent = [path for path, device in loaded.generated.devices.items() if device == "meta"]
     require_room(compiled.lowered.unit, lambda: loaded.cls(*opaque), absent)
     model = constructed(loaded, opaque, expected)
-    carried = carry_over(reuse, model, former) if reuse is not None else []
+    carried: list[str] = []
+    if reuse is not None and source is not None:
+        boxes = loaded.generated.boxes
+        # A copy of a whole module has its tensors already, which may overlap.
+        carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former)
+        if missing := settle(model, source, boxes, former):
+            raise failure(loaded.generated.name, missing)
     remember(model, graph)
     if loaded.generated.absent:
         _require_values(graph, loaded, model, carried)
@@ -201,14 +210,27 @@ def _finish(graph: NodeGraph, lowered: Lowered) -> Unit:
     return place(recompute(lowered.unit, lowered.drawings), lowered.drawings, graph)
 
 
-def _opaque_modules(
-    graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None, former: Mapping[str, str]
-) -> list[nn.Module]:
+def _around_whole(graph: NodeGraph, reuse: nn.Module, former: Mapping[str, str]) -> nn.Module:
+    """Return a model to take tensors from that has them under the paths of the document.
+
+    A document that only calls the module that it was imported from holds that in a node; the module itself does not.
+    """
+    whole = whole_node(graph)
+    name = (former_path(whole, former) or whole) if whole else ""
+    if not whole or (loader.loaded_from(reuse) is not None and name in reuse._modules):
+        return reuse
+    around = nn.Module()
+    around.add_module(name, reuse)
+    around.training = reuse.training
+    return around
+
+
+def _opaque_modules(loaded: Loaded, reuse: nn.Module | None, former: Mapping[str, str]) -> list[nn.Module]:
     modules: list[nn.Module] = []
     missing: list[Diagnostic] = []
     for path in loaded.generated.opaque:
         try:
-            place = "" if _is_whole(graph, path) else former_path(path, former) or path
+            place = former_path(path, former) or path
             found = reuse.get_submodule(place) if reuse is not None else None
         except AttributeError:
             found = None
@@ -222,7 +244,7 @@ def _opaque_modules(
                 )
             )
         else:
-            modules.append(duplicate(found))
+            modules.append(shell(found) if path in loaded.generated.boxes else duplicate(found))
     if missing:
         raise failure(loaded.generated.name, missing)
     return modules
@@ -260,12 +282,6 @@ def _require_values(graph: NodeGraph, loaded: Loaded, model: nn.Module, carried:
         raise failure(graph.name, found)
     for diagnostic in found:
         warnings.warn(str(diagnostic), stacklevel=4)
-
-
-def _is_whole(graph: NodeGraph, path: str) -> bool:
-    """Whether an opaque node stands for the whole module that was imported."""
-    node = graph.nodes.get(path)
-    return node is not None and isinstance(node.origin, dict) and node.origin.get("whole") is True
 
 
 class _Blueprint(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
         tensor: Makes what stands for each parameter and buffer; copies if None.
     """
     made: dict[int, Any] = {}
-    for each in _computed(module):
+    for each in computed(module):
         made[id(each)] = each.detach().clone()
     if tensor is not None:
         for each in (*module.parameters(), *module.buffers()):
@@ -63,7 +63,8 @@ def untouched(module: nn.Module) -> Iterator[None]:
                 buffer.copy_(values)
 
 
-def _computed(module: nn.Module) -> Iterator[torch.Tensor]:
+def computed(module: nn.Module) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a module has computed and keeps, which cannot be copied with what they were made from."""
     for each in module.modules():
         own = {name: value for name, value in vars(each).items() if name not in ("_parameters", "_modules")}
         for leaf in pytree.tree_leaves(own):

@@ -53,5 +53,5 @@ def _collect(graphs: Mapping[str, GraphState], id: str, prefix: str, uses: dict[
     uses[id].append(prefix)
     for node in graphs[id].nodes:
         definition = node.properties.get("definition")
-        if node.type == "Subgraph" and isinstance(definition, str):
+        if node.type in ("Subgraph", "Module") and isinstance(definition, str):
             _collect(graphs, definition, f"{prefix}{node.name}.", uses)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pnne_nb.compiler.reading import Drawing
 from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node
 
 
@@ -39,7 +40,7 @@ def ties(drawings: Mapping[str, Drawing], diagnostics: list[Diagnostic]) -> Iter
     places: dict[str, dict[str, str]] = {}
     for name, node in root.nodes.items():
         tied = node.origin.get("ties") if isinstance(node.origin, dict) else None
-        for below, other in tied.items() if isinstance(tied, dict) and node.type != "Module" else ():
+        for below, other in tied.items() if isinstance(tied, dict) and _is_drawn(node) else ():
             found = tuple(_holder(drawings, path, places) for path in (f"{paths[name]}.{below}", str(other)))
             if "Module" in found:
                 continue  # what a graph only holds keeps its own tensors
@@ -54,6 +55,16 @@ def ties(drawings: Mapping[str, Drawing], diagnostics: list[Diagnostic]) -> Iter
                 )
                 continue
             yield f"{paths[name]}.{below}", str(other)
+
+
+def whole_node(graph: NodeGraph) -> str:
+    """Return the node that stands for the whole module that a document was imported from, or an empty string."""
+    whole = (name for name, node in graph.nodes.items() if isinstance(node.origin, dict) and node.origin.get("whole"))
+    return next(whole, "")
+
+
+def _is_drawn(node: Node) -> bool:
+    return node.type != "Module" or node.is_box
 
 
 def _holder(drawings: Mapping[str, Drawing], path: str, places: dict[str, dict[str, str]]) -> str:

@@ -18,6 +18,7 @@ from pnne_nb.compiler.program import (
     Constant,
     Construction,
     Entry,
+    Holder,
     Layer,
     Member,
     Nested,
@@ -30,8 +31,8 @@ from pnne_nb.compiler.program import (
 )
 from pnne_nb.compiler.reading import NO_WIRES, Drawing, paths_of
 from pnne_nb.compiler.shapes import failure
-from pnne_nb.errors import Diagnostic
 from pnne_nb.compiler.wishes import wishes
+from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.node import Node, is_uncalled
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
@@ -41,6 +42,13 @@ Resolved = Mapping[str, Mapping[str, Value]]
 """Values of properties that are ``"auto"``, by node path and property."""
 
 NO_SIZES: Mapping[str, Value] = {}
+
+CONTAINERS: Mapping[str, Holder] = {
+    "torch.nn.modules.container.ModuleList": "ModuleList",
+    "torch.nn.modules.container.ModuleDict": "ModuleDict",
+    "torch.nn.modules.container.Sequential": "Sequential",
+}
+"""Targets of Module nodes that are nothing but what they hold, and the classes that do."""
 
 IGNORED = ("training",)
 """Kinds of nodes that belong to the training, not to the model."""
@@ -139,6 +147,12 @@ class _Lowering:
             for name, node in drawing.nodes.items():
                 if node.definition is not None:
                     self._users[node.definition].append((drawing, name))
+        self._held = {
+            node.definition: CONTAINERS.get(str(node.properties.get("target")), "Module")
+            for drawing in drawings.values()
+            for node in drawing.nodes.values()
+            if node.is_box and node.definition is not None
+        }
         types = {node.type for drawing in drawings.values() for node in drawing.nodes.values()}
         self._specs = {type: registry[type] for type in types}
         self.objects: dict[str, object] = {
@@ -154,6 +168,9 @@ class _Lowering:
             (place_of(b.node), b.member) for b in nodes.values() if b.member is not None and b.node.shares is None
         ]
         calls = {name: bound.call for name, bound in nodes.items() if bound.call is not None}
+        holds = self._held.get(drawing.id, "")
+        if holds:
+            calls = {}  # its own code decides
         program = Program(
             definition=drawing.id,
             # Imported members stand where the original has them: nodes are in the order in which they run.
@@ -166,6 +183,7 @@ class _Lowering:
                 if (ref := drawing.wires.get(name, NO_WIRES).get("input")) is not None
             ),
             ties=() if drawing.id else tuple(ties(self._drawings, self.diagnostics)),
+            holds=holds,
         )
         old = self._before.unit.programs.get(drawing.id) if self._before is not None else None
         return old if old is not None and _is_same(program, old) else program
@@ -196,6 +214,8 @@ class _Lowering:
                     if self._specs[drawing.nodes[ref.node].type].kind not in IGNORED
                 }
                 member, call = self._node(drawing, node, spec, wires, context)
+                if call is not None and (wanted := wishes(node, spec)):
+                    call = msgspec.structs.replace(call, variables=wanted)
                 bound = Bound(node, drawn, context, member, None if is_uncalled(node) and not wires else call)
             nodes[name] = bound
         return nodes
@@ -214,8 +234,6 @@ class _Lowering:
             name: id(node)
             for name, node in drawing.nodes.items()
             if node.type in ("Constant", "Parameter", "Buffer") or registry[node.type].kind in IGNORED
-                if call is not None and (wanted := wishes(node, spec)):
-                    call = msgspec.structs.replace(call, variables=wanted)
         }
 
     def _takes_tensor(self, drawing: Drawing, name: str) -> bool:
@@ -230,7 +248,7 @@ class _Lowering:
         node = drawing.nodes[ref.node]
         if node.type == "Input":
             return self._takes_tensor(drawing, node.name)
-        if node.definition is not None:
+        if node.type == "Subgraph" and node.definition is not None:
             inner = self._drawings[node.definition]
             source = inner.wires.get(ref.port, NO_WIRES).get("input")
             return source is not None and self._gives_tensor(inner, source)
@@ -254,11 +272,14 @@ class _Lowering:
             case "Subgraph":
                 assert node.definition is not None, "lint reports a Subgraph node without a definition"
                 inputs, outputs = context.ports
-                self._require(drawing, node, inputs, wires)
+                if drawing.id not in self._held:
+                    self._require(drawing, node, inputs, wires)
                 arguments, keywords = _in_order(inputs, wires)
                 call = Call(name, "member", owner, arguments, keywords, outputs, single=len(outputs) == 1)
                 return Nested(path, node.definition), call
             case "Module":
+                if node.definition is not None and self._held[node.definition] != "Module":
+                    return Nested(path, node.definition), None
                 inputs = _names(spec, node, "inputs")
                 outputs = _names(spec, node, "outputs")
                 if not inputs and not outputs:
@@ -354,7 +375,7 @@ def _is_same(one: Program, other: Program) -> bool:
         and len(one.calls) == len(other.calls)
         and all(map(operator.is_, one.members, other.members))
         and all(map(operator.is_, one.calls, other.calls))
-        and (one.entries, one.results, one.ties) == (other.entries, other.results, other.ties)
+        and (one.entries, one.results, one.ties, one.holds) == (other.entries, other.results, other.ties, other.holds)
     )
 
 
@@ -389,7 +410,12 @@ def _texts(values: tuple[object, ...]) -> Iterator[str]:
 
 def _opaque(path: str, node: Node) -> Opaque:
     reason = node.origin.get("reason") if isinstance(node.origin, dict) else None
-    return Opaque(path, kind=str(node.properties.get("target", "")), reason=reason if isinstance(reason, str) else "")
+    return Opaque(
+        path,
+        kind=str(node.properties.get("target", "")),
+        reason=reason if isinstance(reason, str) else "",
+        definition=node.definition or "",
+    )
 
 
 def _weight(spec: NodeSpec, node: Node) -> Weight:

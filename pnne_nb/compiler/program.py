@@ -101,12 +101,14 @@ class Opaque(msgspec.Struct, frozen=True):
     Attributes:
         kind: Qualified name of its class, for a person to read.
         reason: Why it is kept as it is.
+        definition: What holds its parameters, buffers and submodules, where those are drawn: a box. Its own code runs.
     """
 
     name: str
     device: str | None = None
     kind: str = ""
     reason: str = ""
+    definition: str = ""
 
 
 class Weight(msgspec.Struct, frozen=True):
@@ -152,9 +154,9 @@ class Call(msgspec.Struct, frozen=True):
         single: Whether the result is one value rather than a tuple.
         again: Whether training computes a member's call again for the backward pass instead of keeping what is
             inside: ``"plain"``, or ``"restored"``, after which its buffers are put back, for they count once.
+        variables: Under which names a person keeps what it gives, by output port, as far as that is known.
     """
 
-        variables: Under which names a person keeps what it gives, by output port, as far as that is known.
     node: str
     kind: Literal["member", "function", "method"]
     target: str
@@ -163,9 +165,9 @@ class Call(msgspec.Struct, frozen=True):
     results: Returns = ("output",)
     single: bool = True
     again: Literal["", "plain", "restored"] = ""
-
-
     variables: tuple[tuple[str, str], ...] = ()
+
+
 class Entry(msgspec.Struct, frozen=True):
     """An argument of ``forward``.
 
@@ -192,6 +194,9 @@ class Result(msgspec.Struct, frozen=True):
     tensor: bool = True
 
 
+Holder: TypeAlias = Literal["", "Module", "ModuleList", "ModuleDict", "Sequential"]
+
+
 class Program(msgspec.Struct, frozen=True):
     """One definition, lowered.
 
@@ -205,6 +210,7 @@ class Program(msgspec.Struct, frozen=True):
         ties: Tensors that are one, by their paths: the second is put where the first was.
         form: How the class is written: ``"chain"`` as an ``nn.Sequential``, ``"list"`` as a list of its members,
             ``"loop"`` as one whose members do the same one after the other.
+        holds: Of what is inside a box, which has no ``forward``: the class of torch that holds it.
     """
 
     definition: str
@@ -215,6 +221,7 @@ class Program(msgspec.Struct, frozen=True):
     parameters: tuple[tuple[str, str, Constant | None], ...] = ()
     ties: tuple[tuple[str, str], ...] = ()
     form: Literal["", "chain", "list", "loop"] = ""
+    holds: Holder = ""
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -236,6 +243,19 @@ class Unit(msgspec.Struct, frozen=True):
         return self.programs[""]
 
     @property
+    def boxes(self) -> tuple[str, ...]:
+        """Paths of the modules that run code of their own on what the document says, each before those inside it."""
+        inside: dict[str, list[str]] = {}
+        for program in self.programs.values():
+            found = inside[program.definition] = []
+            for member in program.members:
+                if isinstance(member, Opaque) and member.definition:
+                    found.append(member.name)
+                if isinstance(member, (Nested, Opaque)) and member.definition:
+                    found += [f"{member.name}.{path}" for path in inside[member.definition]]
+        return tuple(inside[""])
+
+    @property
     def devices(self) -> dict[str, str]:
         """Where submodules are put, by path; those inside others stand after them."""
         inside: dict[str, dict[str, str]] = {}
@@ -246,7 +266,7 @@ class Unit(msgspec.Struct, frozen=True):
                     continue
                 if member.device is not None:
                     found[member.name] = member.device
-                if isinstance(member, Nested):
+                if isinstance(member, (Nested, Opaque)) and member.definition:
                     inner = inside[member.definition]
                     found.update((f"{member.name}.{path}", device) for path, device in inner.items())
         return inside[""]

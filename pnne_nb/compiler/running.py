@@ -67,14 +67,17 @@ def find_failure(error: BaseException) -> Failure | None:
     """Return where in generated code `error` was raised, or None."""
     path: list[str] = []
     last: tuple[types.FrameType, Line] | None = None
+    box: object = None  # the first module that is called by a line
     for frame, number in _frames(error):
         loaded = loader.find(frame.f_code.co_filename)
         line = loaded.generated.lines.get(number) if loaded is not None else None
         if loaded is not None and line is not None and line.calls:
-            if last is None:
-                path += _outside(loaded, frame.f_locals.get("self"))
+            part = frame.f_locals.get("self")
+            path += _outside(loaded, part) if last is None else inside_box(box, part)
             path.append(line.node)
-            last = frame, line
+            last, box = (frame, line), None
+        elif last is not None and box is None:
+            box = frame.f_locals.get("self")
     if last is None:
         return None
     frame, line = last
@@ -90,6 +93,14 @@ def _outside(loaded: loader.Loaded, part: object) -> Iterator[str]:
             if path:
                 yield path
                 return
+
+
+def inside_box(box: object, part: object) -> list[str]:
+    """Return the names from a module that runs code of its own to a generated one that it calls; none from itself."""
+    if box is part or not isinstance(box, nn.Module):
+        return []
+    path = next((path for path, module in box.named_modules() if module is part), "")
+    return path.split(".") if path else []
 
 
 def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tuple[Expected, ...] = ()) -> nn.Module:

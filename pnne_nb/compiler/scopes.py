@@ -116,7 +116,7 @@ class Scope:
         """Return what a node would give if `source` fed a port of it; nothing is remembered of it."""
         node = self.drawing.nodes[name]
         wires = {**self._wires(name), port: self.value(source)}
-        if node.definition is None or node.definition not in drawings:
+        if node.is_box or node.definition is None or node.definition not in drawings:
             return self._outcome(node, wires, drawings)
         alone = Scope(f"{self.prefix}{name}.", drawings, node.definition)
         alone.update(drawings, wires, self._symbols, alone.drawing.nodes)
@@ -163,7 +163,7 @@ class Scope:
                 return Outcome({"output": Abstract((node.properties.get("value"),))})
             case "Parameter" | "Buffer":
                 return _weight(node)
-            case "Subgraph":
+            case "Subgraph" | "Module":
                 return self._nested(node, wires, drawings)
         return NOTHING
 
@@ -201,7 +201,7 @@ class Scope:
                 self.edited.add(node.name)
             dirty = child.redraw(drawing) if child.drawing is not drawing else set()
             dirty |= {name for name in drawing.inputs if child._inputs.get(name) != wires.get(name)}
-            dirty |= {name for name, inner in drawing.nodes.items() if inner.type == "Subgraph"}
+            dirty |= {name for name, inner in drawing.nodes.items() if inner.definition is not None}
         child.update(drawings, wires, self._symbols, dirty)
         cost = total(inner.cost for inner in child.outcomes.values())
         if node.shares is not None:

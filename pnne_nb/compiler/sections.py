@@ -93,6 +93,7 @@ class Generated(msgspec.Struct, frozen=True):
         imports: Names in the text that stand for registered objects, with their targets.
         absent: Buffers whose values are not in the document, by definition.
         devices: Where submodules are put, by path.
+        boxes: Paths of the modules that run code of their own on what the document says, each before those inside it.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Generated(msgspec.Struct, frozen=True):
     imports: dict[str, str]
     absent: dict[str, tuple[str, ...]]
     devices: dict[str, str]
+    boxes: tuple[str, ...]
 
     @property
     def opaque(self) -> tuple[str, ...]:

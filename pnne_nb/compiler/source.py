@@ -50,6 +50,16 @@ def checkpointed(module: nn.Module, *args, **kwargs):
 '''.splitlines()
 """Stands in source whose checkpointed nodes have buffers."""
 
+EQUIPPED = '''
+
+def equipped(module: nn.Module, parts: nn.Module) -> nn.Module:
+    """Have a module run its own code on these parameters, buffers and submodules."""
+    for kind in ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules"):
+        vars(module)[kind] = vars(parts)[kind]
+    return module
+'''.splitlines()
+"""Stands in source of which modules run code of their own."""
+
 
 def generate(
     unit: Unit, comments: Mapping[tuple[str, str], str] | None = None, known: Generated | None = None
@@ -82,7 +92,7 @@ def _runs_alike(one: Program, other: Program) -> bool:
         # repr tells 1 from 1.0 and True.
         and all(was is now or repr(was) == repr(now) for was, now in zip(one.calls, other.calls, strict=True))
         and [member.name for member in one.members] == [member.name for member in other.members]
-        and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
+        and (one.entries, one.results, one.form, one.holds) == (other.entries, other.results, other.form, other.holds)
     )
 
 
@@ -95,6 +105,8 @@ class _Writer:
         self._expressions = Expressions(unit.objects)
         if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
+        if unit.boxes:
+            self._expressions.reserved |= {"equipped"}
         self._lines: list[str] = []  # of the section that is being written
         self._margin = "        "
         self._opposite = False
@@ -134,6 +146,7 @@ class _Writer:
                 if (names := tuple(m.name for m in program.members if isinstance(m, Weight) and m.absent))
             },
             devices=self._unit.devices,
+            boxes=self._unit.boxes,
         )
 
     def _header(self) -> list[str]:
@@ -145,7 +158,8 @@ class _Writer:
             lines.append("import torch")
         if "F" in self._expressions.used:
             lines.append("import torch.nn.functional as F")
-        return [*lines, *self._expressions.import_lines(), *(CHECKPOINTED if checkpointed else [])]
+        lines += [*self._expressions.import_lines(), *(CHECKPOINTED if checkpointed else [])]
+        return [*lines, *(EQUIPPED if self._unit.boxes else [])]
 
     def _section(self, program: Program) -> Section:
         opaque = self._opaque[program.definition] = tuple(self._opaque_paths(program))
@@ -169,7 +183,7 @@ class _Writer:
         nested = [
             (member.definition, self._classes[member.definition], self._opaque[member.definition])
             for member in program.members
-            if isinstance(member, Nested)
+            if isinstance(member, (Nested, Opaque)) and member.definition
         ]
         held = self._opaque[program.definition]
         # Only the names of what is passed in keep clear of all classes, and only they are described.
@@ -182,19 +196,24 @@ class _Writer:
         for member in program.members:
             if isinstance(member, Opaque):
                 yield (member.name,)
-            elif isinstance(member, Nested):
+            if isinstance(member, (Nested, Opaque)) and member.definition:
                 yield from ((member.name, *path) for path in self._opaque[member.definition])
 
     def _head(self, program: Program) -> None:
         self._expressions.lists.clear()
-        base = {"": "nn.Module", "chain": "nn.Sequential"}.get(program.form, "nn.ModuleList")
+        plain = f"nn.{program.holds or 'Module'}"
+        base = {"": plain, "chain": "nn.Sequential"}.get(program.form, "nn.ModuleList")
         self._lines += ["", "", f"class {self._classes[program.definition]}({base}):"]
+        if program.holds == "Module":
+            self._lines += ['    """What the module of that name holds, whose own code calls it."""', ""]
         if program.members:
             self._constructor(program)
-            self._lines += [""] if program.form != "chain" else []
+            self._lines += [""] if program.form != "chain" and not program.holds else []
+        elif program.holds:
+            self._lines += ["    pass"]
 
     def _body(self, program: Program) -> None:
-        if program.form != "chain":
+        if program.form != "chain" and not program.holds:
             self._forward(program)
 
     def _constructor(self, program: Program) -> None:
@@ -247,7 +266,7 @@ class _Writer:
         for member in program.members:
             if isinstance(member, Opaque):
                 yield (member.name,), member
-            elif isinstance(member, Nested):
+            if isinstance(member, (Nested, Opaque)) and member.definition:
                 inner = self._opaque_members(self._unit.programs[member.definition])
                 yield from (((member.name, *path), opaque) for path, opaque in inner)
 
@@ -272,6 +291,10 @@ class _Writer:
                 text = Group(f"{self._classes[definition]}(", (*(opaque[name, *path] for path in inner), *given))
             case Chain(_, members):
                 text = Group("nn.Sequential(", spread([self._made(each, opaque) for each in members]))
+            case Opaque(name, definition=definition) if definition:
+                held = (opaque[name, *path] for path in self._opaque[definition])
+                parts = Group(f"{self._classes[definition]}(", tuple(held))
+                text = Group("equipped(", (opaque[name,], str(parts)))
             case Opaque(name):
                 text = opaque[name,]
             case Weight():

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler import loader
-from pnne_nb.compiler.running import running_inside
+from pnne_nb.compiler.running import inside_box, running_inside
 from pnne_nb.compiler.sections import Generated, Line
 
 _PREFIX = f"<{parent.__name__}."
@@ -87,14 +87,24 @@ def added_functions(known: set[Node], step: Step) -> Iterator[Node]:
             yield function
 
 
-def current_node(frame: types.FrameType | None) -> str:
-    """Return the path of the node that runs in `frame` or in the frames that called it; ``""`` if none does."""
+def current_node(frame: types.FrameType | None, called: object = None) -> str:
+    """Return the path of the node that runs in `frame` or in the frames that called it; ``""`` if none does.
+
+    Args:
+        frame: The innermost one.
+        called: The generated module whose ``forward`` the frame has called, if it is one.
+    """
     names: list[str] = []
+    box: object = None
     while frame is not None:
         generated = _generated(frame)
         line = generated.lines.get(frame.f_lineno) if generated is not None else None
+        part = frame.f_locals.get("self")
         if line is not None and line.calls:
-            names.append(line.node)
+            names += [*reversed(inside_box(box, called)), line.node]
+            called, box = part, None
+        elif called is not None and isinstance(part, nn.Module):
+            box = part  # the outermost one between two lines
         frame = frame.f_back
     return ".".join(reversed(names))
 
@@ -122,7 +132,7 @@ class _Watched:
     def __init__(self, frame: types.FrameType, generated: Generated, observe: Callable[[Step], None]) -> None:
         self._generated = generated
         self._observe = observe
-        self._prefix = current_node(frame.f_back)
+        self._prefix = current_node(frame.f_back, frame.f_locals["self"])
         self._line: Line | None = None
         self._before = _snapshot(frame)
         if not self._prefix:

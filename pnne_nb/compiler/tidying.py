@@ -16,7 +16,7 @@ import msgspec
 from pnne_nb.compiler.composing import composed
 from pnne_nb.compiler.inlining import inlined
 from pnne_nb.compiler.program import Call, Chain, Member, Nested, Opaque, Program, Ref, Unit, Weight
-from pnne_nb.compiler.unifying import Comments, nested_in, stem, unified
+from pnne_nb.compiler.unifying import Comments, shown_in, stem, unified
 from pnne_nb.compiler.unpacking import NO_PARTS, Parts, unpacked
 
 
@@ -32,7 +32,7 @@ def tidied(unit: Unit, comments: Comments, parts: Mapping[str, Parts]) -> tuple[
     chains = {
         id for id, program in programs.items() if id and _is_chain(program) and not _holds_opaque(program, programs)
     }
-    users = Counter(stem(member.definition) for program in programs.values() for member in nested_in(program.members))
+    users = Counter(stem(id) for program in programs.values() for id in shown_in(program.members))
     # What a person has named and uses several times, or with several sizes, stays a class.
     named = {id for id in chains if users[stem(id)] > 1 and stem(id) != "Sequential"}
     programs = {id: _chained(program, programs, chains - named) for id, program in programs.items()}
@@ -41,7 +41,7 @@ def tidied(unit: Unit, comments: Comments, parts: Mapping[str, Parts]) -> tuple[
         id: msgspec.structs.replace(each, form="chain" if id in named else _form(each, programs))
         for id, each in programs.items()
     }
-    used = {member.definition for program in programs.values() for member in nested_in(program.members)}
+    used = {id for program in programs.values() for id in shown_in(program.members)}
     programs = {
         id: program if program.form in ("chain", "loop") else composed(unpacked(program, parts.get(id, NO_PARTS)))
         for id, program in programs.items()
@@ -66,7 +66,7 @@ def _is_chain(program: Program) -> bool:
 
 def _holds_opaque(program: Program, programs: Mapping[str, Program]) -> bool:
     return any(isinstance(member, Opaque) for member in program.members) or any(
-        _holds_opaque(programs[member.definition], programs) for member in nested_in(program.members)
+        _holds_opaque(programs[id], programs) for id in shown_in(program.members)
     )
 
 
@@ -80,12 +80,16 @@ def _chained(program: Program, programs: Mapping[str, Program], chains: set[str]
     return msgspec.structs.replace(program, members=tuple(map(chained, program.members)))
 
 
-def _form(program: Program, programs: Mapping[str, Program]) -> Literal["", "list", "loop"]:
+def _form(program: Program, programs: Mapping[str, Program]) -> Literal["", "chain", "list", "loop"]:
+    if program.holds in ("Module", "ModuleDict"):
+        return ""
     names = [member.name for member in program.members if not isinstance(member, Weight)]
     if not program.definition or not names or names != [str(index) for index in range(len(names))]:
         return ""
     if program.parameters or _holds_opaque(program, programs):
         return ""
+    if program.holds == "Sequential":
+        return "chain"
     # A list may have tensors of its own, as that of a parametrization has the one that it is made from.
     return "loop" if 1 < len(names) == len(program.members) and _repeats(program) else "list"
 

@@ -20,6 +20,7 @@ from pnne_nb.compiler.program import (
     Layer,
     Member,
     Nested,
+    Opaque,
     Program,
 )
 
@@ -56,13 +57,12 @@ class _Merging:
         # What is inside comes first, so that blocks of merged blocks can be merged too.
         pending = [id for id in self._programs if id]
         while pending:
-            ready = [
-                id for id in pending if not any(n.definition in pending for n in nested_in(self._programs[id].members))
-            ]
+            ready = [id for id in pending if not any(each in pending for each in shown_in(self._programs[id].members))]
             groups: dict[str, list[str]] = defaultdict(list)
             for id in ready:
                 self._programs[id] = self._renewed(self._programs[id])
-                groups[_skeleton(id, self._programs[id])].append(id)
+                if self._programs[id].holds != "Module":  # whose constructor takes no sizes
+                    groups[_skeleton(id, self._programs[id])].append(id)
             for ids in groups.values():
                 if len(ids) > 1:
                     self._merge(ids)
@@ -138,7 +138,7 @@ def _skeleton(id: str, program: Program) -> str:
                 members.append(f"{path} {name} {definition} {device}")
             case _:
                 members.append(f"{path} {member!r}")
-    return f"{stem(id)} {members} {program.entries} {program.calls} {program.results}"
+    return f"{stem(id)} {members} {program.entries} {program.calls} {program.results} {program.holds}"
 
 
 def _leaves(members: tuple[Member, ...], above: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Member]]:
@@ -224,12 +224,12 @@ def _exact(value: object) -> str:
     return repr(value)
 
 
-def nested_in(members: tuple[Member, ...]) -> list[Nested]:
-    """Return the members of generated classes, those in chains included."""
-    found: list[Nested] = []
+def shown_in(members: tuple[Member, ...]) -> list[str]:
+    """Return the definitions whose classes members are made of, those in chains included."""
+    found: list[str] = []
     for member in members:
-        if isinstance(member, Nested):
-            found.append(member)
+        if isinstance(member, (Nested, Opaque)) and member.definition:
+            found.append(member.definition)
         elif isinstance(member, Chain):
-            found += nested_in(member.members)
+            found += shown_in(member.members)
     return found

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.copying import duplicate, untouched
+from pnne_nb.compiler.holding import whole_node
 from pnne_nb.compiler.running import describe
 from pnne_nb.errors import CompileError, expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
@@ -129,8 +130,8 @@ def call_arguments(
 
 def whole_prefix(graph: NodeGraph) -> str:
     """Return what stands before every key of a document that only calls the module that it was imported from."""
-    whole = (name for name, node in graph.nodes.items() if isinstance(node.origin, dict) and node.origin.get("whole"))
-    return next((f"{name}." for name in whole), "")
+    whole = whole_node(graph)
+    return f"{whole}." if whole else ""
 
 
 def _collect_opaque(graph: NodeGraph, id: str, prefix: str, found: dict[str, str]) -> None:

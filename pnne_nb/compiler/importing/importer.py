@@ -15,6 +15,7 @@ from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.copying import duplicate, untouched
 from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_title, complete
+from pnne_nb.compiler.importing.boxing import Boxes, Call
 from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
 from pnne_nb.compiler.importing.drafting import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
@@ -24,7 +25,7 @@ from pnne_nb.compiler.importing.observing import Frames, observe
 from pnne_nb.compiler.importing.resizing import batch_of, unlike
 from pnne_nb.compiler.importing.translating import translate
 from pnne_nb.compiler.renaming import follow
-from pnne_nb.compiler.verifying import call_arguments, private_random_state
+from pnne_nb.compiler.verifying import call_arguments, private_random_state, whole_prefix
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.structural import CHECKPOINT
@@ -67,9 +68,11 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Nod
     frames = observe(work, args, given)
     batch = functools.cache(lambda: batch_of(work, args, given))
     opaque: dict[str, str] = {}
+    closed: set[str] = set()
     again = True
-    for _ in range(3 + sum(1 for _ in net.named_modules())):
-        graph = _Import(work, opaque, frames, batch, again=again).document(args, given)
+    for _ in range(3 + 2 * sum(1 for _ in net.named_modules())):
+        importing = _Import(work, opaque, closed, frames, batch, again=again)
+        graph = importing.document(args, given)
         fault = _check(graph, net, args, given)
         if fault is not None and fault.again:
             again = False
@@ -78,9 +81,12 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Nod
             follow(graph)
             return graph
         path = fault.path
-        while path in opaque and path:
+        while path in opaque and path and path not in importing.open:
             path = path.rpartition(".")[0]
-        opaque[path] = fault.reason
+        if path in importing.open:
+            closed.add(path)
+        else:
+            opaque[path] = fault.reason
     raise CompileError(f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified')}.")
 
 
@@ -91,7 +97,7 @@ def _check(graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict
     except CompileError as error:
         place = next((d.node for d in error.diagnostics if d.node is not None), "")
         return Fault(
-            _module_path(net, place),
+            _module_path(net, place.removeprefix(whole_prefix(graph))),
             f"what was drawn of it does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
             again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
         )
@@ -145,14 +151,27 @@ def _refuse_lazy(net: nn.Module) -> None:
 @final
 class _Import:
     def __init__(
-        self, net: nn.Module, opaque: Mapping[str, str], frames: Frames, batch: Callable[[], int | None], *, again: bool
+        self,
+        net: nn.Module,
+        opaque: Mapping[str, str],
+        closed: set[str],
+        frames: Frames,
+        batch: Callable[[], int | None],
+        *,
+        again: bool,
     ) -> None:
+        self._boxes = Boxes(net, opaque, closed, frames, self._alone)
         self._net = net
         self._opaque = opaque
         self._frames = frames
         self._batch = batch
         self._again = again
         self._levels: dict[tuple[str, str], Level] = {}
+
+    @property
+    def open(self) -> set[str]:
+        """Paths of the modules that stay as they are, and in which something is drawn."""
+        return self._boxes.open
 
     def document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeGraph:
         names = parameter_names(self._net)
@@ -173,6 +192,7 @@ class _Import:
     def _tie(self, level: Level) -> None:
         """Remember which parameters have several names: the tensor of an embedding that is also the output's."""
         held = {".".join(item.member): item for item in level.items if item.member and item.owner is None}
+        whole = next((item for item in level.items if item.whole and item.inner is not None), None)
         first: dict[int, str] = {}
         for path, parameter in self._net.named_parameters(remove_duplicate=False):
             other = first.setdefault(id(parameter), path)
@@ -180,9 +200,25 @@ class _Import:
             above = next((".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in held), "")
             if other != path and above:
                 held[above].ties[path.removeprefix(f"{above}.")] = other
+            elif other != path and whole is not None:
+                whole.ties[path] = f"{whole.name}.{other}"
 
     def _outermost(self, called: list[tuple[str, Any]], positional: int) -> Level:
-        """Draw the module itself; numbers among its arguments stay arguments if they decide nothing."""
+        try:
+            return self._alone(self._net, "", self._frames, (called, positional))
+        except UntranslatableError as error:
+            reason = str(error)
+        if any(True for _ in self._net.children()):
+            reason += "; moved into a submodule or function of its own, only that part would stay closed"
+        return self._whole(called, positional, reason)
+
+    def _alone(self, module: nn.Module, path: str, frames: Frames, call: Call) -> Level:
+        """Draw a module that code calls; numbers among its arguments stay arguments if they decide nothing.
+
+        Raises:
+            UntranslatableError: If it cannot be drawn.
+        """
+        called, positional = call
         reason = ""
         for kept in ((torch.Tensor, int, float), (torch.Tensor,)):
             values = [
@@ -192,14 +228,12 @@ class _Import:
             kwargs = {name: value for (name, _), value in zip(called[positional:], values[positional:], strict=True)}
             try:
                 arguments = tuple(values[:positional]), kwargs
-                level = self._level(self._net, "", arguments, self._frames, dict(called))
+                level = self._level(module, path, arguments, frames, dict(called))
             except UntranslatableError as error:
                 reason = reason or str(error)
             else:
                 return level
-        if any(True for _ in self._net.children()):
-            reason += "; moved into a submodule or function of its own, only that part would stay closed"
-        return self._whole(called, positional, reason)
+        raise UntranslatableError(reason)
 
     def _whole(self, called: list[tuple[str, Any]], positional: int, reason: str) -> Level:
         """Return a graph that only calls the module, for one that cannot be drawn at all."""
@@ -208,6 +242,7 @@ class _Import:
         ports = port_names(self._net, positional, [name for name, _ in called[positional:]])
         properties: dict[str, object] = {"target": class_name(self._net), "inputs": ports}
         item = level.add(Item("Module", "module", properties, reason=reason, whole=True))
+        item.inner = self._boxes.inside(self._net, "")
         item.inputs = {name: (entry, "output") for name, entry in entries.items()}
         level.add(Item("Output", "output", inputs={"input": (item, "output")}))
         complete(level)
@@ -263,17 +298,25 @@ class _Import:
                 return Item("Subgraph", name, member=below, inner=self._levels[key])
         tensor = all(isinstance(frame.result, torch.Tensor) for frame in frames.values())
         kind: Kind = "tensor" if tensor else "value"
-        return Item("Module", name, {"target": class_name(called)}, member=below, reason=reason, kinds={"output": kind})
+        properties = {"target": class_name(called)}
+        inner = self._boxes.inside(called, path)
+        return Item("Module", name, properties, member=below, inner=inner, reason=reason, kinds={"output": kind})
 
 
-def _compute_again(level: Level, *, inside: bool) -> None:
-    """Checkpoint the nodes whose calls the original computes again; `inside`: the whole level's call already is."""
+def _compute_again(level: Level, *, inside: bool, held: bool = False) -> None:
+    """Checkpoint the nodes whose calls the original computes again.
+
+    Args:
+        level: What is drawn.
+        inside: Whether the whole level's call already is.
+        held: Whether code of a module's own calls them, which checkpoints by itself.
+    """
     for item in level.items:
         whole = item.inner is not None and item.inner.again
-        if (item.again and not inside) or whole:
+        if not held and ((item.again and not inside) or whole):
             item.properties[CHECKPOINT.name] = True
         if item.inner is not None:
-            _compute_again(item.inner, inside=whole)
+            _compute_again(item.inner, inside=whole and not held, held=item.type == "Module")
 
 
 def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:

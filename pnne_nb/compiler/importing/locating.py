@@ -40,7 +40,9 @@ def find_fault(
 ) -> Fault | None:
     """Return the innermost module that is not drawn as it is, or None if all are."""
     modules = dict(net.named_modules(remove_duplicate=False))
-    for path, module in model.named_modules():
+    prefix = whole_prefix(graph)
+    drawn = model.get_submodule(prefix.removesuffix("."))
+    for path, module in drawn.named_modules():
         original = modules.get(path)
         if original is not None and layer_spec(module) is not None and layer_spec(original) is not None:
             reason = layer_difference(original, module)
@@ -49,19 +51,19 @@ def find_fault(
     try:
         before: list[Check] = []
         for _ in range(TRIES):
-            failed = [check for check in compare(net, model, args, kwargs, whole_prefix(graph)) if not check.equal]
+            failed = [check for check in compare(net, model, args, kwargs, prefix) if not check.equal]
             if failed == before:
                 break  # what is wrong is wrong in the same way again
             before = failed
     except Exception as error:  # noqa: BLE001  # whatever the drawn model raises is what is wrong with it
-        place = blame(error) or ""
+        place = (blame(error) or "").removeprefix(prefix)
         while place and place not in modules:
             place = place.rpartition(".")[0]
         return Fault(place, f"what was drawn of it fails: {str(error).splitlines()[0] if str(error) else error!r}")
     if not failed:
         return None
     for mode in {check.mode for check in failed} & {"train", "eval"}:
-        found = _first_difference(net, model, args, kwargs, mode)
+        found = _first_difference(net, drawn, args, kwargs, mode)
         if found is not None:
             return found
     return Fault(_around(net, failed[0]), f"what was drawn of it has other {failed[0]}")

@@ -30,7 +30,8 @@ class Subject:
         model: What the document compiles to as it was given to the pass; not to be changed.
         args: Positional example inputs.
         kwargs: Those by name.
-        drawings: The graphs of the document as they were given to the pass, each before those that use it.
+        drawings: The graphs of the document as they were given to the pass, each before those that use it; without
+            what is inside of modules that run code of their own on it.
         prefixes: By graph, the paths of its uses with a dot after each.
     """
 
@@ -39,9 +40,12 @@ class Subject:
         self.model = model
         self.args = args
         self.kwargs = kwargs
-        self.drawings: dict[str, Drawing] = read(graph)
-        self.prefixes: dict[str, list[str]] = paths_of(self.drawings)
-        self._attributes = {id: member_paths(drawing) for id, drawing in self.drawings.items()}
+        self._all: dict[str, Drawing] = read(graph)
+        nodes = [node for drawing in self._all.values() for node in drawing.nodes.values()]
+        boxes = {node.definition for node in nodes if node.is_box}
+        self.drawings = {id: drawing for id, drawing in self._all.items() if id not in boxes}
+        self.prefixes: dict[str, list[str]] = paths_of(self._all)
+        self._attributes = {id: member_paths(drawing) for id, drawing in self._all.items()}
 
     def paths(self, graph: str, node: str) -> tuple[str, ...]:
         """Return where a node is seen from the root: once for each use of its graph."""
@@ -54,7 +58,7 @@ class Subject:
         for name in path.split("."):
             node = drawing.nodes[name]
             names.append(self._attributes[drawing.id][node.shares or name])
-            drawing = self.drawings[node.definition or ""]
+            drawing = self._all[node.definition or ""]
         return ".".join(names)
 
     def owns(self, path: str) -> bool:
@@ -64,8 +68,15 @@ class Subject:
             node = drawing.nodes[name]
             if node.shares is not None:
                 return False
-            drawing = self.drawings[node.definition or ""]
+            drawing = self._all[node.definition or ""]
         return True
+
+    def is_called_by_code(self, id: str) -> bool:
+        """Whether a graph is used inside of a module that runs code of its own: what it takes and gives is fixed."""
+        users = [
+            drawing.id for drawing in self._all.values() for node in drawing.nodes.values() if node.definition == id
+        ]
+        return any(user not in self.drawings for user in users)
 
     def module(self, path: str) -> nn.Module:
         """Return the module of a node, which it may share with others."""

@@ -104,7 +104,7 @@ def _levels(subject: Subject, plan: MemoryPlan, done: Rewrite) -> Iterable[Seque
         for id, prefix in level:
             for name, node in subject.drawings[id].nodes.items():
                 path = f"{prefix}{name}"
-                if node.definition is not None:
+                if node.definition in subject.drawings and node.definition is not None:
                     inner.append((node.definition, f"{path}."))
                 if CHECKPOINT not in node.spec.properties or _is_checkpointed(node) or not plan.saved_by(path):
                     continue

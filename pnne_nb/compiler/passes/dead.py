@@ -88,7 +88,7 @@ class RemoveDeadNodes(Pass):
     @staticmethod
     def _unused_results(subject: Subject, id: str, drawing: Drawing) -> list[str]:
         """Return the Output nodes of a nested graph that no use needs, but for the last."""
-        if not id:
+        if not id or subject.is_called_by_code(id):
             return []
         used = {
             edge.source.partition(".")[2]

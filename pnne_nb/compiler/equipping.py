@@ -1,0 +1,80 @@
+"""Modules that run code of their own on layers and blocks that the document says.
+
+Such a module is an object of the original's class. It is made without the class's constructor, which would make parts
+of its own: the constructor of the generated class around it gives it its parts, and `settle` all other attributes of
+the original. Where these refer to parts of the original (a list of layers, a bound method), they then refer to what
+took their place.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from pnne_nb.compiler.copying import computed
+from pnne_nb.compiler.reusing import former_path
+from pnne_nb.errors import Diagnostic
+
+_PARTS = ("_parameters", "_buffers", "_modules")
+_NOT_PERSISTENT = "_non_persistent_buffers_set"
+
+
+def shell(original: nn.Module) -> nn.Module:
+    """Return an object of a module's class that holds nothing yet."""
+    made: nn.Module = object.__new__(type(original))
+    nn.Module.__init__(made)
+    return made
+
+
+def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Mapping[str, str]) -> list[Diagnostic]:
+    """Give the shells in a new model, which have their parts, everything else.
+
+    Args:
+        model: It has the weights that it is to have.
+        source: The model that has the originals.
+        boxes: Paths of the shells, each before those inside it.
+        former: Paths that modules of `model` have in `source`, where they differ.
+
+    Returns:
+        What a module's own code will miss.
+    """
+    if not boxes:
+        return []
+    originals = dict(source.named_modules(remove_duplicate=False))
+    missing: list[Diagnostic] = []
+    memo: dict[int, Any] = {id(each): each.detach().clone() for each in computed(source)}
+    pairs: list[tuple[str, nn.Module, nn.Module]] = []
+    for path, module in model.named_modules(remove_duplicate=False):
+        original = originals.get(former_path(path, former) or path)
+        if original is None:
+            continue
+        if path in boxes:
+            pairs.append((path, module, original))
+        memo[id(original)] = module
+        for kind in _PARTS[:2]:
+            new = vars(module)[kind]
+            memo.update((id(old), new[name]) for name, old in vars(original)[kind].items() if name in new)
+    for path, module, original in pairs:
+        for kind in _PARTS:
+            held = vars(module)[kind]
+            for name, part in vars(original)[kind].items():
+                if part is None:
+                    held.setdefault(name, None)
+                elif name not in held:
+                    missing.append(_missing(path, original, name))
+        for name, value in vars(original).items():
+            if name not in _PARTS and name != _NOT_PERSISTENT:
+                vars(module)[name] = copy.deepcopy(value, memo)
+    return missing
+
+
+def _missing(path: str, original: nn.Module, name: str) -> Diagnostic:
+    return Diagnostic(
+        code="box-lost",
+        message=f"Its own code, that of {type(original).__name__}, may use {name}, which is no longer inside it.",
+        node=path,
+        hint=f"Give a node inside it the name {name}.",
+    )

@@ -1,0 +1,203 @@
+"""What is inside a module that cannot be drawn: layers and blocks that its own code calls.
+
+The module stays as it is, and becomes a box: its code runs, and what it holds is drawn piece by piece, without edges. A
+piece is drawn if it was called in one way, and if the code around it does nothing else with it than to call it; or if
+another of its class was, and it is drawn the same. Any other piece is itself a box, or stays closed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from typing import Any, NamedTuple, TypeAlias, final
+
+import torch
+from torch import nn
+
+from pnne_nb.compiler.importing.assembling import UNCALLED, Assembly, class_name, class_title, stored
+from pnne_nb.compiler.importing.calling import parameter_names
+from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
+from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.mentioning import mentioned_by, used_of
+from pnne_nb.compiler.importing.observing import Frame, Frames
+from pnne_nb.compiler.importing.wording import is_possible
+
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+_CLOSED = ("Module", "Parameter", "Buffer")
+
+Call: TypeAlias = "tuple[list[tuple[str, Any]], int]"
+"""Arguments by name, and how many of them are given by position."""
+
+
+class _Calls(NamedTuple):
+    """Every call of a module in the observed run.
+
+    Attributes:
+        first: In each mode.
+        every: In order.
+    """
+
+    first: Frames
+    every: list[Frame]
+
+
+@final
+class Boxes:
+    """Draws what is inside of modules that stay as they are.
+
+    Attributes:
+        open: Paths of those in which something is drawn.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        opaque: Mapping[str, str],
+        closed: set[str],
+        frames: Frames,
+        draw: Callable[[nn.Module, str, Frames, Call], Level],
+    ) -> None:
+        self._modules = dict(net.named_modules(remove_duplicate=False))
+        self._places = Counter(map(id, self._modules.values()))
+        self._opaque = opaque
+        self._closed = closed
+        self._calls: dict[str, _Calls] = {}
+        for mode, frame in frames.items():
+            self._collect(mode, frame)
+        self._draw = draw
+        self._levels: dict[str, Level] = {}
+        self._boxes: dict[str, Level | None] = {}
+        self._drafts: dict[str, str] = {}
+        self.open: set[str] = set()
+
+    def _collect(self, mode: bool, frame: Frame) -> None:
+        calls = self._calls.setdefault(frame.path, _Calls({}, []))
+        calls.first.setdefault(mode, frame)
+        calls.every.append(frame)
+        for inner in frame.inner:
+            self._collect(mode, inner)
+
+    def inside(self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset()) -> Level | None:
+        """Return what is drawn inside a module that stays as it is; None if nothing can be.
+
+        Args:
+            module: The module.
+            path: Where it is.
+            mentioned: What the code of boxes around it mentions.
+        """
+        if path not in self._boxes:
+            level = None
+            within = [each for each in module.modules() if each is not module]
+            # Of what is held at several places, a drawing would have several.
+            if within and path not in self._closed and not obstacle(module) and not any(map(self._is_shared, within)):
+                level = self._holding(module, path, mentioned | mentioned_by(type(module)))
+            self._boxes[path] = level if level is not None and _has_open(level) else None
+            if self._boxes[path] is not None:
+                self.open.add(path)
+        return self._boxes[path]
+
+    def _is_shared(self, module: nn.Module) -> bool:
+        return self._places[id(module)] > 1
+
+    def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str]) -> Level | None:
+        level = Level(class_title(module), module)
+        for group in (module._parameters, module._buffers, module._modules):
+            for name, value in group.items():
+                if value is None:
+                    continue
+                if not is_possible(name):
+                    return None
+                below = f"{path}.{name}" if path else name
+                level.add(
+                    self._part(value, name, below, mentioned)
+                    if isinstance(value, nn.Module)
+                    else stored(module, (name,))
+                )
+        level.order = {item: index for index, item in enumerate(level.items)}
+        return level
+
+    def _part(self, module: nn.Module, name: str, path: str, mentioned: frozenset[str]) -> Item:
+        reason = self._opaque.get(path) or obstacle(module)
+        called = path in self._calls
+        kept: dict[str, object] = {"target": class_name(module), "inputs": (), "outputs": ()}
+        if not reason:
+            spec = layer_spec(module)
+            properties = read_properties(module, spec) if spec is not None else None
+            if spec is not None and properties is not None:
+                return Item(spec.type, name, properties, member=(name,), called=called)
+            if type(module) in _CONTAINERS and not called:
+                inner = self._holding(module, path, mentioned)
+                if inner is not None and inner.items:
+                    inner.title = name.capitalize() if not name.isdecimal() else inner.title
+                    return Item("Module", name, kept, member=(name,), inner=inner)
+            try:
+                level = self._called(module, path, mentioned)
+            except UntranslatableError as error:
+                reason = str(error)
+            else:
+                return Item("Subgraph", name, member=(name,), inner=level, called=called)
+        return Item("Module", name, kept, member=(name,), reason=reason, inner=self.inside(module, path, mentioned))
+
+    def _called(self, module: nn.Module, path: str, mentioned: frozenset[str]) -> Level:
+        """Draw a module that the code of a box calls.
+
+        Raises:
+            UntranslatableError: If it must stay as it is.
+        """
+        used = used_of(module, mentioned)
+        if used:
+            raise UntranslatableError(f"the code around it asks for more than its results ({used})")
+        if path in self._calls:
+            return self._alone(module, path, self._calls[path])
+        for other, calls in self._calls.items():
+            if type(self._modules.get(other)) is type(module):
+                like, level = self._alone(self._modules[other], other, calls), self._alone(module, path, calls)
+                if self._draft(path, level) == self._draft(other, like):
+                    return level
+                break
+        raise UntranslatableError(UNCALLED)
+
+    def _draft(self, path: str, level: Level) -> str:
+        if path not in self._drafts:
+            self._drafts[path] = repr(Assembly().root(level))
+        return self._drafts[path]
+
+    def _alone(self, module: nn.Module, path: str, calls: _Calls) -> Level:
+        if path not in self._levels:
+            if path in self._opaque:
+                raise UntranslatableError(self._opaque[path])
+            if any(is_dataclass(frame.result) for frame in calls.every):
+                raise UntranslatableError("it gives an object of a data class to code that is not drawn")
+            ways = {_way(module, frame) for frame in calls.every}
+            if len(ways) > 1:
+                raise UntranslatableError("the code around it calls it in different ways")
+            frame = calls.every[0]
+            self._levels[path] = self._draw(module, path, calls.first, (_named(module, frame), len(frame.args)))
+        return self._levels[path]
+
+
+def _named(module: nn.Module, frame: Frame) -> list[tuple[str, Any]]:
+    names = parameter_names(module)
+    return [(names(index), value) for index, value in enumerate(frame.args)] + list(frame.kwargs.items())
+
+
+def _way(module: nn.Module, frame: Frame) -> str:
+    """Return the names of a call's arguments, and what they are."""
+    kinds = ((name, _kind(value)) for name, value in _named(module, frame))
+    return repr(sorted(kinds))
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"tensor of {value.dim()} dimensions, {value.dtype}"
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__} of {[_kind(each) for each in value]}"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return "number"
+    return repr(value) if isinstance(value, (str, bool, type(None), torch.dtype)) else type(value).__name__
+
+
+def _has_open(level: Level) -> bool:
+    """Whether anything in a box can be edited."""
+    return any(item.type not in _CLOSED or (item.inner is not None and _has_open(item.inner)) for item in level.items)
