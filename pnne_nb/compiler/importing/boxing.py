@@ -26,6 +26,9 @@ from pnne_nb.compiler.importing.wording import is_possible
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 _CLOSED = ("Module", "Parameter", "Buffer")
 
+TRIES = 2
+"""How often what is inside a module is drawn before it is left closed: the second time, its blocks keep their code."""
+
 Call: TypeAlias = "tuple[list[tuple[str, Any]], int]"
 """Arguments by name, and how many of them are given by position."""
 
@@ -46,6 +49,13 @@ class _Calls(NamedTuple):
 class Boxes:
     """Draws what is inside of modules that stay as they are.
 
+    Args:
+        net: The whole module.
+        opaque: Why modules must stay as they are, by path.
+        failed: How often a module did something else with its parts drawn, by path.
+        frames: What was observed of a call of `net`.
+        draw: Draws a module that is called like that.
+
     Attributes:
         open: Paths of those in which something is drawn.
     """
@@ -54,29 +64,35 @@ class Boxes:
         self,
         net: nn.Module,
         opaque: Mapping[str, str],
-        closed: set[str],
+        failed: Counter[str],
         frames: Frames,
         draw: Callable[[nn.Module, str, Frames, Call], Level],
     ) -> None:
         self._modules = dict(net.named_modules(remove_duplicate=False))
         self._places = Counter(map(id, self._modules.values()))
         self._opaque = opaque
-        self._closed = closed
+        self._failed = failed
         self._calls: dict[str, _Calls] = {}
+        self._entered: set[str] = set()
         for mode, frame in frames.items():
-            self._collect(mode, frame)
+            self._collect(mode, frame, frame.path)
         self._draw = draw
         self._levels: dict[str, Level] = {}
         self._boxes: dict[str, Level | None] = {}
         self._drafts: dict[str, str] = {}
         self.open: set[str] = set()
 
-    def _collect(self, mode: bool, frame: Frame) -> None:
+    def _collect(self, mode: bool, frame: Frame, caller: str) -> None:
         calls = self._calls.setdefault(frame.path, _Calls({}, []))
         calls.first.setdefault(mode, frame)
         calls.every.append(frame)
+        # What calls `block.layer` without calling `block` first reaches into it.
+        above = frame.path.rpartition(".")[0]
+        while above and above != caller and not caller.startswith(f"{above}."):
+            self._entered.add(above)
+            above = above.rpartition(".")[0]
         for inner in frame.inner:
-            self._collect(mode, inner)
+            self._collect(mode, inner, frame.path)
 
     def inside(self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset()) -> Level | None:
         """Return what is drawn inside a module that stays as it is; None if nothing can be.
@@ -90,7 +106,7 @@ class Boxes:
             level = None
             within = [each for each in module.modules() if each is not module]
             # Of what is held at several places, a drawing would have several.
-            if within and path not in self._closed and not obstacle(module) and not any(map(self._is_shared, within)):
+            if within and self._failed[path] < TRIES and not obstacle(module) and not any(map(self._is_shared, within)):
                 level = self._holding(module, path, mentioned | mentioned_by(type(module)))
             self._boxes[path] = level if level is not None and _has_open(level) else None
             if self._boxes[path] is not None:
@@ -119,19 +135,21 @@ class Boxes:
 
     def _part(self, module: nn.Module, name: str, path: str, mentioned: frozenset[str]) -> Item:
         reason = self._opaque.get(path) or obstacle(module)
-        called = path in self._calls
+        called, entered = path in self._calls, path in self._entered or self._failed[path.rpartition(".")[0]] > 0
         kept: dict[str, object] = {"target": class_name(module), "inputs": (), "outputs": ()}
         if not reason:
             spec = layer_spec(module)
             properties = read_properties(module, spec) if spec is not None else None
             if spec is not None and properties is not None:
                 return Item(spec.type, name, properties, member=(name,), called=called)
-            if type(module) in _CONTAINERS and not called:
+            if type(module) in _CONTAINERS and (entered or not called):
                 inner = self._holding(module, path, mentioned)
                 if inner is not None and inner.items:
                     inner.title = name.capitalize() if not name.isdecimal() else inner.title
                     return Item("Module", name, kept, member=(name,), inner=inner)
             try:
+                if entered:
+                    raise UntranslatableError("the code around it calls what is inside it")
                 level = self._called(module, path, mentioned)
             except UntranslatableError as error:
                 reason = str(error)

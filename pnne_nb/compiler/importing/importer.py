@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
@@ -68,10 +69,10 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Nod
     frames = observe(work, args, given)
     batch = functools.cache(lambda: batch_of(work, args, given))
     opaque: dict[str, str] = {}
-    closed: set[str] = set()
+    failed: Counter[str] = Counter()
     again = True
-    for _ in range(3 + 2 * sum(1 for _ in net.named_modules())):
-        importing = _Import(work, opaque, closed, frames, batch, again=again)
+    for _ in range(3 + 3 * sum(1 for _ in net.named_modules())):
+        importing = _Import(work, opaque, failed, frames, batch, again=again)
         graph = importing.document(args, given)
         fault = _check(graph, net, args, given)
         if fault is not None and fault.again:
@@ -84,7 +85,7 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Nod
         while path in opaque and path and path not in importing.open:
             path = path.rpartition(".")[0]
         if path in importing.open:
-            closed.add(path)
+            failed[path] += 1
         else:
             opaque[path] = fault.reason
     raise CompileError(f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified')}.")
@@ -154,13 +155,13 @@ class _Import:
         self,
         net: nn.Module,
         opaque: Mapping[str, str],
-        closed: set[str],
+        failed: Counter[str],
         frames: Frames,
         batch: Callable[[], int | None],
         *,
         again: bool,
     ) -> None:
-        self._boxes = Boxes(net, opaque, closed, frames, self._alone)
+        self._boxes = Boxes(net, opaque, failed, frames, self._alone)
         self._net = net
         self._opaque = opaque
         self._frames = frames

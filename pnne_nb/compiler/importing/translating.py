@@ -127,6 +127,8 @@ class _Translation:
         item = self._child(called, path, self._passed(called, node), node.meta.get(FRAMES, {}))
         # To compute one layer again saves nothing.
         item.again = bool(node.meta.get(AGAIN)) and any(True for _ in called.children())
+        if item.type == "Module":
+            item.properties["inputs"] = port_names(called, len(node.args), list(node.kwargs))
         owner = self._modules.setdefault(path, item)
         if owner is not item:
             if owner.type != item.type or owner.properties != item.properties or owner.inner is not item.inner:
@@ -157,7 +159,6 @@ class _Translation:
         if item.type == "Module":
             named = parameter_names(called)
             given = {**{named(index): value for index, value in enumerate(node.args)}, **node.kwargs}
-            item.properties["inputs"] = port_names(called, len(node.args), list(node.kwargs))
             sources = {name: self._source(value) for name, value in given.items()}
             self._level.add(item)
             item.inputs.update(sources)
