@@ -124,7 +124,7 @@ def require_examples(count: int, name: str) -> None:
         TrainingError: There is none; the message calls the data `name`.
     """
     if count == 0:
-        raise TrainingError(f"{name} is empty: there is nothing to train on.")
+        raise TrainingError(f"{name} is empty: there is no example in it.")
 
 
 def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tensor, ...]:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler import blame
@@ -16,12 +17,17 @@ from pnne_nb.runtime.easing import is_out_of_memory
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
+_ALONE = "Expected more than 1 value per channel"
+"""What batch norm says of a single example."""
 
 
-def model_failed(error: RuntimeError | TypeError, model: nn.Module, batch: Batch) -> TrainingError | None:
+def model_failed(error: RuntimeError | TypeError | ValueError, model: nn.Module, batch: Batch) -> TrainingError | None:
     """What to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
     if isinstance(error, TypeError):
         return _called_otherwise(model, batch)
+    alone = _ALONE in str(error)
+    if isinstance(error, ValueError) and not alone:
+        return None
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return None
     place = node_of(error, model)
@@ -29,7 +35,10 @@ def model_failed(error: RuntimeError | TypeError, model: nn.Module, batch: Batch
     where = "The model fails" if layer is None else f"The model fails at layer {place!r} ({_brief(layer)})"
     message = f"{where} on a batch of inputs {said([*batch.inputs, *batch.named.values()])}: {_sentence(error)}"
     hint = (
-        "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
+        "Batch norm has nothing to compare one example with: choose a batch_size that leaves more for the last batch of "
+        "an epoch, or a DataLoader with drop_last=True."
+        if alone
+        else "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
         if "type" in str(error)
         else "The first dimension counts the examples. Compare the others with what the layers expect."
     )
@@ -94,7 +103,12 @@ def device_lost(error: BaseException) -> TrainingError | None:
 
 
 def _advice(loss: Any, output: Any, target: Any) -> str:
-    if not (isinstance(output, Tensor) and isinstance(target, Tensor) and isinstance(loss, _CLASSES)):
+    if not isinstance(output, Tensor):
+        if not isinstance(loss, nn.Module):
+            return ""
+        chosen = f"output[{next(iter(output), '')!r}]" if isinstance(output, Mapping) else "output[0]"
+        return f" Give a function that takes what it needs of the output: loss=lambda output, target: loss({chosen}, target)."
+    if not (isinstance(target, Tensor) and isinstance(loss, _CLASSES)):
         return ""
     if output.dim() < 1 or target.numel() == 0:
         return ""
@@ -103,6 +117,8 @@ def _advice(loss: Any, output: Any, target: Any) -> str:
         if target.shape == output.shape:
             return ""
         return " Numbers of classes must be integers: give target.long()."
+    if target.dtype not in {torch.int64, torch.uint8}:
+        return " Numbers of classes must be of type int64: give target.long()."
     if output.dim() == target.dim() > 1 and target.shape[1] == 1 < count:
         return " There is one number of a class for each example: give target.squeeze(1)."
     low, high = int(target.min()), int(target.max())

@@ -100,7 +100,7 @@ class ForwardPass:
         runs = recipe.trained if recipe.trained is not None and torch.is_grad_enabled() else recipe.model
         try:
             return runs(*batch.inputs, **batch.named)
-        except (RuntimeError, TypeError) as error:
+        except (RuntimeError, TypeError, ValueError) as error:
             explained = model_failed(error, recipe.model, batch)
             if explained is None:
                 raise
@@ -110,7 +110,7 @@ class ForwardPass:
     def _loss(loss: Callable[[Any, Any], Tensor], output: Any, target: Any) -> Any:
         try:
             return loss(output, target)
-        except (RuntimeError, IndexError, ValueError) as error:
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
             explained = loss_failed(error, loss, output, target)
             if explained is None:
                 raise
@@ -128,7 +128,7 @@ class ForwardPass:
                 for name, metric in metrics.items():
                     try:
                         metric.update(output, target)
-                    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+                    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
                         explained = metric_failed(error, name, output, target)
                         if explained is None:
                             raise

@@ -136,7 +136,8 @@ def load_metric(metric: Metric, state: dict[str, Any] | None) -> None:
 class Accuracy:
     """The share of right predictions, see `accuracy`: counted on the device without waiting for it.
 
-    Of targets that are measurements, not classes, it says nothing; the first batch decides.
+    Of targets that are measurements, not classes, and of outputs that are no tensor, it says nothing; the first batch
+    decides.
     """
 
     def __init__(self) -> None:
@@ -146,7 +147,7 @@ class Accuracy:
 
     def update(self, output: Any, target: Any) -> None:
         """Take one batch into account."""
-        if not self._seen and not _are_classes(target):
+        if not self._seen and not (isinstance(output, Tensor) and _are_classes(target)):
             self._measurements = 1
         if not self._measurements:
             hits = _hits(output, target)
@@ -174,7 +175,9 @@ class Accuracy:
 
 def _are_classes(target: Any) -> bool:
     """Whether a target holds numbers of classes, yes and no, or probabilities of classes; not measurements."""
-    if not isinstance(target, Tensor) or not target.is_floating_point():
+    if not isinstance(target, Tensor):
+        return False
+    if not target.is_floating_point():
         return True
     if bool(((target == 0) | (target == 1)).all()):
         return True

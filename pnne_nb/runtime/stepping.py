@@ -50,6 +50,10 @@ class Step(NamedTuple):
     compared: bool
 
 
+_NO_GRADIENT = (
+    "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of the forward pass under "
+    "torch.no_grad() or detached, or was the optimizer made for another model?"
+)
 NORMS_AT_FIRST = 32
 NORM_EVERY = 16
 """The norm of all gradients costs some percent of a small model's step: every step at first, then one in so many."""
@@ -208,6 +212,8 @@ class Stepper:
                 raise self._not_finite(f"The loss became {value}", "nan-loss", batch)
             # What arrives at the parameters is the mean over all processes.
             weight = share * peers.count
+            if not loss.requires_grad:
+                raise TrainingError(_NO_GRADIENT)
             precision.backward(loss if weight == 1.0 else loss * weight)
             outputs.append(output.detach() if isinstance(output, Tensor) else output)
             stages.ended("backward")
@@ -252,10 +258,7 @@ class Stepper:
         groups = recipe.optimizer.param_groups
         gradients = [one.grad for group in groups for one in group["params"] if one.grad is not None]
         if not gradients:
-            raise TrainingError(
-                "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of "
-                "the forward pass under torch.no_grad() or detached, or was the optimizer made for another model?"
-            )
+            raise TrainingError(_NO_GRADIENT)
         taken = wanted or recipe.grad_clip is not None
         found = total_norm(gradients) if taken else None
         norm = None if found is None else found.item()

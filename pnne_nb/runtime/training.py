@@ -24,6 +24,7 @@ from pnne_nb.runtime.distributed.directories import sweep
 from pnne_nb.runtime.distributed.launching import Packed, pack
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.lazy import make_weights
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.models import as_module, input_shapes
 from pnne_nb.runtime.observers import Observers
@@ -73,6 +74,8 @@ class Training:
         train, val = config.open_data(train_data, val_data)
         self.model = as_module(model, config.seed)
         self.blueprint: Blueprint | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
+        compares = config.loss is not None and config.step_function is None
+        make_weights(self.model, train, config.seed, wants_target=compares, calls=config.step_function is None)
         recipe = config.recipe(self.model, train, val, input_shapes(model), placed_paths(model))
         self.reports = Reports()
         self.observers = Observers(self.reports.publish)

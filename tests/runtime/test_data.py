@@ -128,7 +128,7 @@ def test_numpy_arrays_become_what_layers_and_losses_expect() -> None:
     ("data", "message"),
     [
         ((X, Y[:9]), r"The parts of train_data have different numbers of examples: 10 and 9 \(shapes \(10, 2\) and"),
-        ((X[:0], Y[:0]), "train_data is empty: there is nothing to train on"),
+        ((X[:0], Y[:0]), "train_data is empty: there is no example in it"),
         ((), "train_data is empty. Give a DataLoader"),
         ((X, "labels"), r"train_data\[1\] is a str. Give a DataLoader, a Dataset, a tuple"),
         ((X, torch.tensor(1)), r"train_data\[1\] is a single number; the first dimension must count the examples"),

@@ -109,7 +109,7 @@ def test_parquet_gives_what_the_same_table_as_text_gives(tmp_path: Path) -> None
         ("a\n1\n", None, r"has only one column; it needs samples and a target"),
         ("a,b\n1,2\n,3\n", None, r"has empty cells in a: fill them"),
         ("w,b\nx,2\ny,3\n", None, r"The columns w of '.*' hold no numbers: encode them first"),
-        ("a,b\n", None, r"is empty: there is nothing to train on"),
+        ("a,b\n", None, r"is empty: there is no example in it"),
         ("", None, r"cannot be read: No columns to parse"),
     ],
 )

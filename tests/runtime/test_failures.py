@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torchmetrics
-from torch import nn
+from torch import Tensor, nn
 
 from pnne_nb.errors import TargetError, TrainingError
 from pnne_nb.frames import StateFrame
+from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.failures import device_lost, loss_failed, model_failed, said
 from tests.runtime import tasks
 from tests.runtime.tasks import engine, images, network
@@ -39,6 +42,7 @@ def failure(model: nn.Module, data: Any, **options: Any) -> tuple[BaseException,
         (4, CLASSES.float(), {}, r"target \(16,\) float32: .* Numbers of classes must be integers: give target.long\(\)"),
         (4, CLASSES[:, None], {}, (r"target \(16, 1\) int64: 0D or 1D target tensor expected.* There is one number of a "
          r"class for each example: give target.squeeze\(1\)")),
+        (4, CLASSES.int(), {}, r"Numbers of classes must be of type int64: give target.long\(\)"),
         (4, CLASSES.float()[:, None], {"loss": "BCEWithLogitsLoss"}, (r"BCEWithLogitsLoss cannot compare the model's "
          r"output \(16, 4\) float32 with the target \(16, 1\) float32")),
     ],
@@ -121,3 +125,50 @@ def test_the_example_that_cannot_be_read_is_named(workers: int) -> None:
     assert told.kind == "data-failed"
     place = "The data failed while fetching batch 3 of epoch 1: "
     assert told.message == f"{place}ValueError: this picture is broken While reading example 47."
+
+
+class Several(nn.Module):
+    """Returns more than the scores of `network`."""
+
+    def __init__(self, returned: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.net = network()
+        self._returned = returned
+
+    def forward(self, pictures: Tensor) -> Any:
+        return self._returned(self.net(pictures))
+
+
+@pytest.mark.parametrize(
+    ("returned", "chosen"),
+    [(lambda scores: (scores, scores.mean()), "0"), (lambda scores: {"logits": scores}, "'logits'")],
+)
+def test_an_output_that_is_no_tensor_needs_a_loss_of_its_own(returned: Callable[[Tensor], Any], chosen: str) -> None:
+    error, _ = failure(Several(returned), (PICTURES, CLASSES))
+    with pytest.raises(TargetError, match=re.escape(f"loss=lambda output, target: loss(output[{chosen}], target)")):
+        raise error
+    key = chosen.strip("'")
+
+    def loss(output: Any, target: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(output[int(key) if key.isdecimal() else key], target)
+
+    trained = TrainingEngine(Several(returned), (PICTURES, CLASSES), loss=loss, device="cpu", epochs=1)
+    trained.start()
+    assert trained.wait(60)
+    assert "train_accuracy" not in trained.history
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_loss_that_does_not_depend_on_the_model(grad: bool) -> None:
+    error, _ = failure(network(), (PICTURES, CLASSES), loss=lambda output, target: torch.zeros((), requires_grad=grad))
+    with pytest.raises(TrainingError, match="the loss does not depend on the model's parameters"):
+        raise error
+
+
+def test_a_last_batch_of_one_example_is_too_few_for_batch_norm() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 4), nn.BatchNorm1d(4))
+    error, _ = failure(model, (PICTURES, CLASSES), batch_size=len(PICTURES) - 1)
+    with pytest.raises(
+        TrainingError, match=r"fails at layer '2'.*leaves more for the last batch .* or .*drop_last=True"
+    ):
+        raise error
