@@ -24,5 +24,13 @@ describe("edges run around nodes as in Python", () => {
       height: bottom - top,
     }));
     expect(routed(start, end, between)).toEqual(points);
+    const turn = ([x, y]: Point): Point => [y, x];
+    const turned = between.map(({ left, top, width, height }) => ({
+      left: top,
+      top: left,
+      width: height,
+      height: width,
+    }));
+    expect(routed(turn(start), turn(end), turned, true)).toEqual(points.map(turn));
   });
 });

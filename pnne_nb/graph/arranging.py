@@ -11,8 +11,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pnne_nb.graph.frame import Box, Frame, around, held
-from pnne_nb.graph.geometry import Geometry, geometry, shown_inputs, shows_summary
-from pnne_nb.graph.layout import Direction, Link, Size, arrange
+from pnne_nb.graph.geometry import Geometry, Point, geometry, runs_right, shown_inputs, shows_summary
+from pnne_nb.graph.layout import RANK_GAP, Direction, Link, Size, arrange
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.ops import ChangeFrame, MoveNode
 from pnne_nb.graph.ports import input_ports, output_ports
@@ -20,7 +20,8 @@ from pnne_nb.graph.records import DocumentState
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.state import Content, GraphIndex
 
-Point = tuple[float, float]
+GAP_RIGHT = 96.0
+"""Pixels between nodes from left to right: the shape stands along the edge, not beside it."""
 
 
 def arrangement(
@@ -32,20 +33,18 @@ def arrangement(
         GraphError: If there is no such graph.
     """
     index = content.require(graph)
+    across = direction == "right"
     shapes = {}
     for name in index.order:
         node = index.nodes[name]
         summary = shows_summary(node, types.get(node.type))
-        shapes[name] = shown_geometry(content, index, node, types, summary=summary)
+        shapes[name] = shown_geometry(content, index, node, types, summary=summary, across=across)
     links = []
     for edge in index.edges.values():
         (source, out), (target, into) = split_port(edge.source), split_port(edge.target)
-        if direction == "down":
-            leaves = shapes[source].outputs[out] - shapes[source].width / 2
-            arrives = shapes[target].inputs[into] - shapes[target].width / 2
-            links.append(Link(source, target, leaves, arrives))
-        else:
-            links.append(Link(source, target))
+        leaves = shapes[source].outputs[out] - _middle(shapes[source])
+        arrives = shapes[target].inputs[into] - _middle(shapes[target])
+        links.append(Link(source, target, leaves, arrives))
     sizes = {name: Size(shape.width, shape.height) for name, shape in shapes.items()}
     centres = {name: node.position for name, node in index.nodes.items() if node.position is not None}
     places, boxes = _arranged(sizes, links, centres, index.frames, direction)
@@ -56,6 +55,17 @@ def arrangement(
     ]
     frames = [ChangeFrame(name, box=box, graph=graph) for name, box in boxes.items() if index.frames[name].box != box]
     return (*moves, *frames)
+
+
+def drawn_right(index: GraphIndex, places: Mapping[str, Point]) -> bool:
+    """Whether a graph whose nodes stand at `places` is drawn from left to right; nodes without a place do not count."""
+    ends = ((split_port(edge.source)[0], split_port(edge.target)[0]) for edge in index.edges.values())
+    return runs_right((places[one], places[other]) for one, other in ends if one in places and other in places)
+
+
+def _middle(shape: Geometry) -> float:
+    """Half of the side that ports stand on."""
+    return (shape.height if shape.across else shape.width) / 2
 
 
 def arranged(state: DocumentState, content: Content, types: Mapping[str, NodeSpec]) -> DocumentState:
@@ -115,11 +125,16 @@ def _arranged(
         wholes[key] = whole
         left, top, width, height = frame.box
         inside[key] = (left + width / 2, top + height / 2)
-    placed = arrange({name: whole.size for name, whole in wholes.items()}, links, direction)
+    placed = _laid_out(wholes, links, direction)
     places, boxes = _unpacked(wholes, placed)
     for frame, nodes in loose:
         boxes[frame.name] = around(_box(places[node], sizes[node]) for node in nodes)
     return {name: places[name] for name in sizes}, boxes
+
+
+def _laid_out(things: Mapping[str, _Whole], links: list[Link], direction: Direction) -> dict[str, Point]:
+    sizes = {name: whole.size for name, whole in things.items()}
+    return arrange(sizes, links, direction, GAP_RIGHT if direction == "right" else RANK_GAP)
 
 
 def _outside(links: list[Link], members: tuple[str, ...]) -> set[str] | None:
@@ -145,7 +160,7 @@ def _framed(
 ) -> tuple[_Whole, list[Link]]:
     """Return a frame as one thing, and the links with their ends at it."""
     own = [link for link in links if link.source in inside and link.target in inside]
-    placed = arrange({name: whole.size for name, whole in members.items()}, own, direction)
+    placed = _laid_out(members, own, direction)
     places, boxes = _unpacked(members, placed)
     left, top, width, height = around(_box(placed[name], whole.size) for name, whole in members.items())
     middle = (float(round(left + width / 2)), float(round(top + height / 2)))
@@ -182,7 +197,13 @@ def _box(centre: Point, size: Size) -> Box:
 
 
 def shown_geometry(
-    content: Content, index: GraphIndex, node: Node, types: Mapping[str, NodeSpec], *, summary: bool
+    content: Content,
+    index: GraphIndex,
+    node: Node,
+    types: Mapping[str, NodeSpec],
+    *,
+    summary: bool,
+    across: bool,
 ) -> Geometry:
     """Return the geometry of a node as it is shown: with the ports that it has, and those that edges use."""
     outputs = [port.name for port in output_ports(content, node, types) or ()]
@@ -190,4 +211,4 @@ def shown_geometry(
     used = (split_port(edge.source)[1] for edge in index.edges_out_of(node.name))
     outputs = list(dict.fromkeys((*outputs, *used)))
     inputs = shown_inputs(input_ports(content, node, types) or (), index.incoming[node.name])
-    return geometry(inputs, outputs, summary=summary, collapsed=node.collapsed)
+    return geometry(inputs, outputs, summary=summary, collapsed=node.collapsed, across=across)

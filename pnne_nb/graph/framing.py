@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import final
 
 from pnne_nb.errors import GraphError, expect
-from pnne_nb.graph.arranging import arrangement, shown_geometry
+from pnne_nb.graph.arranging import arrangement, drawn_right, shown_geometry
 from pnne_nb.graph.checking import Types
 from pnne_nb.graph.frame import Box, Frame, Held, around, held
-from pnne_nb.graph.geometry import shows_summary
+from pnne_nb.graph.geometry import Point, shows_summary
 from pnne_nb.graph.ledger import Ledger
 from pnne_nb.graph.names import numbered, split_path
 from pnne_nb.graph.node import Node
@@ -158,14 +158,18 @@ class Frames(Mapping[str, Frame]):
 
     def _around(self, graph: GraphIndex, nodes: Iterable[Node]) -> Box:
         boxes: list[Box] = []
+        across = drawn_right(graph, _centres(graph))
         for node in nodes:
             summary = shows_summary(node, self._types.get(node.type))
-            shape = shown_geometry(self._ledger.content, graph, node, self._types, summary=summary)
+            shape = shown_geometry(self._ledger.content, graph, node, self._types, summary=summary, across=across)
             x, y = node.position or (0.0, 0.0)  # all are placed by now
             boxes.append((x - shape.width / 2, y - shape.height / 2, shape.width, shape.height))
         return around(boxes)
 
 
 def _held(graph: GraphIndex, frame: Frame) -> Held:
-    centres = {name: node.position for name, node in graph.nodes.items() if node.position is not None}
-    return held(frame, centres, graph.frames.values())
+    return held(frame, _centres(graph), graph.frames.values())
+
+
+def _centres(graph: GraphIndex) -> dict[str, Point]:
+    return {name: node.position for name, node in graph.nodes.items() if node.position is not None}

@@ -6,7 +6,7 @@ replayed by both. All lengths in the canvas's pixels.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pnne_nb.graph.node import Node
@@ -25,19 +25,57 @@ SIZES_IN = ("in_channels", "in_features", "input_size")
 SIZES_OUT = ("out_channels", "out_features", "hidden_size")
 
 
-class Geometry(NamedTuple):
-    """A node's size, and the place of each of its ports, measured from the node's left edge.
+CLEARLY_RIGHT = WIDTH
+CLEARLY_DOWN = 60.0
+"""From the centre of a node to that of the next: closer, they stand side by side."""
 
-    Inputs stand on the upper edge and outputs on the lower one: edges run down.
+Point = tuple[float, float]
+
+
+class Geometry(NamedTuple):
+    """A node's size, and the place of each of its ports.
+
+    Where edges run down, inputs stand on the upper edge and outputs on the lower one, measured from the left edge.
+    Where they run right (`across`), inputs stand at the left and outputs at the right, measured from the upper edge.
+
+    Attributes:
+        above: Room for the names of ports above what the node says of itself.
+        below: The same below it.
     """
 
     width: float
     height: float
     inputs: Mapping[str, float]
     outputs: Mapping[str, float]
+    across: bool = False
+    above: float = 0.0
+    below: float = 0.0
+
+    def input_at(self, port: str) -> Point:
+        """Where an input is, from the upper left corner."""
+        return (0.0, self.inputs[port]) if self.across else (self.inputs[port], 0.0)
+
+    def output_at(self, port: str) -> Point:
+        """Where an output is, from the upper left corner."""
+        return (self.width, self.outputs[port]) if self.across else (self.outputs[port], self.height)
 
 
-def geometry(inputs: Sequence[str], outputs: Sequence[str], *, summary: bool, collapsed: bool = False) -> Geometry:
+def runs_right(ends: Iterable[tuple[Point, Point]]) -> bool:
+    """Whether a graph is drawn from left to right: more of its edges lead clearly to the right than clearly down.
+
+    Args:
+        ends: The centres of the nodes that each edge joins.
+    """
+    right = down = 0
+    for (x1, y1), (x2, y2) in ends:
+        right += x2 - x1 >= CLEARLY_RIGHT
+        down += y2 - y1 >= CLEARLY_DOWN
+    return right > down
+
+
+def geometry(
+    inputs: Sequence[str], outputs: Sequence[str], *, summary: bool, collapsed: bool = False, across: bool = False
+) -> Geometry:
     """Return the geometry of a node with these ports, in the order in which they are shown.
 
     Args:
@@ -45,24 +83,40 @@ def geometry(inputs: Sequence[str], outputs: Sequence[str], *, summary: bool, co
         outputs: Names of the output ports.
         summary: Whether the node shows a line with its main properties.
         collapsed: Whether it shows only its name; its ports then stand close together, without theirs.
+        across: Whether edges run right.
     """
-    labelled = [len(names) for names, plain in ((inputs, "input"), (outputs, "output")) if _needs_labels(names, plain)]
+    words = HEADER_HEIGHT + (SUMMARY_HEIGHT if summary else 0.0)
+    most = max(len(inputs), len(outputs))
+    named = [not collapsed and needs_labels(names, plain) for names, plain in ((inputs, "input"), (outputs, "output"))]
+    lines = [len(names) if labelled else 0 for names, labelled in zip((inputs, outputs), named, strict=True)]
+    above = below = 0.0
     if collapsed:
-        width = max(COLLAPSED_WIDTH, max(len(inputs), len(outputs)) * COLLAPSED_PORT_WIDTH)
-        height = COLLAPSED_HEIGHT
+        width, height = COLLAPSED_WIDTH, COLLAPSED_HEIGHT
+        if across:
+            height = max(height, most * COLLAPSED_PORT_WIDTH)
+            below = height - COLLAPSED_HEIGHT
+        else:
+            width = max(width, most * COLLAPSED_PORT_WIDTH)
+    elif across:
+        below = max(lines) * LABELS_HEIGHT
+        width, height = WIDTH, words + below
     else:
-        width = max(WIDTH, max(labelled, default=0) * PORT_WIDTH)
-        height = HEADER_HEIGHT + (SUMMARY_HEIGHT if summary else 0.0) + len(labelled) * LABELS_HEIGHT
+        above, below = (LABELS_HEIGHT if labelled else 0.0 for labelled in named)
+        width, height = max(WIDTH, max(lines) * PORT_WIDTH), above + words + below
 
-    def places(names: Sequence[str]) -> dict[str, float]:
-        return {name: (index + 0.5) * width / len(names) for index, name in enumerate(names)}
+    def places(names: Sequence[str], *, labelled: bool) -> dict[str, float]:
+        if across and labelled:
+            return {name: words + (index + 0.5) * LABELS_HEIGHT for index, name in enumerate(names)}
+        side = height if across else width
+        return {name: (index + 0.5) * side / len(names) for index, name in enumerate(names)}
 
-    return Geometry(width, height, places(inputs), places(outputs))
+    into, out = places(inputs, labelled=named[0]), places(outputs, labelled=named[1])
+    return Geometry(width, height, into, out, across, above, below)
 
 
-def _needs_labels(names: Sequence[str], plain: str) -> bool:
-    # A single port whose name says nothing new has no label.
-    return len(names) > 1 or (len(names) == 1 and names[0] != plain)
+def needs_labels(names: Collection[str], plain: str) -> bool:
+    """Whether the names of ports are shown: a single one whose name says nothing new has no label."""
+    return len(names) > 1 or (len(names) == 1 and plain not in names)
 
 
 def shown_inputs(declared: Sequence[Port], wired: Collection[str]) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pnne_nb.errors import GraphError
+from pnne_nb.graph.arranging import GAP_RIGHT
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT
+from pnne_nb.graph.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH
 from pnne_nb.graph.layout.arrange import RANK_GAP
 from pnne_nb.graph.ops import MoveNode
 from pnne_nb.graph.registry import Registry
@@ -73,6 +74,15 @@ def test_a_nested_graph_is_arranged_by_itself(graph: NodeGraph) -> None:
     assert {op.graph for op in transaction.ops if isinstance(op, MoveNode)} == {definition}
     assert graph["block.relu"].position is not None
     assert graph["y"].position is None
+
+
+def test_from_left_to_right_edges_have_room_for_their_shapes(graph: NodeGraph) -> None:
+    graph.arrange(direction="right")
+    places = {name: node.position or (0.0, 0.0) for name, node in graph.nodes.items()}
+    for edge in graph.edges:
+        source, target = (places[port.partition(".")[0]] for port in (edge.source, edge.target))
+        assert target[0] - source[0] >= WIDTH + GAP_RIGHT
+    assert places["x"][1] == places["relu"][1], "the port of the one is as high as that of the other"
 
 
 def test_an_unknown_graph_is_refused(graph: NodeGraph) -> None:

@@ -8,25 +8,38 @@ from typing import Any
 
 import pytest
 
-from pnne_nb.graph.geometry import geometry, shown_inputs, shows_summary
+from pnne_nb.graph.geometry import geometry, runs_right, shown_inputs, shows_summary
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.spec import NodeSpec, Port, Property
 from pnne_nb.graph.types import IntType
 
-CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "cases" / "geometry.json").read_text())["cases"]
+FOLDER = Path(__file__).parents[1] / "cases"
+CASES: list[dict[str, Any]] = json.loads((FOLDER / "geometry.json").read_text())["cases"]
+DIRECTIONS: list[dict[str, Any]] = json.loads((FOLDER / "directions.json").read_text())["cases"]
 
 
 def name_of(case: dict[str, Any]) -> str:
-    collapsed = ["collapsed"] if case["collapsed"] else []
-    return "-".join((*case["inputs"], "to", *case["outputs"], *collapsed))
+    settings = [setting for setting in ("collapsed", "across") if case[setting]]
+    return "-".join((*case["inputs"], "to", *case["outputs"], *settings))
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_geometry_is_the_browsers(case: dict[str, Any]) -> None:
-    shape = geometry(case["inputs"], case["outputs"], summary=case["summary"], collapsed=case["collapsed"])
+    shape = geometry(
+        case["inputs"],
+        case["outputs"],
+        summary=case["summary"],
+        collapsed=case["collapsed"],
+        across=case["across"],
+    )
     assert (shape.width, shape.height) == (case["width"], case["height"])
     assert list(shape.inputs.items()) == list(zip(case["inputs"], case["inputPlaces"], strict=True))
     assert list(shape.outputs.items()) == list(zip(case["outputs"], case["outputPlaces"], strict=True))
+
+
+@pytest.mark.parametrize("case", DIRECTIONS, ids=lambda case: case["about"])
+def test_direction_is_the_browsers(case: dict[str, Any]) -> None:
+    assert runs_right(((x1, y1), (x2, y2)) for x1, y1, x2, y2 in case["ends"]) == case["right"]
 
 
 def test_a_variadic_port_shows_its_slots_their_gaps_and_one_to_spare() -> None:

@@ -1,6 +1,6 @@
 import type { EdgeState, Fix, Op } from "../protocol";
 import { placedAt, settled } from "./canvas/folded";
-import { freePlace, type Point, STEP_Y } from "./canvas/placement";
+import { freePlace, type Point, STEP_RIGHT, STEP_Y } from "./canvas/placement";
 import { cardFor, centreOf, ownerOf, placeOf, SceneMaker, type ShownScene } from "./canvas/scene";
 import { type Fresh, freshBlock, shownType } from "./document/blocks";
 import { matchPorts, refusalsFrom, type Scene, whyNotConnect } from "./document/connection";
@@ -464,7 +464,7 @@ export class Editor {
   private placeFor(scene: ShownScene, feeder: string | null): Point {
     if (feeder !== null) {
       const [x, y] = centreOf(scene, feeder, STILL);
-      return [x, y + STEP_Y];
+      return scene.across ? [x + STEP_RIGHT, y] : [x, y + STEP_Y];
     }
     return this.viewport?.centre() ?? [0, 0];
   }

@@ -13,8 +13,14 @@ CLEARANCE = 16.0
 _SAMPLES = 12
 
 
-def routed(start: Point, end: Point, boxes: Sequence[Box]) -> tuple[Point, ...]:
-    """Return the points that an edge passes vertically: its ends, and two beside what it would run behind."""
+def routed(start: Point, end: Point, boxes: Sequence[Box], *, across: bool = False) -> tuple[Point, ...]:
+    """Return the points that an edge passes vertically: its ends, and two beside what it would run behind.
+
+    If edges run right (`across`), it passes them horizontally.
+    """
+    if across:
+        turned = [(top, left, bottom, right) for left, top, right, bottom in boxes]
+        return tuple((x, y) for y, x in routed(start[::-1], end[::-1], turned))
     left, right = sorted((start[0], end[0]))
     between = [
         box for box in boxes if start[1] < box[3] and box[1] < end[1] and left < box[2] and box[0] < right + 1e-6
@@ -29,16 +35,19 @@ def routed(start: Point, end: Point, boxes: Sequence[Box]) -> tuple[Point, ...]:
     return start, (lane, top), (lane, bottom), end
 
 
-def curve(points: Sequence[Point]) -> str:
-    """Return the SVG path through points that are passed vertically."""
+def curve(points: Sequence[Point], *, across: bool = False) -> str:
+    """Return the SVG path through points that are passed vertically, or horizontally if edges run right."""
+    turned = [point[::-1] for point in points] if across else points
     path = f"M{number(points[0][0])},{number(points[0][1])}"
-    for (x1, y1), (x2, y2) in pairwise(points):
+    for (x1, y1), (x2, y2) in pairwise(turned):
         if x1 == x2 and y1 <= y2:
-            path += f"V{number(y2)}"
+            path += f"{'H' if across else 'V'}{number(y2)}"
         else:
             bend = _bend(y1, y2)
             ends = ((x1, y1 + bend), (x2, y2 - bend), (x2, y2))
-            path += "C" + " ".join(f"{number(x)},{number(y)}" for x, y in ends)
+            path += "C" + " ".join(
+                f"{number(b)},{number(a)}" if across else f"{number(a)},{number(b)}" for a, b in ends
+            )
     return path
 
 

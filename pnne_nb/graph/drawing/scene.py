@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
-from pnne_nb.graph.arranging import arrangement, shown_geometry
+from pnne_nb.graph.arranging import arrangement, drawn_right, shown_geometry
 from pnne_nb.graph.drawing.folding import closed
 from pnne_nb.graph.drawing.routes import Box, Point, routed
 from pnne_nb.graph.drawing.texts import shape_label, summary
@@ -85,7 +85,8 @@ class Card(NamedTuple):
 class Wire(NamedTuple):
     """One edge; `points` are where it starts, the places it passes vertically, and where it ends.
 
-    `label` is the shape of what it carries, and `labelled` whether it says so: of the edges of one port, the shortest.
+    If it runs right (`across`), it passes them horizontally. `label` is the shape of what it carries, and `labelled`
+    whether it says so: of the edges of one port, the shortest.
     """
 
     source: str
@@ -93,6 +94,7 @@ class Wire(NamedTuple):
     points: tuple[Point, ...]
     label: str
     labelled: bool
+    across: bool
 
 
 class Scene(NamedTuple):
@@ -137,8 +139,11 @@ def scene(
         name: summary(node, types.get(node.type), resolved.get(f"{prefix}{name}", {}))
         for name, node in index.nodes.items()
     }
+    across = drawn_right(
+        index, {name: node.position for name, node in index.nodes.items() if node.position is not None}
+    )
     sizes = {
-        name: shown_geometry(content, index, node, types, summary=bool(lines[name]))
+        name: shown_geometry(content, index, node, types, summary=bool(lines[name]), across=across)
         for name, node in index.nodes.items()
     }
     centres = _centres(content, index, types, sizes)
@@ -174,15 +179,17 @@ def _wires(
         if target not in cards:
             continue  # inside a folded run
         above, below = cards[heads.get(source, source)], cards[target]
-        start = above.x + above.geometry.outputs[out], above.y + above.geometry.height
-        end = below.x + below.geometry.inputs[into], below.y
-        points = routed(start, end, [card.box for name, card in around.items() if name not in {above.name, target}])
+        (x1, y1), (x2, y2) = above.geometry.output_at(out), below.geometry.input_at(into)
+        start, end = (above.x + x1, above.y + y1), (below.x + x2, below.y + y2)
+        across = above.geometry.across
+        others = [card.box for name, card in around.items() if name not in {above.name, target}]
+        points = routed(start, end, others, across=across)
         given = shape_of(edge.source)
         label = shape_label(given.shape, given.dtype) if given is not None else ""
         best = shortest.setdefault(edge.source, len(wires))
         if best != len(wires) and _length(points) < _length(wires[best].points):
             shortest[edge.source] = len(wires)
-        wires.append(Wire(edge.source, edge.target, points, label, labelled=False))
+        wires.append(Wire(edge.source, edge.target, points, label, labelled=False, across=across))
     for place in shortest.values():
         wires[place] = wires[place]._replace(labelled=True)
     return tuple(wires)

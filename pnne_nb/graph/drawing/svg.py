@@ -19,11 +19,13 @@ from pnne_nb.graph.drawing.routes import curve, middle, number
 from pnne_nb.graph.drawing.scene import Card, Scene, Wire
 from pnne_nb.graph.drawing.texts import fitted
 from pnne_nb.graph.frame import TITLE_HEIGHT, Frame
-from pnne_nb.graph.geometry import COLLAPSED_HEIGHT, HEADER_HEIGHT, LABELS_HEIGHT
+from pnne_nb.graph.geometry import COLLAPSED_HEIGHT, HEADER_HEIGHT, needs_labels
 
 ThemeName = Literal["auto", "light", "dark"]
 
 MARGIN = 28.0
+LETTER = 6.4
+"""Width of a letter of an edge's label."""
 
 _SANS = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
 _CODE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
@@ -75,6 +77,8 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     description.set("id", f"{me}-desc")
     framed = tuple(sorted({frame.colour for frame in scene.frames}))
     style.text = _style(f"#{me}", theme, looks, names, framed)
+    if any(card.geometry.across for card in scene.cards):
+        style.text += f"#{me} .start{{text-anchor:start}}#{me} .end{{text-anchor:end}}"
     return tostring(root, encoding="unicode")
 
 
@@ -107,7 +111,7 @@ def _frame(scene: Scene) -> tuple[float, float, float, float]:
     right = max((card.x + card.geometry.width for card in scene.cards), default=left)
     for wire in scene.wires:
         left = min(left, *(x for x, _ in wire.points))
-        right = max(right, *(x for x, _ in wire.points), middle(wire.points)[0] + 7 + 6.4 * len(wire.label))
+        right = max(right, *(x for x, _ in wire.points), middle(wire.points)[0] + 7 + LETTER * len(wire.label))
     bottom = max((card.y + card.geometry.height for card in scene.cards), default=top)
     for x, y, width, height in (frame.box for frame in scene.frames):
         left, top = min(left, x), min(top, y)
@@ -119,7 +123,9 @@ def _wires(root: Element, wires: Sequence[Wire]) -> None:
     group = SubElement(root, "g", {"class": "wires"})
     for wire in wires:
         path = SubElement(
-            group, "path", {"d": curve(wire.points), "data-edge": _legal(f"{wire.source}->{wire.target}")}
+            group,
+            "path",
+            {"d": curve(wire.points, across=wire.across), "data-edge": _legal(f"{wire.source}->{wire.target}")},
         )
         SubElement(path, "title").text = _legal(f"{wire.source} → {wire.target} {wire.label}".rstrip())
 
@@ -129,7 +135,9 @@ def _labels(root: Element, wires: Sequence[Wire]) -> None:
     for wire in wires:
         if wire.label and wire.labelled:
             x, y = middle(wire.points)
-            SubElement(group, "text", {"x": number(x + 7), "y": number(y + 3.5)}).text = _legal(wire.label)
+            # Beside an edge that runs down, above one that runs right.
+            x, y = (x - LETTER * len(wire.label) / 2, y - 6) if wire.across else (x + 7, y + 3.5)
+            SubElement(group, "text", {"x": number(x), "y": number(y)}).text = _legal(wire.label)
 
 
 def _frame_of(root: Element, frame: Frame) -> None:
@@ -147,7 +155,6 @@ def _frame_of(root: Element, frame: Frame) -> None:
 
 def _card(root: Element, card: Card, look: str) -> None:
     width, height = card.geometry.width, card.geometry.height
-    inputs, outputs = _labelled(card.geometry.inputs, "input"), _labelled(card.geometry.outputs, "output")
     group = SubElement(
         root,
         "g",
@@ -166,7 +173,7 @@ def _card(root: Element, card: Card, look: str) -> None:
     if card.collapsed:
         _collapsed(group, card)
         return
-    head = LABELS_HEIGHT if inputs else 0.0
+    head = card.geometry.above
     SubElement(group, "rect", {"class": "tint", **_box(10, head + 9, 28, 28), "rx": "7"})
     icon = {"class": "ink", "transform": f"translate(16,{number(head + 15)})", "d": look_of(card.category).icon}
     SubElement(group, "path", icon)
@@ -180,19 +187,30 @@ def _card(root: Element, card: Card, look: str) -> None:
         line = head + HEADER_HEIGHT
         SubElement(group, "path", {"class": "rule", "d": f"M10,{number(line + 0.5)}H{number(width - 10)}"})
         _text(group, "code", 10, line + 16.5, fitted(card.summary, width - 20, 11.5, code=True))
-    for places, y, labels, baseline in (
-        (card.geometry.inputs, 0.0, inputs, 16.5),
-        (card.geometry.outputs, height, outputs, height - 9.5),
+    _ports(group, card)
+
+
+def _ports(group: Element, card: Card) -> None:
+    shape = card.geometry
+    for places, at, plain in (
+        (shape.inputs, shape.input_at, "input"),
+        (shape.outputs, shape.output_at, "output"),
     ):
-        for name, x in places.items():
-            spare = name in card.optional and y == 0
-            SubElement(
-                group,
-                "circle",
-                {"class": "port spare" if spare else "port", "cx": number(x), "cy": number(y), "r": "4"},
-            )
-            if labels:
-                _text(group, "port-name", x, baseline, fitted(name, width / len(places) - 4, 10.5))
+        labelled = not card.collapsed and needs_labels(places, plain)
+        for name in places:
+            x, y = at(name)
+            spare = plain == "input" and name in card.optional
+            circle = {"class": "port spare" if spare else "port", "cx": number(x), "cy": number(y), "r": "4"}
+            SubElement(group, "circle", circle)
+            if not labelled:
+                continue
+            if shape.across:
+                word = fitted(name, shape.width / 2 - 14, 10.5)
+                place = (x + 11, y + 3.5, "port-name start") if plain == "input" else (x - 11, y + 3.5, "port-name end")
+            else:
+                word = fitted(name, shape.width / len(places) - 4, 10.5)
+                place = (x, 16.5 if plain == "input" else shape.height - 9.5, "port-name")
+            _text(group, place[2], place[0], place[1], word)
 
 
 def _collapsed(group: Element, card: Card) -> None:
@@ -208,25 +226,19 @@ def _collapsed(group: Element, card: Card) -> None:
     _text(group, "name", 29, middle + 4.5, fitted(card.title, card.geometry.width - 39 - 8 * len(times), 13))
     if times:
         _text(group, "times", card.geometry.width - 10, middle + 4.5, times)
-    for places, y in ((card.geometry.inputs, 0.0), (card.geometry.outputs, card.geometry.height)):
-        for x in places.values():
-            SubElement(group, "circle", {"class": "port", "cx": number(x), "cy": number(y), "r": "4"})
+    _ports(group, card)
 
 
 def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
-    SubElement(root, "path", {"class": "wire", "d": "".join(curve(wire.points) for wire in scene.wires)})
+    SubElement(
+        root, "path", {"class": "wire", "d": "".join(curve(wire.points, across=wire.across) for wire in scene.wires)}
+    )
     for card in scene.cards:
         group = SubElement(root, "g", {"class": names[card.category], "data-node": _legal(card.name)})
         box = _box(card.x, card.y, card.geometry.width, card.geometry.height)
         SubElement(group, "rect", {"class": "block", **box, "rx": "9"})
         middle = card.x + card.geometry.width / 2, card.y + card.geometry.height / 2
         _text(group, "big", middle[0], middle[1] + 8, fitted(card.title, card.geometry.width - 12, 23))
-
-
-def _labelled(places: object, plain: str) -> bool:
-    # The rule of `geometry`: a single port whose name says nothing new has no label.
-    names = list(places)  # type: ignore[call-overload]  # a mapping by port name
-    return len(names) > 1 or (len(names) == 1 and names[0] != plain)
 
 
 def _text(parent: Element, style: str, x: float, y: float, text: str) -> None:

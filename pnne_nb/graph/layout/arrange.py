@@ -46,7 +46,7 @@ class Link(NamedTuple):
 
 
 def arrange(
-    nodes: Mapping[str, Size], links: Iterable[Link], direction: Direction = "right"
+    nodes: Mapping[str, Size], links: Iterable[Link], direction: Direction = "right", gap: float = RANK_GAP
 ) -> dict[str, tuple[float, float]]:
     """Return the centre of every node, in whole pixels; the picture begins at (0, 0).
 
@@ -54,6 +54,7 @@ def arrange(
         nodes: Sizes by name, in the order that breaks ties.
         links: Edges between them; loops are tolerated, and edges of a node to itself ignored.
         direction: Where edges run: ``"right"`` for left to right, ``"down"`` for top to bottom.
+        gap: Pixels between the ranks.
 
     Raises:
         KeyError: If a link names a node that is not in `nodes`.
@@ -76,8 +77,10 @@ def arrange(
     for part in (*(part for part in parts if len(part) > 1), alone):
         if not part:
             continue
-        lay_out = _lay_out_grid if part is alone else _lay_out
-        height = lay_out(part, arcs, lengths, widths, top, centres)
+        if part is alone:
+            height = _lay_out_grid(part, lengths, widths, top, centres)
+        else:
+            height = _lay_out(part, arcs, lengths, widths, top, gap, centres)
         top += height + PART_GAP
     names = list(nodes)
     if direction == "right":
@@ -113,6 +116,7 @@ def _lay_out(
     lengths: list[float],
     widths: list[float],
     top: float,
+    gap: float,
     centres: list[tuple[float, float]],
 ) -> float:
     """Write the centres of one connected part whose upper edge is at `top`; return its extent across."""
@@ -134,20 +138,18 @@ def _lay_out(
         for number in row:
             if number < len(part):
                 centres[part[number]] = (start + longest / 2, placed[number] + shift)
-        start += longest + RANK_GAP
+        start += longest + gap
     return max(placed[number] + across[number] / 2 for number in real) + shift - top
 
 
 def _lay_out_grid(
     part: list[int],
-    arcs: list[Arc],
     lengths: list[float],
     widths: list[float],
     top: float,
     centres: list[tuple[float, float]],
 ) -> float:
     """Write the centres of nodes that nothing connects, in rows of about as many as there are rows."""
-    del arcs
     columns = math.ceil(math.sqrt(len(part)))
     column, row = max(lengths[vertex] for vertex in part), max(widths[vertex] for vertex in part)
     for index, vertex in enumerate(part):

@@ -139,6 +139,25 @@ def test_an_edge_runs_around_what_stands_in_its_way() -> None:
     assert paths["x.output->sum.other"].count("C") == 2
 
 
+def test_from_left_to_right_ports_stand_at_the_sides() -> None:
+    graph = pn.NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 8))
+    graph.add("add", name="add")
+    graph.connect("x", "add.input")
+    graph.connect("x", "add.other")
+    graph.arrange(direction="right")
+    root = parsed(graph.to_svg())
+    card = root.find(f".//{SVG}g[@data-node='add']")
+    assert card is not None
+    ports = [(port.get("cx"), port.get("cy")) for port in card.iter(f"{SVG}circle")]
+    assert ports == [("0", "55"), ("0", "73"), ("176", "41")]
+    anchors = {text.text: text.get("class") for text in card.iter(f"{SVG}text")}
+    assert anchors["other"] == "port-name start"
+    for path in root.iter(f"{SVG}path"):
+        if "data-edge" in path.attrib:
+            assert re.fullmatch(r"M[\d.]+,[\d.]+(H[\d.]+|C[\d., ]+)", path.get("d") or "")
+
+
 def test_an_empty_and_a_large_graph() -> None:
     assert parsed(pn.NodeGraph().to_svg()).findtext(f"{SVG}desc") == (
         "A graph of 0 nodes and 0 edges. Inputs: none. Outputs: none."

@@ -3,7 +3,7 @@ import { useEditor, useScene, useSession, useView } from "../context";
 import { editableOn, endInline } from "../inline";
 import { Field } from "../panels/Field";
 import type { Card } from "./card";
-import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LABELS_HEIGHT } from "./geometry";
+import { COLLAPSED_HEIGHT, HEADER_HEIGHT } from "./geometry";
 
 /** The few properties that matter, edited on the card itself with the panel's own fields. */
 export function InlineForm({ card }: { card: Card }) {
@@ -54,12 +54,11 @@ function Form({ card, first }: { card: Card; first: string | null }) {
     editor.showPanel("properties", true);
     done();
   };
-  const labels = card.geometry.handles.some(({ side, labelled }) => side === "input" && labelled) ? LABELS_HEIGHT : 0;
   return (
     <fieldset
       ref={form}
       className="pnne-inline nodrag nopan nowheel"
-      style={{ top: labels + (card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT) }}
+      style={{ top: card.geometry.above + (card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT) }}
       aria-label={`Values of ${card.title}`}
       onPointerDown={(event) => keepClick(event.currentTarget)}
       // A click beside the fields leaves the keyboard where it is.

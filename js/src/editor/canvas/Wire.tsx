@@ -1,10 +1,16 @@
-import { BaseEdge, type EdgeProps } from "@xyflow/react";
+import { BaseEdge, type EdgeProps, Position } from "@xyflow/react";
 import { memo } from "react";
 import { useEditor, useView } from "../context";
 import type { WireEdge } from "./flow";
 import { useFlow } from "./Live";
 import type { Point } from "./placement";
 import { labelPlace, pathThrough } from "./routes";
+
+/** Where a text stands beside the middle of an edge. */
+const LEFT = { dx: -7, dy: 3.5, textAnchor: "end" } as const;
+const RIGHT = { dx: 7, dy: 3.5, textAnchor: "start" } as const;
+const ABOVE = { dx: 0, dy: -6, textAnchor: "middle" } as const;
+const BELOW = { dx: 0, dy: 14, style: { textAnchor: "middle" } } as const;
 
 /** An edge, with the shape of what it carries beside its middle, and what comes back along it in a training. */
 export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
@@ -16,6 +22,7 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
     at: [x, y],
     side,
   } = labelPlace(points);
+  const across = props.sourcePosition === Position.Right;
   const isDropTarget = useView((view) => view.dropEdge === props.id);
   const source = useEditor().scene()?.cards.get(props.source);
   const [address = ""] = props.data?.address.split("->") ?? [];
@@ -26,14 +33,19 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   const state = `${isDropTarget ? " pnne-drop" : ""}${flow ? " pnne-live" : ""}${flow?.bad ? " pnne-bad-flow" : ""}`;
   return (
     <g data-edge={props.data?.address} className={`pnne-wire${state}`} style={flow?.style}>
-      <BaseEdge path={pathThrough(points)} interactionWidth={18} />
+      <BaseEdge path={pathThrough(points, across)} interactionWidth={18} />
       {props.data?.label && (
-        <text className="pnne-wire-label" x={x} y={y} dx={7 * side} dy={3.5} textAnchor={side < 0 ? "end" : "start"}>
+        <text
+          className={`pnne-wire-label${props.data.again ? " pnne-again" : ""}`}
+          x={x}
+          y={y}
+          {...(across ? ABOVE : side < 0 ? LEFT : RIGHT)}
+        >
           {props.data.label}
         </text>
       )}
       {flow && (
-        <text className="pnne-wire-flow" x={x} y={y} dx={-7} dy={side < 0 ? 17 : 3.5}>
+        <text className="pnne-wire-flow" x={x} y={y} {...(across ? BELOW : { dx: -7, dy: side < 0 ? 17 : 3.5 })}>
           {flow.text}
         </text>
       )}

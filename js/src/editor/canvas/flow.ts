@@ -5,7 +5,7 @@ import type { FrameBox } from "../document/frame";
 import { STILL } from "../view";
 import { boxesOf, endsOf, topLeft } from "./boxes";
 import type { Card } from "./card";
-import { HANDLE_SIZE } from "./geometry";
+import { type Geometry, HANDLE_SIZE, type HandlePlace } from "./geometry";
 import type { Point } from "./placement";
 import { cardFor, centreOf, type ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
@@ -13,7 +13,8 @@ import { routeOf } from "./wires";
 
 export type CardNode = Node<{ card: Card }, "card">;
 export type FrameNode = Node<{ frame: Frame; box: FrameBox }, "frame">;
-export type WireEdge = Edge<{ address: string; label: string; around: readonly Point[] }, "wire">;
+/** `again`: a shorter edge of the same port says the shape already. */
+export type WireEdge = Edge<{ address: string; label: string; again: boolean; around: readonly Point[] }, "wire">;
 
 /** Turns a scene into React Flow's nodes and edges; objects that would be equal are the same ones as before. */
 export class FlowMaker {
@@ -73,17 +74,21 @@ export class FlowMaker {
     const made = new Map<string, WireEdge>();
     const boxes = boxesOf(scene, STILL);
     const ends = endsOf(scene, boxes);
-    for (const edge of edges) {
+    const routes = new Map(edges.map((edge) => [edge, routeOf(edge, ends, boxes) ?? []]));
+    const shortest = shortestOf(routes);
+    for (const [edge, route] of routes) {
       const id = edgeId(edge);
+      const again = shortest.get(edge.source) !== edge;
       const label = shapeLabel(shapes.get(scene.prefix + edge.source));
       const earlier = this.edges.get(id);
       const [source, sourceHandle] = splitPort(edge.source);
       const shownSource = cardFor(scene, source);
-      const around = routeOf(edge, ends, boxes)?.slice(1, -1) ?? [];
+      const around = route.slice(1, -1);
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
       if (
         earlier &&
         earlier.data?.label === label &&
+        earlier.data.again === again &&
         earlier.data.address === address &&
         earlier.source === shownSource &&
         String(earlier.data.around) === String(around) &&
@@ -101,12 +106,23 @@ export class FlowMaker {
         target,
         targetHandle,
         selected: selected.has(id),
-        data: { address, label, around },
+        data: { address, label, again, around },
       });
     }
     this.edges = made;
     return [...made.values()];
   }
+}
+
+/** The shortest edge of each output, of those that are shown; as in Python, it alone is labelled. */
+function shortestOf(routes: ReadonlyMap<EdgeState, readonly Point[]>): ReadonlyMap<string, EdgeState> {
+  const found = new Map<string, { edge: EdgeState; length: number }>();
+  for (const [edge, route] of routes) {
+    const [[x1, y1], [x2, y2]] = [route[0] ?? [0, 0], route.at(-1) ?? [0, 0]];
+    const length = Math.abs(x2 - x1) + Math.abs(y2 - y1);
+    if (length < (found.get(edge.source)?.length ?? Number.POSITIVE_INFINITY)) found.set(edge.source, { edge, length });
+  }
+  return new Map([...found].map(([source, { edge }]) => [source, edge]));
 }
 
 function cardNode(
@@ -158,11 +174,17 @@ function frameNode(frame: Frame, box: FrameBox, selected: boolean): FrameNode {
   };
 }
 
+/** The side of a node on which its inputs or outputs stand. */
+export function sideOf(side: HandlePlace["side"], { across }: Geometry): Position {
+  if (side === "input") return across ? Position.Left : Position.Top;
+  return across ? Position.Right : Position.Bottom;
+}
+
 function handlesOf(card: Card): NodeHandle[] {
   return card.geometry.handles.map((handle) => ({
     id: handle.port,
     type: handle.side === "input" ? "target" : "source",
-    position: handle.side === "input" ? Position.Top : Position.Bottom,
+    position: sideOf(handle.side, card.geometry),
     x: handle.x - HANDLE_SIZE / 2,
     y: handle.y - HANDLE_SIZE / 2,
     width: HANDLE_SIZE,

@@ -31,6 +31,25 @@ export interface Geometry {
   readonly width: number;
   readonly height: number;
   readonly handles: readonly HandlePlace[];
+  /** Whether edges run right: inputs stand at the left and outputs at the right. */
+  readonly across: boolean;
+  /** Room for the names of ports above and below what the node says of itself. */
+  readonly above: number;
+  readonly below: number;
+}
+
+/** From the centre of a node to that of the next: closer, they stand side by side. */
+const CLEARLY_RIGHT = NODE_WIDTH;
+const CLEARLY_DOWN = 60;
+
+/** Whether more edges lead clearly to the right than clearly down, by the centres that they join. */
+export function runsRight(ends: Iterable<readonly [x1: number, y1: number, x2: number, y2: number]>): boolean {
+  let [right, down] = [0, 0];
+  for (const [x1, y1, x2, y2] of ends) {
+    if (x2 - x1 >= CLEARLY_RIGHT) right += 1;
+    if (y2 - y1 >= CLEARLY_DOWN) down += 1;
+  }
+  return right > down;
 }
 
 /** Whether port names are shown: a single port called input or output needs no label. */
@@ -38,27 +57,30 @@ function needsLabels(ports: readonly PortView[], plain: string): boolean {
   return ports.length > 1 || (ports.length === 1 && ports[0]?.name !== plain);
 }
 
-/** Inputs stand on the upper edge and outputs on the lower one: edges run down. */
-export function geometryOf(ports: Ports, hasSummary: boolean, collapsed = false): Geometry {
+/** Where edges run down, inputs stand on the upper edge and outputs on the lower one. */
+export function geometryOf(ports: Ports, hasSummary: boolean, collapsed = false, across = false): Geometry {
   const inputLabels = !collapsed && needsLabels(ports.inputs, "input");
   const outputLabels = !collapsed && needsLabels(ports.outputs, "output");
-  const most = Math.max(inputLabels ? ports.inputs.length : 0, outputLabels ? ports.outputs.length : 0);
-  const width = collapsed
-    ? Math.max(COLLAPSED_WIDTH, Math.max(ports.inputs.length, ports.outputs.length) * COLLAPSED_PORT_WIDTH)
-    : Math.max(NODE_WIDTH, most * PORT_WIDTH);
-  const labels = (inputLabels ? LABELS_HEIGHT : 0) + (outputLabels ? LABELS_HEIGHT : 0);
-  const height = collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT + (hasSummary ? SUMMARY_HEIGHT : 0) + labels;
+  const words = collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT + (hasSummary ? SUMMARY_HEIGHT : 0);
+  const lines = Math.max(inputLabels ? ports.inputs.length : 0, outputLabels ? ports.outputs.length : 0);
+  const crowd = collapsed ? Math.max(ports.inputs.length, ports.outputs.length) * COLLAPSED_PORT_WIDTH : 0;
+  const above = inputLabels && !across ? LABELS_HEIGHT : 0;
+  const below = across
+    ? lines * LABELS_HEIGHT + Math.max(0, crowd - COLLAPSED_HEIGHT)
+    : outputLabels
+      ? LABELS_HEIGHT
+      : 0;
+  const widths = across ? 0 : Math.max(crowd, lines * PORT_WIDTH);
+  const width = Math.max(collapsed ? COLLAPSED_WIDTH : NODE_WIDTH, widths);
+  const height = above + words + below;
   const place = (side: "input" | "output", list: readonly PortView[], labelled: boolean): HandlePlace[] =>
-    list.map((port, index) => ({
-      port: port.name,
-      side,
-      x: ((index + 0.5) * width) / list.length,
-      y: side === "input" ? 0 : height,
-      labelled,
-    }));
-  return {
-    width,
-    height,
-    handles: [...place("input", ports.inputs, inputLabels), ...place("output", ports.outputs, outputLabels)],
-  };
+    list.map((port, index) => {
+      const along = (side: number) => ((index + 0.5) * side) / list.length;
+      const beside = side === "input" ? 0 : 1;
+      const y = labelled ? words + (index + 0.5) * LABELS_HEIGHT : along(height);
+      const [x, top] = across ? [beside * width, y] : [along(width), beside * height];
+      return { port: port.name, side, x, y: top, labelled };
+    });
+  const handles = [...place("input", ports.inputs, inputLabels), ...place("output", ports.outputs, outputLabels)];
+  return { width, height, handles, across, above, below };
 }

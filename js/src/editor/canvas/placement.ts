@@ -9,6 +9,8 @@ export type Point = readonly [x: number, y: number];
 /** Distance between the centres of neighbours. */
 export const STEP_X = NODE_WIDTH + 32;
 export const STEP_Y = HEADER_HEIGHT + SUMMARY_HEIGHT + 44;
+/** The same from left to right, with room for a shape along the edge. */
+export const STEP_RIGHT = NODE_WIDTH + 96;
 
 /** Where nodes without a position are shown until Python has arranged them: below what feeds them. */
 export function provisionalPositions(graph: Graph): ReadonlyMap<string, Point> {

@@ -1,7 +1,7 @@
 import type { Box } from "./boxes";
 import type { Point } from "./placement";
 
-/** The four points of a curve that leaves the first and reaches the last of them vertically. */
+/** The four points of a curve that leaves the first and reaches the last of them vertically, or horizontally. */
 export type Curve = readonly [Point, Point, Point, Point];
 
 /** How far beside the nodes that stand in its way an edge runs. */
@@ -10,9 +10,19 @@ const SAMPLES = 12;
 
 /**
  * The points that an edge passes vertically: its ends, and two beside what it would run behind; mirrors `routed` in
- * Python. `boxes` are the nodes between which it runs, without those at its ends.
+ * Python. `boxes` are the nodes between which it runs, without those at its ends. Edges that run right (`across`)
+ * pass the points horizontally, here and below.
  */
-export function routed(start: Point, end: Point, boxes: readonly Box[]): readonly Point[] {
+export function routed(start: Point, end: Point, boxes: readonly Box[], across = false): readonly Point[] {
+  if (across) {
+    const others = boxes.map(({ left, top, width, height }) => ({
+      left: top,
+      top: left,
+      width: height,
+      height: width,
+    }));
+    return routed(turned(start), turned(end), others).map(turned);
+  }
   const [left, right] = [Math.min(start[0], end[0]), Math.max(start[0], end[0])];
   const between = boxes.filter(
     (box) =>
@@ -34,14 +44,19 @@ export function routed(start: Point, end: Point, boxes: readonly Box[]): readonl
 }
 
 /** The curves through points that are passed vertically. */
-export function curvesThrough(points: readonly Point[]): Curve[] {
-  return points.slice(1).map((point, place) => curveBetween(points[place] as Point, point));
+export function curvesThrough(points: readonly Point[], across = false): Curve[] {
+  return points.slice(1).map((point, place) => {
+    const before = points[place] as Point;
+    if (!across) return curveBetween(before, point);
+    const [a, b, c, d] = curveBetween(turned(before), turned(point));
+    return [turned(a), turned(b), turned(c), turned(d)];
+  });
 }
 
 /** The SVG path through points that are passed vertically. */
-export function pathThrough(points: readonly Point[]): string {
+export function pathThrough(points: readonly Point[], across = false): string {
   const [start] = points;
-  return `M${start}${curvesThrough(points)
+  return `M${start}${curvesThrough(points, across)
     .map(([, b, c, d]) => `C${b} ${c} ${d}`)
     .join("")}`;
 }
@@ -51,6 +66,11 @@ export function labelPlace(points: readonly Point[]): { readonly at: Point; read
   const start = points[0] ?? [0, 0];
   const [a, b] = points.length > 2 ? [points[1] ?? start, points[2] ?? start] : [start, points[1] ?? start];
   return { at: [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2], side: points.length > 2 && a[0] < start[0] ? -1 : 1 };
+}
+
+/** With the axes changed: what runs right, as what runs down. */
+function turned([x, y]: Point): Point {
+  return [y, x];
 }
 
 /** As React Flow bends it: half the way down, or a wide turn where the target is above. */

@@ -10,6 +10,7 @@ import type { SessionState } from "../session/session";
 import { NOTHING } from "../view";
 import { type Card, cardOf } from "./card";
 import { type Folds, foldsOf, shownAt } from "./folded";
+import { runsRight } from "./geometry";
 import { type Point, provisionalPositions } from "./placement";
 
 /** One graph as one view shows it. */
@@ -18,6 +19,8 @@ export interface ShownScene extends Scene {
   /** `""` or `"block."`: what makes a name in this graph a full path. */
   readonly prefix: string;
   readonly cards: ReadonlyMap<string, Card>;
+  /** Whether the graph is drawn from left to right. */
+  readonly across: boolean;
   /** Centres of nodes that have no position of their own. */
   readonly provisional: ReadonlyMap<string, Point>;
   /** Equal nodes in a row, folded or not. */
@@ -64,6 +67,7 @@ export class SceneMaker {
       : [];
     const folds = foldsOf(graph, toFold, (name) => graph.nodes.get(name)?.position ?? provisional.get(name) ?? null);
     const wiring = wiringOf(graph);
+    const across = isAcross(graph);
     const counts = usesOf(document);
     const cards = new Map<string, Card>();
     const made = new Map<string, Made>();
@@ -93,6 +97,7 @@ export class SceneMaker {
         asPorts,
         uses,
         run?.join(),
+        across,
         state.catalog !== null,
       ];
       const earlier = this.made.get(node.name);
@@ -110,6 +115,7 @@ export class SceneMaker {
                 uses,
                 state.catalog !== null,
                 run,
+                across,
               ),
               made: key,
             };
@@ -118,10 +124,19 @@ export class SceneMaker {
     }
     this.made = made;
     const wires = [...graph.edges.values()].filter(({ target }) => !folds.heads.has(nodeOf(target)));
-    const scene = { document, graph, types, graphId, prefix, cards, exposed, provisional, runs, folds, wires };
+    const scene = { document, graph, types, graphId, prefix, cards, across, exposed, provisional, runs, folds, wires };
     this.last = { inputs, scene };
     return scene;
   }
+}
+
+/** Whether a graph is drawn from left to right, as far as its nodes have places. */
+function isAcross({ nodes, edges }: Graph): boolean {
+  const ends = [...edges.values()].flatMap(({ source, target }) => {
+    const [from, to] = [nodes.get(nodeOf(source))?.position, nodes.get(nodeOf(target))?.position];
+    return from && to ? [[from[0], from[1], to[0], to[1]] as const] : [];
+  });
+  return runsRight(ends);
 }
 
 /** Where a node stands in the document, or will stand until it is arranged. */

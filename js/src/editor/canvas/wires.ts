@@ -11,13 +11,13 @@ const SAMPLES = 24;
 /** Up to so many nodes, edges run around those that stand in their way; of more, nobody follows one by eye. */
 export const MOST_ROUTED = 150;
 
-/** The curve of an edge from the lower side of one node into the upper side of another, whatever stands between. */
+/** The curve of an edge from port to port, whatever stands between. */
 export function curveOf(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): Curve | null {
   const points = endsAt(edge, ends);
-  return points && (curvesThrough(points)[0] ?? null);
+  return points && (curvesThrough(points, isAcross(ends, edge))[0] ?? null);
 }
 
-/** The points that an edge passes vertically, around the nodes between its ends. */
+/** The points that an edge passes, around the nodes between its ends. */
 export function routeOf(
   edge: EdgeState,
   ends: ReadonlyMap<string, NodeBox>,
@@ -30,7 +30,12 @@ export function routeOf(
     points[0],
     points[1],
     boxes.filter((box) => box !== source && box !== target),
+    isAcross(ends, edge),
   );
+}
+
+function isAcross(ends: ReadonlyMap<string, NodeBox>, edge: EdgeState): boolean {
+  return ends.get(nodeOf(edge.source))?.card.geometry.across ?? false;
 }
 
 function endsAt(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): readonly [Point, Point] | null {
@@ -58,7 +63,7 @@ export function edgeAt(
   let nearest = reach;
   for (const edge of scene.wires) {
     if (nodeOf(edge.source) === except || nodeOf(edge.target) === except) continue;
-    for (const curve of curvesThrough(routeOf(edge, ends, others) ?? [])) {
+    for (const curve of curvesThrough(routeOf(edge, ends, others) ?? [], scene.across)) {
       if (!mayPass(curve, x, y, reach)) continue;
       for (let step = 1; step < SAMPLES; step += 1) {
         const [px, py] = pointOn(curve, step / SAMPLES);
