@@ -39,7 +39,7 @@ def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Ma
         former: Paths that modules of `model` have in `source`, where they differ.
 
     Returns:
-        What a module's own code will miss.
+        What the modules' own code would miss.
     """
     if not boxes:
         return []
@@ -66,8 +66,12 @@ def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Ma
                 elif name not in held:
                     missing.append(_missing(path, original, name))
         for name, value in vars(original).items():
-            if name not in _PARTS and name != _NOT_PERSISTENT:
+            if name in _PARTS or name == _NOT_PERSISTENT:
+                continue
+            try:
                 vars(module)[name] = copy.deepcopy(value, memo)
+            except Exception as error:  # noqa: BLE001  # its class may define copying as it likes
+                missing.append(_uncopied(path, name, error))
     return missing
 
 
@@ -77,4 +81,13 @@ def _missing(path: str, original: nn.Module, name: str) -> Diagnostic:
         message=f"Its own code, that of {type(original).__name__}, may use {name}, which is no longer inside it.",
         node=path,
         hint=f"Give a node inside it the name {name}.",
+    )
+
+
+def _uncopied(path: str, name: str, error: Exception) -> Diagnostic:
+    return Diagnostic(
+        code="box-lost",
+        message=f"Its attribute {name} cannot be copied: {error}.",
+        node=path,
+        hint="Set it to what can be copied, as None, before the model is passed on.",
     )

@@ -53,10 +53,16 @@ def checkpointed(module: nn.Module, *args, **kwargs):
 EQUIPPED = '''
 
 def equipped(module: nn.Module, parts: nn.Module) -> nn.Module:
-    """Have a module run its own code on these parameters, buffers and submodules."""
-    for kind in ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules"):
-        vars(module)[kind] = vars(parts)[kind]
-    return module
+    """Return a copy of a module that runs its own code on these parts, wherever it refers to its own."""
+    old, new = (
+        dict([*each.named_modules(), *each.named_parameters(), *each.named_buffers()]) for each in (module, parts)
+    )
+    made = copy.deepcopy(module, {id(part): new[path] for path, part in old.items() if path and path in new})
+    for kind in ("_parameters", "_buffers", "_modules"):
+        absent = {name: None for name, part in vars(module)[kind].items() if part is None}
+        vars(made)[kind] = {**absent, **vars(parts)[kind]}
+    vars(made)["_non_persistent_buffers_set"] = set(parts._non_persistent_buffers_set)
+    return made
 '''.splitlines()
 """Stands in source of which modules run code of their own."""
 
@@ -106,7 +112,7 @@ class _Writer:
         if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
         if unit.boxes:
-            self._expressions.reserved |= {"equipped"}
+            self._expressions.reserved |= {"equipped", "copy"}
         self._lines: list[str] = []  # of the section that is being written
         self._margin = "        "
         self._opposite = False
@@ -150,7 +156,8 @@ class _Writer:
         )
 
     def _header(self) -> list[str]:
-        lines = [f"import {name}" for name in ("math", "operator") if name in self._expressions.used]
+        used = {*self._expressions.used, *(("copy",) if self._unit.boxes else ())}
+        lines = [f"import {name}" for name in ("copy", "math", "operator") if name in used]
         checkpointed = "checkpointed" in self._expressions.used
         lines += ["from contextlib import contextmanager, nullcontext"] if checkpointed else []
         lines += [""] if lines else []

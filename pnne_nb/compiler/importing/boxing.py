@@ -148,16 +148,14 @@ class Boxes:
                     inner.title = name.capitalize() if not name.isdecimal() else inner.title
                     return Item("Module", name, kept, member=(name,), inner=inner)
             try:
-                if entered:
-                    raise UntranslatableError("the code around it calls what is inside it")
-                level = self._called(module, path, mentioned)
+                level = self._called(module, path, mentioned, entered=entered)
             except UntranslatableError as error:
                 reason = str(error)
             else:
                 return Item("Subgraph", name, member=(name,), inner=level, called=called)
         return Item("Module", name, kept, member=(name,), reason=reason, inner=self.inside(module, path, mentioned))
 
-    def _called(self, module: nn.Module, path: str, mentioned: frozenset[str]) -> Level:
+    def _called(self, module: nn.Module, path: str, mentioned: frozenset[str], *, entered: bool) -> Level:
         """Draw a module that the code of a box calls.
 
         Raises:
@@ -166,6 +164,8 @@ class Boxes:
         used = used_of(module, mentioned)
         if used:
             raise UntranslatableError(f"the code around it asks for more than its results ({used})")
+        if entered:
+            raise UntranslatableError("the code around it calls what is inside it")
         if path in self._calls:
             return self._alone(module, path, self._calls[path])
         for other, calls in self._calls.items():
