@@ -117,7 +117,7 @@ def test_the_compiled_model_has_the_original_class_and_keys() -> None:
         assert other.get_submodule("1.1").routers[0] is other.get_submodule("1.1.gate")
     made.train()
     assert box.training
-    assert box.experts[0].drop.training
+    assert box.get_submodule("experts.0.drop").training
 
 
 def test_what_is_inside_can_be_edited() -> None:
