@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -21,15 +21,15 @@ from torch.utils.data import (
 )
 
 from pnne_nb.errors import TrainingError, shown
-from pnne_nb.runtime.samples import Samples, are_samples
+from pnne_nb.runtime.samples import Columns, Samples, are_samples
 from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource
 
 Array: TypeAlias = Tensor | NDArray[Any]
-Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Array, ...] | list[Array] | list[Any]
+Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Array, ...] | list[Array] | list[Any] | Mapping[str, Array]
 
 _ACCEPTED = (
-    "Give a DataLoader, a Dataset, a tuple of tensors or numpy arrays such as (X, y), or a list of examples such as "
-    "[(x0, y0), (x1, y1)]."
+    "Give a DataLoader, a Dataset, a tuple of tensors or numpy arrays such as (X, y), a mapping of them by name, or a "
+    "list of examples such as [(x0, y0), (x1, y1)]."
 )
 
 
@@ -40,7 +40,7 @@ def open_source(
 
     Args:
         data: A ``DataLoader`` (which decides itself about batch size, order and workers), a ``Dataset``,
-            or arrays with the examples along the first dimension.
+            or arrays with the examples along the first dimension, in a sequence or by name.
         batch_size: Examples in a batch.
         shuffle: Whether each epoch has an order of its own.
         seed: Decides about the order.
@@ -59,9 +59,9 @@ def open_source(
         case IterableDataset():
             loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers, pin_memory=pin_memory)
             return StreamSource(loader)
-        case list() if are_samples(data):
+        case list() | Mapping() if isinstance(data, Mapping) or are_samples(data):
             return open_source(
-                Samples(data),
+                Samples(data) if isinstance(data, list) else Columns(_by_name(data, name)),
                 batch_size=batch_size,
                 shuffle=shuffle,
                 seed=seed,
@@ -157,6 +157,10 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
         )
     require_examples(counts[0], name)
     return tuple(tensors)
+
+
+def _by_name(arrays: Mapping[str, Array], name: str) -> dict[str, Tensor]:
+    return dict(zip(arrays, as_tensors(tuple(arrays.values()), name), strict=True))
 
 
 def _from_numpy(array: NDArray[Any], name: str) -> Tensor:

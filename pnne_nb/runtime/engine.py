@@ -45,8 +45,8 @@ class TrainingEngine:
 
     Args:
         model: A graph, which is compiled, or any ``nn.Module``, which is trained in place.
-        train_data: ``(X, y)`` tensors or numpy arrays, a ``Dataset``, or a ``DataLoader``. Batches hold the
-            inputs in the model's order and the target last, or are mappings by parameter name.
+        train_data: ``(X, y)`` tensors or numpy arrays, such arrays by name, a ``Dataset``, or a ``DataLoader``. Batches
+            hold the inputs in the model's order and the target last, or are mappings by parameter name.
         val_data: The same for validation after each epoch.
         loss: A loss of ``torch.nn`` by name or class, alone or with arguments, a function of output and target; None
             if the model returns its own loss.
@@ -257,6 +257,11 @@ class TrainingEngine:
     def waiting_for(self) -> str | None:
         """What a running training waits for between two steps, in words, or None."""
         return self._control.waiting_for
+
+    @property
+    def edited(self) -> bool:
+        """Whether the graph says something else than what is in training: to resume after a pause takes it in."""
+        return self._training.edited
 
     @property
     def progress(self) -> ProgressFrame:

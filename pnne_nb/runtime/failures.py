@@ -26,7 +26,7 @@ def model_failed(error: RuntimeError | TypeError | ValueError, model: nn.Module,
     if isinstance(error, TypeError):
         return _called_otherwise(model, batch)
     alone = _ALONE in str(error)
-    if isinstance(error, ValueError) and not alone:
+    if isinstance(error, ValueError) and not _is_torch_s(error):
         return None
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return None
@@ -142,6 +142,14 @@ def said(value: Any) -> str:
             return ", ".join(map(said, value)) or "of nothing"
         case _:
             return type(value).__name__
+
+
+def _is_torch_s(error: BaseException) -> bool:
+    """Whether a line of torch's has raised it, not one of the model's own."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and str(place.tb_frame.f_globals.get("__name__", "")).startswith("torch.")
 
 
 def _layer(model: nn.Module, place: str) -> nn.Module | None:

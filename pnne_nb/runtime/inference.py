@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.runtime.batches import as_batch, to_device
-from pnne_nb.runtime.data import Array, Data, open_source, require_count
+from pnne_nb.runtime.batches import TARGET_KEYS, as_batch, to_device
+from pnne_nb.runtime.data import Array, Data, as_tensors, open_source, require_count
 from pnne_nb.runtime.failures import model_failed
 from pnne_nb.runtime.models import as_module
 from pnne_nb.runtime.precision import Precision, choose_device
@@ -75,59 +76,85 @@ class InferenceEngine:
             self._model = fresh
 
     def stream(
-        self, data: Data | Array, *, progress: Callable[[int, int | None], object] | None = None
+        self, data: Data | Array | Iterator[Any], *, progress: Callable[[int, int | None], object] | None = None
     ) -> Iterator[Any]:
         """The model's output for each batch, on the CPU, as soon as it is there.
 
         Args:
-            data: An array of inputs; or a tuple of arrays, a Dataset or a DataLoader whose batches hold the inputs. A
-                target after them, one part more than the model takes, is left out.
+            data: An array of inputs, or a list of them; or a tuple of arrays, arrays by name, a Dataset, a DataLoader or
+                a generator whose batches hold the inputs. A target beside them, which the model does not take, is left
+                out.
             progress: Called after each batch with the batches done and their number, None if unknown.
 
         Raises:
             TrainingError: The data is of another kind, empty, or does not fit the model.
         """
-        given = (data,) if isinstance(data, (Tensor, np.ndarray)) else data
-        source = open_source(given, batch_size=self.batch_size, shuffle=False, seed=0, num_workers=0, name="data")
+        if isinstance(data, Iterator):
+            batches, size, close = data, None, None
+        else:
+            source = open_source(
+                _arrays(data, _most_inputs(self._model)),
+                batch_size=self.batch_size,
+                shuffle=False,
+                seed=0,
+                num_workers=0,
+                name="data",
+            )
+            batches, size, close = source.batches(1), source.size, source.close
         try:
-            for index, raw in enumerate(source.batches(1)):
+            for index, raw in enumerate(batches):
                 yield self._run(raw)
                 if progress is not None:
-                    progress(index + 1, source.size)
+                    progress(index + 1, size)
         finally:
-            source.close()
+            if close is not None:
+                close()
 
     def _run(self, raw: Any) -> Any:
         batch = as_batch(raw, wants_target=False)
         with self._lock, torch.inference_mode(), self._precision.autocast():
             if len(batch.inputs) - 1 == _most_inputs(self._model):
                 batch = as_batch(raw, wants_target=True)
-            inputs, named = to_device(batch.inputs, self.device), to_device(batch.named, self.device)
+            inputs = to_device(batch.inputs, self.device)
+            named = to_device(_taken(batch.named, self._model), self.device)
             try:
                 return to_device(self._model(*inputs, **named), torch.device("cpu"))
-            except (RuntimeError, TypeError) as error:
+            except (RuntimeError, TypeError, ValueError) as error:
                 explained = model_failed(error, self._model, batch)
                 if explained is None:
                     raise
                 raise explained from error
 
-    def predict(self, data: Data | Array, *, progress: Callable[[int, int | None], object] | None = None) -> Any:
+    def predict(
+        self, data: Data | Array | Iterator[Any], *, progress: Callable[[int, int | None], object] | None = None
+    ) -> Any:
         """The model's outputs for all of `data`, joined along the first dimension; see `stream`."""
         return _joined(list(self.stream(data, progress=progress)))
 
-    def probabilities(self, data: Data | Array) -> Tensor:
-        """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid."""
-        scores: Tensor = self.predict(data).float()
+    def probabilities(self, data: Data | Array | Iterator[Any]) -> Tensor:
+        """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid.
+
+        Raises:
+            TrainingError: The model returns something else than one tensor.
+        """
+        outputs = self.predict(data)
+        if not isinstance(outputs, Tensor):
+            raise TrainingError(
+                f"The model returns a {type(outputs).__name__}, and probabilities need one tensor of scores: choose it from "
+                "what predict() gives, and take its softmax(1)."
+            )
+        scores = outputs.float()
         return scores.sigmoid() if scores.dim() < 2 or scores.shape[1] == 1 else scores.softmax(1)
 
-    def top_k(self, data: Data | Array, k: int = 5) -> Prediction:
+    def top_k(self, data: Data | Array | Iterator[Any], k: int = 5) -> Prediction:
         """The `k` likeliest classes of each example; fewer if there are fewer.
 
         Raises:
-            TrainingError: `k` is no positive number.
+            TrainingError: `k` is no positive number, or the model returns something else than one tensor.
         """
         require_count("k", k)
         found = self.probabilities(data)
+        found = found.unsqueeze(1) if found.dim() < 2 else found
         best = found.topk(min(k, found.shape[1]), dim=1)
         return Prediction(best.indices, best.values)
 
@@ -142,6 +169,27 @@ class InferenceEngine:
             self._run(example)
 
 
+def _arrays(data: Data | Array, inputs: int | None) -> Data:
+    """Arrays as `open_source` takes them: of one shape in a list, and not as many as `inputs`, they are examples."""
+    match data:
+        case Tensor() | np.ndarray():
+            return (data,)
+        case [Tensor() | np.ndarray(), *_] if isinstance(data, list):
+            tensors = as_tensors(data, "data")
+            parts = len(tensors) == 1 or inputs is None or 1 < inputs in {len(tensors), len(tensors) - 1}
+            return tensors if parts or len({tensor.shape for tensor in tensors}) > 1 else (torch.stack(tensors),)
+        case _:
+            return data
+
+
+def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+    """The parts of a batch that `model` takes, which a target may be among."""
+    parameters = inspect.signature(model.forward).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return named
+    return {name: value for name, value in named.items() if name in parameters or name not in TARGET_KEYS}
+
+
 def _most_inputs(model: nn.Module) -> int | None:
     """How many inputs `model` takes by position at most; None if there is no limit."""
     kinds = [parameter.kind for parameter in inspect.signature(model.forward).parameters.values()]
@@ -154,6 +202,12 @@ def _most_inputs(model: nn.Module) -> int | None:
 
 def _joined(outputs: list[Any]) -> Any:
     match outputs[0]:
+        case Tensor() as first if len(outputs) > 1 and len({one.shape[1:] for one in outputs}) > 1:
+            raise TrainingError(
+                f"The model's outputs of different batches have shapes such as {tuple(first.shape)} and "
+                f"{tuple(outputs[-1].shape)}, which cannot be joined along the first dimension: take them one by one, "
+                "with stream()."
+            )
         case Tensor():
             return torch.cat(outputs)
         case dict() as first:

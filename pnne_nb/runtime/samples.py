@@ -1,4 +1,4 @@
-"""A list of examples, as people write it down by hand, as a dataset."""
+"""Examples as people write them down by hand, in a list or by name, as a dataset."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ class Samples(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return _tensors(self._samples[index])
+
+
+@final
+class Columns(Dataset[Any]):
+    """``{"input": X, "target": y}``: tensors by name, with the examples along the first dimension."""
+
+    def __init__(self, columns: Mapping[str, Tensor]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {name: values[index] for name, values in self._columns.items()}
 
 
 def are_samples(data: Sequence[Any]) -> bool:

@@ -265,3 +265,14 @@ def test_another_number_of_inputs() -> None:
 def test_a_named_input_that_is_missing() -> None:
     with pytest.raises(TrainingError, match="The data has no part called 'x', which Input node 'x' waits for"):
         expect_shapes(Batch((), {"y": X}, None, 10), (("x", None),))
+
+
+def test_arrays_by_name_train_as_a_sequence_of_them_does() -> None:
+    named: dict[str, Any] = {"x": X.numpy(), "y": Y}
+    source = open_source(named, batch_size=4, shuffle=True, seed=3, num_workers=0, name="train_data")
+    plain = open_source((X, Y), batch_size=4, shuffle=True, seed=3, num_workers=0, name="train_data")
+    for one, other in zip(source.batches(1), plain.batches(1), strict=True):
+        assert torch.equal(one["x"], other[0])
+        assert torch.equal(one["y"], other[1])
+    with pytest.raises(TrainingError, match="The parts of train_data have different numbers of examples"):
+        open_source({"x": X, "y": Y[:3]}, batch_size=4, shuffle=True, seed=3, num_workers=0, name="train_data")

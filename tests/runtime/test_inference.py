@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -111,3 +112,53 @@ def test_data_that_does_not_fit_is_explained() -> None:
         TrainingError, match=r"The model cannot be called with a batch .* too many positional arguments"
     ):
         inference.predict((PICTURES, PICTURES, PICTURES))
+
+
+def batches() -> Iterator[Tensor]:
+    yield from torch.split(PICTURES, 40)
+
+
+@pytest.mark.parametrize("data", [list(PICTURES), [picture.numpy() for picture in PICTURES], batches()])
+def test_examples_in_a_list_and_a_generator_of_batches_will_do(data: Any) -> None:
+    inference = InferenceEngine(network(), device="cpu", batch_size=40)
+    assert torch.equal(inference.predict(data), inference.predict(PICTURES))
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = network()
+
+    def forward(self, image: Tensor) -> Tensor:
+        scores: Tensor = self.net(image)
+        return scores
+
+
+def test_arrays_by_name_will_do_and_a_target_among_them_is_left_out() -> None:
+    expected = InferenceEngine(network(), device="cpu").predict(PICTURES)
+    inference = InferenceEngine(Named(), device="cpu")
+    for data in ({"image": PICTURES}, dict(zip(("image", "label"), images(), strict=True))):
+        assert torch.equal(inference.predict(data), expected)
+    with pytest.raises(TrainingError, match="unexpected keyword argument 'colour'"):
+        inference.predict({"image": PICTURES, "colour": PICTURES})
+
+
+def test_two_inputs_in_a_list_are_no_examples() -> None:
+    class Sum(nn.Module):
+        def forward(self, a: Tensor, b: Tensor) -> Tensor:
+            return a + b
+
+    assert torch.equal(InferenceEngine(Sum(), device="cpu").predict([PICTURES, PICTURES]), 2 * PICTURES)
+
+
+def test_one_score_for_each_example_has_one_class() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 1), nn.Flatten(0))
+    assert InferenceEngine(model, device="cpu").top_k(PICTURES, 3).classes.shape == (EXAMPLES, 1)
+
+
+def test_outputs_that_cannot_be_joined_or_are_no_scores() -> None:
+    model = InferenceEngine(nn.Sequential(nn.Flatten(1, 2), nn.LSTM(6, 4, batch_first=True)), device="cpu")
+    with pytest.raises(TrainingError, match="cannot be joined along the first dimension: take them one by one"):
+        model.predict(PICTURES)
+    with pytest.raises(TrainingError, match="The model returns a tuple, and probabilities need one tensor of scores"):
+        model.probabilities(PICTURES[:4])
