@@ -19,6 +19,7 @@ from pnne_nb.catalog.arguments import Argument, port
 from pnne_nb.catalog.layers import URL, call_properties, output_ports, positional
 from pnne_nb.catalog.names import (
     FUNCTIONS,
+    METHOD_NAMES,
     METHODS,
     NOT_FUNCTIONS,
     OTHER_NAMES,
@@ -51,7 +52,7 @@ def specs() -> Iterator[NodeSpec]:
             yield _function(name, OTHER, f"{torch.nn.functional.__name__}.{name}", function)
     for category, names in METHODS.items():
         for name in names.split():
-            if hasattr(Tensor, name):
+            if hasattr(Tensor, METHOD_NAMES.get(name, name)):
                 yield _method(name, category)
 
 
@@ -100,13 +101,14 @@ def _function(name: str, category: str, target: str, function: Callable[..., Any
 
 
 def _method(name: str, category: str) -> NodeSpec:
-    function = getattr(Tensor, name)
-    merged = schemas.signature(name, method=True, without=WITHOUT_OVERLOADS.get(name, frozenset()))
+    method = METHOD_NAMES.get(name, name)
+    function = getattr(Tensor, method)
+    merged = schemas.signature(method, method=True, without=WITHOUT_OVERLOADS.get(name, frozenset()))
     if merged is None:
         merged = schemas.Signature((Argument("input", kind="tensor"),), (Port("output"),))
     outputs = facts.lookup(facts.RESULTS, name) or merged.outputs
-    spec = _spec(name, category, name, function, list(merged.arguments), outputs)
-    return msgspec.structs.replace(spec, kind="method", url=URL.format(f"torch.Tensor.{name}"))
+    spec = _spec(name, category, method, function, list(merged.arguments), outputs)
+    return msgspec.structs.replace(spec, kind="method", url=URL.format(f"torch.Tensor.{method}"))
 
 
 def _spec(

@@ -87,7 +87,7 @@ functions that take objects of classes of their own."""
 
 METHODS = {
     "Casts": "to float double half bfloat16 long int short bool type_as contiguous",
-    "Shape": "view view_as expand expand_as repeat size dim numel",
+    "Shape": "view view_as expand expand_as repeat size dim numel tensor_unfold",
     "Creation": "new_zeros new_ones new_full new_empty",
     "In-place": """
         add_ sub_ mul_ div_ pow_ clamp_ relu_ sigmoid_ tanh_ exp_ log_ abs_ neg_ sqrt_ rsqrt_
@@ -96,6 +96,9 @@ METHODS = {
     "Indexing": "item",
 }
 """Methods of ``Tensor`` that ``torch`` has no function for."""
+
+METHOD_NAMES = {"tensor_unfold": "unfold"}
+"""Methods that have the name of a function which does something else."""
 
 TORCH_FIRST = frozenset(("sigmoid", "tanh"))
 """Deprecated in ``torch.nn.functional``."""

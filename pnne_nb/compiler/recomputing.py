@@ -2,7 +2,8 @@
 
 Computing again gives the same gradients, with the same dropout draws, as long as it starts from the same input
 and leaves nothing behind. What would break that is refused here, at the node; buffers that computing changes,
-such as the statistics of batch normalisation, are put back by the generated code.
+such as the statistics of batch normalisation, are put back by the generated code, unless the node is imported from
+code where they count twice.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pnne_nb.compiler.reading import Drawing, paths_of
 from pnne_nb.compiler.shapes import failure
 from pnne_nb.compiler.variables import references
 from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.node import Node
 from pnne_nb.graph.structural import CHECKPOINT
 
 _RECURRENT = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
@@ -42,7 +44,8 @@ def recompute(unit: Unit, drawings: Mapping[str, Drawing]) -> Unit:
         for call in program.calls:
             if call.node in names:
                 found += _faults(unit, program, call, f"{prefix}{call.node}")
-                restored = any(map(_has_buffers, _inside(unit, program, call.target)))
+                twice = _counts_twice(drawings[id].nodes[call.node])
+                restored = not twice and any(map(_has_buffers, _inside(unit, program, call.target)))
                 call = msgspec.structs.replace(call, again="restored" if restored else "plain")
             calls.append(call)
         programs[id] = msgspec.structs.replace(program, calls=tuple(calls))
@@ -57,6 +60,10 @@ def _checkpointed(drawing: Drawing) -> set[str]:
         for name, node in drawing.nodes.items()
         if node.properties.get("checkpoint") is True and CHECKPOINT in node.spec.properties
     }
+
+
+def _counts_twice(node: Node) -> bool:
+    return isinstance(node.origin, dict) and node.origin.get("twice") is True
 
 
 def _faults(unit: Unit, program: Program, call: Call, path: str) -> Iterator[Diagnostic]:

@@ -206,9 +206,18 @@ def difference(mine: Any, theirs: Any, place: str = "") -> str:
     if is_dataclass(mine) and type(mine) is type(theirs) and not isinstance(mine, type):
         one, other = ({field.name: getattr(side, field.name) for field in fields(side)} for side in (mine, theirs))
         return difference(one, other, place)
-    if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, (bool, int, float, str, torch.Size))):
+    if type(mine) is type(theirs) and _is_made_of_attributes(mine) and mine is not theirs:
+        return difference(vars(mine), vars(theirs), place)
+    if type(mine) is type(theirs) and (
+        mine is theirs or isinstance(mine, (bool, int, float, str, torch.Size, torch.device))
+    ):
         return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
     return f"{place}{describe(mine)} and {describe(theirs)}"
+
+
+def _is_made_of_attributes(value: Any) -> bool:
+    """Whether a result is an object of a plain class, such as a cache."""
+    return hasattr(value, "__dict__") and not isinstance(value, (type, nn.Module)) and not callable(value)
 
 
 def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:

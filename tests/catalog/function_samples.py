@@ -143,6 +143,7 @@ _SPECIAL: dict[str, Make] = {
     "channel_shuffle": lambda: _given({"groups": 2}, input=rand(2, 4, 3, 3)),
     "fold": lambda: _given({"output_size": (4, 4), "kernel_size": 2}, input=rand(2, 12, 9)),
     "unfold": lambda: _given({"kernel_size": 2}, input=rand(2, 3, 4, 4)),
+    "tensor_unfold": lambda: _given({"dimension": -1, "size": 2, "step": 1}, input=rand(2, 5)),
     "cosine_embedding_loss": lambda: _given(input1=rand(3, 4), input2=rand(3, 4), target=torch.ones(3)),
     "ctc_loss": lambda: _given(
         log_probs=rand(6, 2, 5).log_softmax(2),

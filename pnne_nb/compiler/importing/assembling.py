@@ -218,6 +218,8 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["variables"] = dict(item.variables)
     if item.ties:
         origin["ties"] = dict(item.ties)
+    if item.twice:
+        origin["twice"] = True
     if item.absent:
         origin["values"] = "absent"
     if not item.called:

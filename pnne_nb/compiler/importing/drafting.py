@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, final
 
 from torch import nn
 
@@ -17,6 +17,19 @@ Kind: TypeAlias = Literal["tensor", "value"]
 
 class UntranslatableError(Exception):
     """A ``forward`` cannot be drawn; the text is the reason, for a person to read."""
+
+
+@final
+class DifferingCallsError(UntranslatableError):
+    """A submodule is called in different ways, of which one nested graph draws only one.
+
+    Attributes:
+        path: Of the submodule.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is called in different ways")
+        self.path = path
 
 
 @dataclass(eq=False)
@@ -40,6 +53,7 @@ class Item:
         part: Whether it is one of several parts that the original takes a value apart into.
         ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph.
         again: Whether training computes what is inside again for the backward pass.
+        twice: Whether computing it again changes its buffers again, as in the original.
         absent: Whether it is a tensor whose values are too many for a document.
     """
 
@@ -56,6 +70,7 @@ class Item:
     kinds: dict[str, Kind] = field(default_factory=dict)
     called: bool = True
     again: bool = False
+    twice: bool = False
     absent: bool = False
     variables: dict[str, str] = field(default_factory=dict)
     part: bool = False

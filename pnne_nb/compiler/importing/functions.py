@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from pnne_nb.catalog.custom import called_function, result_class
+from pnne_nb.catalog.names import METHOD_NAMES
 from pnne_nb.catalog.operators import CHECK, choose
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.values import TYPE
@@ -59,6 +60,8 @@ _ORDERS: Mapping[str, tuple[str, ...]] = {
 _OF_TWO = {"min": "minimum", "max": "maximum"}
 """What a reduction is called when it compares two tensors."""
 
+_METHOD_TYPES = {method: name for name, method in METHOD_NAMES.items()}
+
 _SIZES = frozenset(("view", "reshape", "permute", "expand", "repeat", "tile", "flip", "zeros", "ones", "empty", "rand",
                     "randn", "new_zeros", "new_ones", "new_empty"))  # fmt: skip
 """Functions and methods whose sizes may be written one by one."""
@@ -75,9 +78,7 @@ def method_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, di
         return registry["getattr"], {"input": node.args[0], "name": "shape"}
     if name in _OF_TWO and len(node.args) == 2 and kind(node.args[1]) == "tensor":
         name = _OF_TWO[name]
-    if name == "unfold":
-        raise UntranslatableError("there is no node type for the method 'unfold' of a tensor")  # another than F.unfold
-    spec = registry.get(name)
+    spec = registry.get(_METHOD_TYPES.get(name, name))
     if spec is None or spec.kind not in ("method", "function") or not hasattr(Tensor, name):
         raise UntranslatableError(f"there is no node type for the method {name!r} of a tensor")
     if not spec.positional and not spec.inputs:

@@ -316,6 +316,7 @@ def _compute_again(level: Level, *, inside: bool, held: bool = False) -> None:
         whole = item.inner is not None and item.inner.again
         if not held and ((item.again and not inside) or whole):
             item.properties[CHECKPOINT.name] = True
+            item.twice = True
         if item.inner is not None:
             _compute_again(item.inner, inside=whole and not held, held=item.type == "Module")
 

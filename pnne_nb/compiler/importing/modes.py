@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, final
 
 import torch
@@ -16,16 +16,22 @@ from pnne_nb.compiler.importing.recognising import changes
 from pnne_nb.compiler.importing.tracing import Recording, trace
 
 
-def trace_modes(module: nn.Module, arguments: Arguments, frames: Frames) -> Recording:
+def trace_modes(module: nn.Module, arguments: Arguments, frames: Frames, followed: Collection[str] = ()) -> Recording:
     """Record what a module's ``forward`` does: in both modes, if it asks in which it is.
+
+    Args:
+        module: A module that may be changed for the time of the call.
+        arguments: What it is called with.
+        frames: What was observed of that call.
+        followed: Paths of submodules whose calls are recorded as if they were its own code.
 
     Raises:
         UntranslatableError: If it cannot be recorded.
     """
-    training = trace(module, arguments, frames, training=True)
+    training = trace(module, arguments, frames, followed, training=True)
     if not training.branches:
         return training
-    evaluation = trace(module, arguments, frames, training=False)
+    evaluation = trace(module, arguments, frames, followed, training=False)
     graph = _Join().join(training.graph, evaluation.graph)
     assumed = tuple(dict.fromkeys((*training.assumed, *evaluation.assumed)))
     batches = tuple(dict.fromkeys((*training.batches, *evaluation.batches)))

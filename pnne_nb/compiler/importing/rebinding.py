@@ -11,7 +11,8 @@ import inspect
 import math
 import random
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -40,6 +41,11 @@ _SIZED = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint
 """What torch makes of sizes: refused by its compiled code where a size is only known when it runs."""
 
 
+NOTHING: Mapping[str, Any] = {}
+
+_CALLED_BY_TORCH = ("forward", "extra_repr", "reset_parameters", "init_weights")
+
+
 def plainly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Stand for ``torch.utils.checkpoint.checkpoint``: call a function without its arguments for checkpointing."""
     own = {*inspect.signature(checkpoint).parameters, "preserve_rng_state"}
@@ -61,40 +67,79 @@ def plainly_sequential(functions: Any, segments: int, input: Any, *_: Any, **__:
     return run(length * (segments - 1), len(functions), input)
 
 
-def rebound(
-    cls: type[nn.Module], recorder: Recorder, leaves: Collection[Any], methods: Mapping[str, Any]
-) -> Callable[..., Any]:
-    """Return a class's ``forward``, which calls the class's other methods as copies too.
+@final
+class Rebound:
+    """Classes of modules whose methods, ``forward`` among them, call copies of each other and of what is beside them.
 
     Args:
-        cls: The class.
         recorder: Records what the functions are called with.
         leaves: Functions that are recorded as a whole.
-        methods: Other methods that the copy has.
     """
-    view = _View(recorder, leaves)
 
-    def run(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        own: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
-            if base.__module__.partition(".")[0] in ("torch", "builtins"):
-                continue
-            for name, value in vars(base).items():
-                if isinstance(value, staticmethod):
-                    own[name] = staticmethod(view.copied(value.__func__))
-                elif isinstance(value, types.FunctionType) and not name.startswith("__"):
-                    own[name] = view.copied(value)
+    def __init__(self, recorder: Recorder, leaves: Collection[Any]) -> None:
+        self._view = _View(recorder, leaves)
+        self._classes: dict[type[nn.Module], type[nn.Module]] = {}
+        self._made: set[type[nn.Module]] = set()
+        self._told: dict[type[nn.Module], bool] = {}
+
+    @contextmanager
+    def among(self, modules: Iterable[nn.Module]) -> Iterator[None]:
+        """Have the methods of modules be copies meanwhile, where they have others than ``forward``."""
+        with ExitStack() as stack:
+            for module in modules:
+                cls = type(module)
+                if cls not in self._told:
+                    self._told[cls] = has_methods(cls)
+                if self._told[cls]:
+                    stack.enter_context(self.one(module))
+            yield
+
+    @contextmanager
+    def one(self, module: nn.Module, methods: Mapping[str, Any] = NOTHING) -> Iterator[None]:
+        """Have the methods of a module, which is a private copy, be copies meanwhile; `methods` are further ones."""
         original = module.__class__
-        # Of this object, which is a private copy, alone.
-        module.__class__ = type(
-            cls.__name__, (cls,), {**own, **methods, "__module__": cls.__module__, "__reduce__": object.__reduce__}
-        )
+        if original in self._made:
+            yield
+            return
+        if original not in self._classes:
+            self._classes[original] = self._copied(original)
+        made = self._classes[original]
+        if methods:
+            made = type(original.__name__, (made,), {**methods, "__module__": original.__module__})
+        self._made.add(made)
+        module.__class__ = made
         try:
-            return type(module).forward(module, *args, **kwargs)
+            yield
         finally:
             module.__class__ = original
 
-    return run
+    def _copied(self, cls: type[nn.Module]) -> type[nn.Module]:
+        own: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            if _is_torchs(base):
+                continue
+            for name, value in vars(base).items():
+                if isinstance(value, staticmethod):
+                    own[name] = staticmethod(self._view.copied(value.__func__))
+                elif isinstance(value, types.FunctionType) and not name.startswith("__"):
+                    own[name] = self._view.copied(value)
+        return type(cls.__name__, (cls,), {**own, "__module__": cls.__module__, "__reduce__": object.__reduce__})
+
+
+def has_methods(cls: type[nn.Module]) -> bool:
+    """Whether a class that is not torch's has methods that others may call instead of ``forward``."""
+    return any(
+        isinstance(value, (staticmethod, types.FunctionType))
+        and not name.startswith("_")
+        and name not in _CALLED_BY_TORCH
+        for base in cls.__mro__
+        if not _is_torchs(base)
+        for name, value in vars(base).items()
+    )
+
+
+def _is_torchs(base: type) -> bool:
+    return base.__module__.partition(".")[0] in ("torch", "builtins")
 
 
 class Names(dict[str, Any]):

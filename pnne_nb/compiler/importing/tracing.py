@@ -12,8 +12,8 @@ from __future__ import annotations
 import operator
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any, NamedTuple, final
@@ -24,7 +24,6 @@ from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.compiler.importing import rewriting
-from pnne_nb.compiler.importing.assigning import Attributes
 from pnne_nb.compiler.importing.assuming import Assumptions, Batch
 from pnne_nb.compiler.importing.calling import (
     Arguments,
@@ -37,11 +36,12 @@ from pnne_nb.compiler.importing.calling import (
 )
 from pnne_nb.compiler.importing.circumstances import asking, autocast, is_checkpointed, variable
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.intercepting import AssignedError, intercepted
 from pnne_nb.compiler.importing.layers import obstacle
 from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
 from pnne_nb.compiler.importing.outlining import outside
 from pnne_nb.compiler.importing.quoting import shown
-from pnne_nb.compiler.importing.rebinding import rebound
+from pnne_nb.compiler.importing.rebinding import Rebound
 from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, sweep, takes_list
 from pnne_nb.compiler.importing.refusing import accepted
 from pnne_nb.compiler.importing.values import (
@@ -70,8 +70,6 @@ VARIABLE = "variable"
 MAX_LEAVES = 8
 """Functions of one ``forward`` that are tried to be called as a whole."""
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
 
 class Recording(NamedTuple):
     """What a ``forward`` does.
@@ -93,23 +91,31 @@ class Recording(NamedTuple):
     ranked: bool
 
 
-def trace(module: nn.Module, arguments: Arguments, frames: Frames, *, training: bool) -> Recording:
+def trace(
+    module: nn.Module, arguments: Arguments, frames: Frames, followed: Collection[str] = (), *, training: bool
+) -> Recording:
     """Record what a module's ``forward`` does in one mode.
 
     Args:
         module: A module that may be changed for the time of the call.
         arguments: What it is called with.
         frames: What was observed of that call.
+        followed: Paths of submodules whose calls are recorded as if they were its own code.
         training: The mode.
 
     Raises:
         UntranslatableError: If it cannot be recorded.
     """
     leaves: list[Any] = []
+    watched: set[str] = set()
     while True:
-        recorder = Recorder(module, frames, training=training)
+        recorder = Recorder(module, frames, followed, training=training)
         try:
-            return recorder.run(arguments, leaves)
+            return recorder.run(arguments, leaves, watched)
+        except AssignedError as error:
+            if error.paths <= watched:
+                raise
+            watched |= error.paths
         except Exception as error:
             # A function that cannot be followed may still be called as a whole.
             found = outside(error)
@@ -129,16 +135,17 @@ def _reason(error: Exception) -> str:
 class Recorder(fx.Tracer):
     """Records the calls that one ``forward`` makes, and knows the shapes of what they return."""
 
-    def __init__(self, module: nn.Module, frames: Frames, *, training: bool) -> None:
+    def __init__(self, module: nn.Module, frames: Frames, followed: Collection[str] = (), *, training: bool) -> None:
         super().__init__()
         self.graph = fx.Graph(tracer_cls=type(self))
         self._module = module
         self._training = training
+        self._followed = followed
         self._frames = frames
         self._frame = frames.get(training) or frames.get(not training)
         self._prefix = f"{self._frame.path}." if self._frame is not None and self._frame.path else ""
-        self._leaves: Sequence[Any] = ()
-        self._obstacles: dict[str, str] = {}
+        self._rebound = Rebound(self, ())
+        self._obstacles = {path: obstacle(each) for path, each in module.named_modules() if path}
         self._slots: dict[str, Slot] = {}
         self._detached: dict[fx.Node, Traced] = {}
         self._born_detached: set[fx.Node] = set()
@@ -153,17 +160,30 @@ class Recorder(fx.Tracer):
         self.root = module  # where fx looks for constants
         self.tensor_attrs = _plain_tensors(module)
 
-    def run(self, arguments: Arguments, leaves: Sequence[Any] = ()) -> Recording:
-        """Record the call; `leaves` are functions that are recorded as a whole."""
-        self._leaves = leaves
+    def run(self, arguments: Arguments, leaves: Sequence[Any] = (), watched: Collection[str] = ()) -> Recording:
+        """Record the call.
+
+        Args:
+            arguments: What the module is called with.
+            leaves: Functions that are recorded as a whole.
+            watched: Paths of submodules whose attributes it assigns.
+        """
+        self._rebound = Rebound(self, leaves)
         frame = self._frame
         named = parameter_names(self._module)
         seen = {} if frame is None else {**{named(i): value for i, value in enumerate(frame.args)}, **frame.kwargs}
         args = tuple(self._placeholders(v, seen.get(named(i), UNKNOWN)) for i, v in enumerate(arguments[0]))
         kwargs = {name: self._placeholders(v, seen.get(name, UNKNOWN)) for name, v in arguments[1].items()}
         # torch.arange(n) and its like take no traced tensor: a mode, which is of this thread alone, sees them.
-        with self._intercepted() as watched, _Watch(self):
-            result = rebound(type(self._module), self, leaves, watched.methods)(self._module, *args, **kwargs)
+        with ExitStack() as stack:
+            mode = wrap(self.graph.get_attr(MODE), self, self._training)
+            self._by_mode.add(mode.node)
+            watchers = stack.enter_context(intercepted(self, self._module, mode, self._calling, watched))
+            stack.enter_context(_Watch(self))
+            for each, watcher in watchers:
+                stack.enter_context(self._rebound.one(each, watcher.methods))
+            stack.enter_context(self._rebound.among(self._module.modules()))
+            result = type(self._module).forward(self._module, *args, **kwargs)
             if is_dataclass(result) and frame is not None and frame.path:
                 result = tuple(fields_of(result).values())
         self.graph.output(self.create_arg(result))
@@ -194,92 +214,12 @@ class Recorder(fx.Tracer):
 
     # What the forward of the module finds
 
-    @contextmanager
-    def _intercepted(self) -> Iterator[Attributes]:
-        """Have the module's submodules and tensors stand for themselves, and refuse what it assigns."""
-        kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        before: list[dict[str, Any]] = []
-        buffers: list[tuple[str, dict[str, Any], str]] = []
-        watched: Attributes | None = None
-        mode = wrap(self.graph.get_attr(MODE), self, self._training)
-        self._by_mode.add(mode.node)
-        seen: dict[int, Traced] = {}
-        try:
-            for path, module in self._module.named_modules():
-                own = vars(module)
-                # A scripted module keeps all but its dictionary where Python does not reach.
-                scripted = isinstance(module, torch.jit.ScriptModule)
-                stores = [own] if scripted else [own, module._parameters, module._buffers, module._modules]
-                kept += [(store, dict(store)) for store in stores]
-                if module is not self._module:
-                    self._obstacles[path] = obstacle(module)
-                    own["forward"] = self._calling(path)
-                if scripted:
-                    before.append(dict(own))
-                    continue
-                own["training"] = mode
-                for hooks in _HOOKS:
-                    own[hooks] = OrderedDict()
-                for store in stores[1:3]:
-                    for name, tensor in store.items():
-                        if tensor is not None:
-                            place = f"{path}.{name}" if path else name
-                            store[name] = self._stored(place, tensor, seen)
-                            if store is module._buffers:
-                                buffers.append((place, store, name))
-                before += [dict(store) for store in stores]
-            watched = Attributes(self._module)
-            yield watched
-            watched.refuse_state()
-            originals = {id(store): old for (store, _), old in zip(kept, before, strict=True)}
-            for _, store, name in buffers:
-                self._assigned(originals[id(store)][name], store, name)
-            # Its own plain attributes, which come first, are watched.
-            self._refuse_changes([(store, old) for (store, _), old in zip(kept, before, strict=True)][1:])
-        finally:
-            if watched is not None:
-                watched.restore()
-            for store, old in kept:
-                added = {name: value for name, value in store.items() if name.startswith("_tensor_constant")}
-                store.clear()
-                store.update({**old, **added})
-
-    def _stored(self, place: str, tensor: torch.Tensor, seen: dict[int, Traced]) -> Traced:
-        if id(tensor) not in seen:
-            found = wrap(self.graph.create_node("get_attr", place), self, tensor.detach().to("meta"))
-            if isinstance(found, TracedTensor):
-                found.parameter = isinstance(tensor, nn.Parameter)
-            seen[id(tensor)] = found
-        return seen[id(tensor)]
-
-    def _assigned(self, original: Any, store: dict[str, Any], name: str) -> None:
-        """Draw ``self.mean = …`` of a buffer as a copy into it: that is what it means to whoever reads it later."""
-        new = store.get(name)
-        if new is original or type(new) is not TracedTensor or type(original) is not TracedTensor:
-            return
-        if new.value.shape != original.value.shape or new.value.dtype != original.value.dtype:
-            return
-        store[name] = original
-        if new.node is not original.node:
-            self.call_method(original, "copy_", (new.detach(),), {})
-
-    @staticmethod
-    def _refuse_changes(stores: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-        changed = {
-            name
-            for store, old in stores
-            for name in {*store, *old}
-            if store.get(name) is not old.get(name) and not name.startswith("_tensor_constant")
-        }
-        if changed:
-            raise UntranslatableError(f"its forward assigns to {', '.join(sorted(changed))}")
-
     def _calling(self, path: str) -> Callable[..., Any]:
         def forward(*args: Any, **kwargs: Any) -> Any:
             self._refuse_autocast()
             frames = self._frames_of(path)
-            if not can_be_passed((args, kwargs)):
-                return self._followed(path, frames, args, kwargs)
+            if path in self._followed or not can_be_passed((args, kwargs)):
+                return self._follow(path, frames, args, kwargs)
             seen = frames.get(self._training) or frames.get(not self._training)
             args, kwargs = self._settled(opened(one_form(self._module.get_submodule(path), args, kwargs)))
             node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
@@ -296,15 +236,18 @@ class Recorder(fx.Tracer):
 
         return forward
 
-    def _followed(self, path: str, frames: Frames, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record what a submodule does that is given an object, such as a cache, which no port carries."""
+    def _follow(self, path: str, frames: Frames, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record what a submodule does that is called in several ways, or given an object that no port carries."""
         module = self._module.get_submodule(path)
         if self._obstacles[path]:
-            raise UntranslatableError(f"{path} is given an object that no port carries, and {self._obstacles[path]}")
+            why = "called in different ways" if path in self._followed else "given an object that no port carries"
+            raise UntranslatableError(f"{path} is {why}, and {self._obstacles[path]}")
+        self._count[path] += 1
         before = self._frames, self._frame
         self._frames, self._frame = frames, frames.get(self._training) or frames.get(not self._training)
         try:
-            return rebound(type(module), self, self._leaves, {})(module, *args, **kwargs)
+            with self._rebound.one(module):
+                return type(module).forward(module, *args, **kwargs)
         finally:
             self._frames, self._frame = before
 
@@ -349,8 +292,8 @@ class Recorder(fx.Tracer):
         if module == "_operator" and any(source in self._by_mode for source in node.all_input_nodes):
             self._by_mode.add(node)
         evaluated = self._evaluated(kind, target, args, kwargs)
-        if evaluated is None and target is operator.getitem:
-            return None  # one of several results, for `is None` to see
+        if target is operator.getitem and (evaluated is None or type(evaluated) is str):
+            return evaluated  # one of several results, for `is None` to see, or a name
         found = wrap(node, self, evaluated)
         if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
             # The same tensor: what uses it from here on stands after the change.

@@ -12,7 +12,7 @@ from torch import fx, nn
 
 from pnne_nb.compiler.importing.assembling import MAX_STORED, class_title, stored, values_of
 from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
-from pnne_nb.compiler.importing.drafting import Item, Kind, Level, Source, UntranslatableError
+from pnne_nb.compiler.importing.drafting import DifferingCallsError, Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.functions import function_call, method_call
 from pnne_nb.compiler.importing.modes import trace_modes
 from pnne_nb.compiler.importing.observing import Frames, fields_of
@@ -39,8 +39,22 @@ def translate(module: nn.Module, arguments: Arguments, frames: Frames, child: Ch
     Raises:
         UntranslatableError: If something in it cannot be drawn.
     """
-    recording = trace_modes(module, arguments, frames)
-    level = _Translation(module, recording.slots, child).run(recording.graph)
+    followed: set[str] = set()
+    failure: DifferingCallsError | None = None
+    while True:
+        try:
+            recording = trace_modes(module, arguments, frames, followed)
+            level = _Translation(module, recording.slots, child).run(recording.graph)
+        except DifferingCallsError as error:
+            if error.path in followed:
+                raise
+            # What it does is then drawn among what its caller does.
+            followed.add(error.path)
+            failure = error
+        except UntranslatableError as error:
+            raise failure or error from error
+        else:
+            break
     level.assumed = recording.assumed
     level.batches = recording.batches
     level.ranked = recording.ranked
@@ -131,8 +145,8 @@ class _Translation:
             item.properties["inputs"] = port_names(called, len(node.args), list(node.kwargs))
         owner = self._modules.setdefault(path, item)
         if owner is not item:
-            if owner.type != item.type or owner.properties != item.properties or owner.inner is not item.inner:
-                raise UntranslatableError(f"{node.target} is called in different ways")
+            if owner.type != item.type or owner.inner is not item.inner or _made_of(owner) != _made_of(item):
+                raise DifferingCallsError(str(node.target))
             item.owner = owner
         self._place(node, called, item)
 
@@ -377,6 +391,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     return value
+
+
+def _made_of(item: Item) -> dict[str, object]:
+    """Return the properties that make a submodule, without those of its call, which may be others each time."""
+    called = {prop.name for prop in registry[item.type].properties if prop.role == "call"}
+    return {name: value for name, value in item.properties.items() if name not in called}
 
 
 def _holds_nodes(value: Any) -> bool:
