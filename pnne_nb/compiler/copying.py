@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
+
+from pnne_nb.catalog.collecting import without_collections
+
+_CONTAINERS = (dict, OrderedDict, list, set)
+"""Most of what a module holds, of hooks above all, are these, and empty."""
+
+_ATOMS = (bool, int, float, str, type(None))
 
 
 def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = None) -> nn.Module:
@@ -20,7 +28,8 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
 
     Args:
         module: It is not changed.
-        tensor: Makes what stands for each parameter and buffer; copies if None.
+        tensor: Makes what stands for each parameter and buffer; those are copied for which it gives None, and all
+            if it is None itself.
     """
     made: dict[int, Any] = {}
     for each in computed(module):
@@ -28,9 +37,44 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
     if tensor is not None:
         for each in (*module.parameters(), *module.buffers()):
             value = tensor(each)
+            if value is None:
+                continue
             is_parameter = isinstance(each, nn.Parameter)
             made[id(each)] = nn.Parameter(value, requires_grad=each.requires_grad) if is_parameter else value
-    return copy.deepcopy(module, made)
+    for part in module.modules():
+        # deepcopy would take half of its time for them.
+        made.update((id(value), type(value)()) for value in vars(part).values() if _is_empty(value))
+    with without_collections():
+        return copy.deepcopy(module, made)
+
+
+@final
+class Copies:
+    """Copies of a module that are needed one after the other: each is in the memory of the last, which is then over.
+
+    Args:
+        module: It is not changed.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._memory: dict[int, torch.Tensor] = {}
+
+    def next(self) -> nn.Module:
+        """Return a deep copy of the module; do not use the last one any more."""
+        return duplicate(self._module, self._filled)
+
+    def _filled(self, tensor: torch.Tensor) -> Any:
+        """Return the memory of a tensor's copy, with the tensor's content."""
+        # What is more than numbers in memory of its own copies itself.
+        if type(tensor) is not nn.Parameter or tensor.layout != torch.strided or tensor.is_quantized:
+            return None
+        kept = self._memory.get(id(tensor))
+        if kept is None:
+            kept = self._memory[id(tensor)] = tensor.detach().clone(memory_format=torch.preserve_format)
+        else:
+            kept.copy_(tensor.detach())
+        return kept.detach()
 
 
 @contextmanager
@@ -66,7 +110,13 @@ def untouched(module: nn.Module) -> Iterator[None]:
 def computed(module: nn.Module) -> Iterator[torch.Tensor]:
     """Yield the tensors that a module has computed and keeps, which cannot be copied with what they were made from."""
     for each in module.modules():
-        own = {name: value for name, value in vars(each).items() if name not in ("_parameters", "_modules")}
-        for leaf in pytree.tree_leaves(own):
+        own = [value for name, value in vars(each).items() if name not in ("_parameters", "_modules")]
+        for leaf in pytree.tree_leaves(
+            [value for value in own if not isinstance(value, _ATOMS) and not _is_empty(value)]
+        ):
             if isinstance(leaf, torch.Tensor) and not leaf.is_leaf:
                 yield leaf
+
+
+def _is_empty(value: object) -> bool:
+    return type(value) in _CONTAINERS and not value

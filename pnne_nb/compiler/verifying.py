@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.compiling import compile as compile_graph
-from pnne_nb.compiler.copying import duplicate, untouched
+from pnne_nb.compiler.copying import Copies, untouched
 from pnne_nb.compiler.holding import whole_node
 from pnne_nb.compiler.running import describe
 from pnne_nb.errors import CompileError, expect
@@ -143,14 +143,23 @@ def _collect_opaque(graph: NodeGraph, id: str, prefix: str, found: dict[str, str
 
 
 def compare(
-    net: nn.Module, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str = ""
+    net: nn.Module,
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    prefix: str = "",
+    copies: tuple[Copies, Copies] | None = None,
 ) -> Iterator[Check]:
-    """Yield every comparison of two modules, which are copied first; the second's keys begin with `prefix`."""
+    """Yield every comparison of two modules, which are copied first; the second's keys begin with `prefix`.
+
+    Whoever has `copies` of both already may give them.
+    """
     mine, theirs = [f"{prefix}{key}" for key in net.state_dict()], list(model.state_dict())
     detail = "" if mine == theirs else _keys(mine, theirs)
     yield Check("keys", "", not detail, detail)
+    ours, others = copies or (Copies(net), Copies(model))
     for mode in ("train", "eval"):
-        one, other = duplicate(net), duplicate(model)
+        one, other = ours.next(), others.next()
         for module in (one, other):
             module.train(mode == "train")
         yield from _run_both(one, other, args, kwargs, mode, prefix)

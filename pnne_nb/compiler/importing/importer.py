@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.compiling import compile as compile_graph
-from pnne_nb.compiler.copying import duplicate, untouched
+from pnne_nb.compiler.copying import Copies, duplicate, untouched
 from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_title, complete
 from pnne_nb.compiler.importing.boxing import Boxes, Call
 from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
@@ -102,11 +102,12 @@ def _check(graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict
             f"what was drawn of it does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
             again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
         )
-    fault = find_fault(graph, net, model, args, kwargs)
-    other = unlike(graph, net, model, args, kwargs) if fault is None else None
+    copies = Copies(net), Copies(model)
+    fault = find_fault(graph, net, model, args, kwargs, copies)
+    other = unlike(graph, copies, args, kwargs) if fault is None else None
     if other is None:
         return fault
-    fault = find_fault(graph, net, model, *other) or Fault("", "what was drawn of it computes something else")
+    fault = find_fault(graph, net, model, *other, copies) or Fault("", "what was drawn of it computes something else")
     return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from pnne_nb.compiler.copying import duplicate
+from pnne_nb.compiler.copying import Copies, duplicate
 from pnne_nb.compiler.importing.layers import difference as layer_difference
 from pnne_nb.compiler.importing.layers import layer_spec
 from pnne_nb.compiler.running import blame
@@ -36,9 +36,14 @@ class Fault(NamedTuple):
 
 
 def find_fault(
-    graph: NodeGraph, net: nn.Module, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    graph: NodeGraph,
+    net: nn.Module,
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    copies: tuple[Copies, Copies],
 ) -> Fault | None:
-    """Return the innermost module that is not drawn as it is, or None if all are."""
+    """Return the innermost module that is not drawn as it is, or None if all are; `copies` are of `net` and `model`."""
     modules = dict(net.named_modules(remove_duplicate=False))
     prefix = whole_prefix(graph)
     drawn = model.get_submodule(prefix.removesuffix("."))
@@ -51,7 +56,7 @@ def find_fault(
     try:
         before: list[Check] = []
         for _ in range(TRIES):
-            failed = [check for check in compare(net, model, args, kwargs, prefix) if not check.equal]
+            failed = [check for check in compare(net, model, args, kwargs, prefix, copies) if not check.equal]
             if failed == before:
                 break  # what is wrong is wrong in the same way again
             before = failed

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
-from pnne_nb.compiler.copying import duplicate
+from pnne_nb.compiler.copying import Copies, duplicate
 from pnne_nb.compiler.importing.locating import TRIES
 from pnne_nb.compiler.verifying import copied, difference, private_random_state, tensors_in
 from pnne_nb.errors import ExecutionError
@@ -74,12 +74,19 @@ def batch_of(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
 
 
 def unlike(
-    graph: NodeGraph, net: nn.Module, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    graph: NodeGraph, copies: tuple[Copies, Copies], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return inputs of other sizes with which a drawing does something else than the module, without saying so."""
-    if any("_orig_mod" in module._modules for module in net.modules()):
+    """Return inputs of other sizes with which a drawing does something else than the module, without saying so.
+
+    Args:
+        graph: The drawing.
+        copies: Of the module, and of what the drawing compiles to.
+        args: Of the call, by position.
+        kwargs: By name.
+    """
+    one, other = (each.next().eval() for each in copies)
+    if any("_orig_mod" in module._modules for module in one.modules()):
         return None  # torch.compile compiles for each size, and says aloud where that fails
-    one, other = duplicate(net).eval(), duplicate(model).eval()
     for given in resized((args, kwargs)):
         for _ in range(TRIES):
             expected, refused = _result(one, given)
