@@ -16,6 +16,7 @@ from pnne_nb.runtime.checkpoint import CheckpointDirectory
 from pnne_nb.runtime.control import Control
 from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.easing import is_out_of_memory
 from pnne_nb.runtime.failures import in_brief
 from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
 from pnne_nb.runtime.monitor import Monitor
@@ -27,6 +28,11 @@ from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.stalls import StallWatch
 from pnne_nb.runtime.stepping import NotFiniteError
 from pnne_nb.runtime.validating import Validated
+
+_LESS = (
+    'What is left is less to keep: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
+    "smaller model, or another device."
+)
 
 
 @final
@@ -209,6 +215,10 @@ class Work:
         if isinstance(error, NotFiniteError):
             found = error.diagnostics[0]
             self._reports.announce(AnomalyFrame(loop.steps + 1, found.code, found.message, found.node, found.hint))
+        elif is_out_of_memory(error):
+            message = f"Out of memory while {loop.doing}, and no smaller pieces of a batch would help: {told}"
+            self._reports.announce(AnomalyFrame(loop.steps + 1, "out-of-memory", message, hint=_LESS))
+            error.add_note(_LESS)
         elif loop.fetching and not self._telling:
             message = f"The data failed while {loop.doing}: {told}"
             self._reports.announce(AnomalyFrame(step=loop.steps + 1, kind="data-failed", message=message))

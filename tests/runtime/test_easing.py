@@ -59,6 +59,11 @@ def test_too_small_for_one_example_fails() -> None:
     with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
         trained.wait(60)
     assert trained.state == "failed"
+    (told,) = trained.history.anomalies
+    assert "Out of memory while training on batch 1 of epoch 1, and no smaller pieces" in told.message
+    assert told.hint is not None
+    assert "bf16" in told.hint
+    assert "bf16" in "".join(getattr(trained.error, "__notes__", ()))
 
 
 class Hungry(torch.optim.SGD):
@@ -73,7 +78,8 @@ def test_an_optimizer_without_room_is_not_tried_again() -> None:
     trained.start()
     with pytest.raises(torch.OutOfMemoryError, match="no room for the moments"):
         trained.wait(60)
-    assert trained.history.anomalies == []
+    assert [told.kind for told in trained.history.anomalies] == ["out-of-memory"]
+    assert "no smaller pieces of a batch would help: OutOfMemoryError: no room" in trained.history.anomalies[0].message
 
 
 def test_pieces_of_nested_batches() -> None:
