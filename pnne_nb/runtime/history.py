@@ -155,7 +155,7 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     def __repr__(self) -> str:
         with self._lock:
-            steps, epochs = self._total_steps, len(self._epoch_numbers)
+            steps, epochs = self._total_steps, len(set(self._epoch_numbers))
         return f"History({steps} steps, {epochs} epochs: {', '.join(self)})"
 
     def record(self, frame: StepFrame | EpochFrame | AnomalyFrame | MemoryFrame) -> None:
@@ -288,11 +288,11 @@ class History(Mapping[str, NDArray[np.float64]]):
             return self._skipped_steps
 
     def summary(self) -> dict[str, Any]:
-        """The last value of each name, the least loss over epochs, steps made and skipped, seconds spent.
+        """The last measured value of each name, the least loss over epochs, steps made and skipped, seconds spent.
 
         Under ``"anomalies"`` stands the list of what went wrong, in words.
         """
-        last = {name: float(values[-1]) for name, values in self.items() if len(values)}
+        last = {name: self._last(name, values) for name, values in self.items() if len(values)}
         best = {
             f"best_{name}": float(np.nanmin(self[name]))
             for name in ("train_loss", "val_loss")
@@ -307,6 +307,11 @@ class History(Mapping[str, NDArray[np.float64]]):
                 "seconds": self._seconds,
                 "anomalies": [f"step {found.step}: {found.message}" for found in self._anomalies],
             }
+
+    def _last(self, name: str, values: NDArray[np.float64]) -> float:
+        # Over epochs, NaN means "not measured there", as for the training loss in the middle of an epoch.
+        measured = values if name in self._series else values[~np.isnan(values)]
+        return float(measured[-1]) if len(measured) else float("nan")
 
     def to_frame(self, over: Literal["epochs", "steps"] = "epochs") -> pd.DataFrame:
         """A pandas table: one row for each epoch, or for each recorded step.

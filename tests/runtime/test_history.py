@@ -169,3 +169,11 @@ def test_its_memory_is_told_and_bounded() -> None:
     before = history.nbytes
     history.record(EpochFrame(1, 1000, {"train_loss": 0.5, "train_accuracy": 1.0}))
     assert history.nbytes == before + 32
+
+
+def test_a_summary_tells_the_last_that_was_measured_and_counts_epochs_once() -> None:
+    history = History()
+    for step, metrics in ((4, {"val_loss": 2.0}), (6, {"train_loss": 1.0})):
+        history.record(EpochFrame(epoch=1, step=step, metrics=metrics))
+    assert (history.summary()["val_loss"], history.summary()["train_loss"]) == (2.0, 1.0)
+    assert repr(history).startswith("History(0 steps, 1 epochs: ")
