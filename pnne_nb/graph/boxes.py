@@ -30,7 +30,7 @@ def lint_held(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> Itera
             port=edge.target.partition(".")[2],
             hint="Remove the edge.",
         )
-    for name in ("checkpoint", "device"):
+    for name in ("checkpoint", "device", "inside"):
         if node.properties.get(name):
             yield Diagnostic(
                 code="box-property",

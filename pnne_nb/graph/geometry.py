@@ -145,6 +145,8 @@ def shows_summary(node: Node, spec: NodeSpec | None) -> bool:
     """Whether the node shows a line with its main properties: sizes, what is required, and what is not at its default."""
     if node.type == "Subgraph":
         return node.definition is not None and node.definition != node.name
+    if node.type == "Module":
+        return bool(node.properties.get("target"))
     if spec is None:
         return False
     names = {prop.name for prop in spec.properties}

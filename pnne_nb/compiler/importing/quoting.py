@@ -8,6 +8,12 @@ from typing import Any
 from torch import fx
 
 
+_SYMBOLS = {
+    "is_": "is", "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
+    "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//",
+}  # fmt: skip
+
+
 def shown(node: fx.Node, depth: int = 0) -> str:
     """Return a recorded value in the words of its source."""
     if depth > 5:
@@ -22,16 +28,29 @@ def shown(node: fx.Node, depth: int = 0) -> str:
             return shown(value, depth + 1)
         return repr(value) if len(repr(value)) < 40 else "…"
 
+    def index(value: Any) -> str:
+        if isinstance(value, tuple) and value:
+            return ", ".join(map(index, value))
+        if isinstance(value, slice):
+            parts = ["" if part is None else text(part) for part in (value.start, value.stop, value.step)]
+            return ":".join(parts if parts[2] else parts[:2])
+        return text(value)
+
     args = [text(value) for value in node.args]
+    if args and isinstance(node.args[0], fx.Node) and _symbol(node.args[0]):
+        args[0] = f"({args[0]})" if node.op == "call_method" or node.target in (getattr, operator.getitem) else args[0]
     name = str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", node.target))
     if node.target is getattr:
         return f"{args[0]}.{node.args[1]}"
     if node.target is operator.getitem:
-        return f"{args[0]}[{args[1]}]"
+        return f"{args[0]}[{index(node.args[1])}]"
     if node.op == "call_method":
         return f"{args[0]}.{name}({', '.join(args[1:])})"
-    symbols = {"is_": "is", "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
-               "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}  # fmt: skip
-    if name in symbols and len(args) == 2:
-        return f"{args[0]} {symbols[name]} {args[1]}"
-    return f"{name}({', '.join(args)})"
+    symbol = _symbol(node)
+    return f"{args[0]} {symbol} {args[1]}" if symbol else f"{name}({', '.join(args)})"
+
+
+def _symbol(node: fx.Node) -> str:
+    """Return the operator that a call is, or an empty string."""
+    name = str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
+    return _SYMBOLS.get(name, "") if len(node.args) == 2 else ""

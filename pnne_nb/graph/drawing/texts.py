@@ -28,7 +28,9 @@ def summary(node: Node, spec: NodeSpec | None, resolved: Mapping[str, object]) -
     """
     if node.type == "Subgraph":
         return "" if node.definition is None or node.definition == node.name else node.definition
-    properties = [prop for prop in spec.properties if prop.name != "definition"] if spec is not None else []
+    if node.type == "Module":
+        return str(node.properties.get("target", "")).rpartition(".")[2]
+    properties = spec.properties if spec is not None else ()
     into = next((prop for prop in properties if prop.name in SIZES_IN), None)
     out = next((prop for prop in properties if prop.name in SIZES_OUT), None)
     parts: list[str] = []

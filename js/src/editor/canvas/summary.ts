@@ -43,7 +43,11 @@ export function partsOf(
     const isNamed = typeof definition === "string" && definition !== node.name;
     return isNamed ? [[{ property: null, text: definition }]] : [];
   }
-  const properties = (type?.properties ?? []).filter((property) => property.name !== "definition");
+  if (node.type === "Module") {
+    const name = typeof given.target === "string" ? (given.target.split(".").at(-1) ?? "") : "";
+    return name ? [[{ property: null, text: name }]] : [];
+  }
+  const properties = type?.properties ?? [];
   const valueFor = (property: PropertyState) => {
     const value = property.name in given ? given[property.name] : property.default;
     return value === "auto" && property.name in resolved ? resolved[property.name] : value;
@@ -67,7 +71,7 @@ export function mainProperties(
   type: NodeTypeState | undefined,
   resolved: Readonly<Record<string, unknown>> = {},
 ): readonly PropertyState[] {
-  if (node.type === "Subgraph") return [];
+  if (node.type === "Subgraph" || node.type === "Module") return [];
   const told = partsOf(node, type, resolved).flatMap((part) => part.flatMap(({ property }) => property ?? []));
   const others = (type?.properties ?? []).filter(
     (property) => !told.includes(property) && (property.role ?? "init") === "init",
