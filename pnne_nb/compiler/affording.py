@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from math import prod
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import torch
 from torch import nn
 
+from pnne_nb.compiler.machine import memory
 from pnne_nb.compiler.program import (
     Argument,
     Chain,
@@ -27,11 +27,6 @@ HARMLESS = 2**30
 """Models whose weights cannot take more bytes than this are not looked at."""
 
 
-def free_memory() -> int:
-    """Return the bytes of memory that new weights can take."""
-    return int(psutil.virtual_memory().available)
-
-
 def require_room(unit: Unit, make: Callable[[], nn.Module], absent: Collection[str] = ()) -> None:
     """See whether the weights that a model would make on the CPU fit into memory.
 
@@ -45,7 +40,7 @@ def require_room(unit: Unit, make: Callable[[], nn.Module], absent: Collection[s
     """
     if torch.get_default_device().type != "cpu" or (at_most := _bound(unit)) <= HARMLESS:
         return
-    free = free_memory()
+    free = memory().free
     if at_most <= free:
         return
     with torch.device("meta"):

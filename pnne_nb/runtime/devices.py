@@ -10,6 +10,7 @@ import psutil  # type: ignore[import-untyped]  # its stubs are a package of thei
 import torch
 from torch import nn
 
+from pnne_nb.compiler.machine import memory
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import DeviceMemory
 from pnne_nb.runtime.batches import to_device
@@ -26,7 +27,7 @@ class Device(msgspec.Struct, frozen=True):
     Attributes:
         name: As torch calls it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
         description: The product's name.
-        total: Memory there is.
+        total: Memory there is; for the CPU, what a container may take, where that is less.
         free: Memory that nobody uses.
         allocated: What this process's tensors take; for the CPU, all that the process takes.
         reserved: What torch's allocator keeps for this process.
@@ -168,8 +169,8 @@ def measured(device: torch.device) -> Device:
     """`device` with its memory as it is now."""
     match device.type:
         case "cpu":
-            memory, own = psutil.virtual_memory(), psutil.Process().memory_info().rss
-            return Device("cpu", "CPU", memory.total, memory.available, own, own, own)
+            there, own = memory(), psutil.Process().memory_info().rss
+            return Device("cpu", "CPU", there.total, there.free, own, own, own)
         case "mps":
             total, used = torch.mps.recommended_max_memory(), memory_of(device)
             free = total - used.reserved

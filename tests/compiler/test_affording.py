@@ -5,6 +5,7 @@ import torch
 
 import pnne_nb as pn
 from pnne_nb.compiler import affording
+from pnne_nb.compiler.machine import Memory
 from tests.compiler.graphs import lenet, wire
 
 MILLION = 10**6
@@ -22,7 +23,7 @@ def wide(device: str | None = None) -> pn.NodeGraph:
 
 
 def test_what_does_not_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affording, "free_memory", lambda: 3 * 2**30)
+    monkeypatch.setattr(affording, "memory", lambda: Memory(3 * 2**30, 3 * 2**30))
     with pytest.raises(
         pn.CompileError,
         match=r"huge: Its weights take 3\.6 TiB, those of the whole model 3\.6 TiB, and 3\.0 GiB of memory are free"
@@ -33,7 +34,7 @@ def test_what_does_not_fit_is_refused_before_it_is_made(monkeypatch: pytest.Monk
 
 
 def test_a_node_inside_is_named_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affording, "free_memory", lambda: 2**20)
+    monkeypatch.setattr(affording, "memory", lambda: Memory(2**20, 2**20))
     graph = wide()
     graph.group(["huge"], "block")
     with pytest.raises(pn.CompileError, match=r"^block\.huge: Its weights"):
@@ -52,9 +53,9 @@ def test_every_use_of_a_definition_counts(monkeypatch: pytest.MonkeyPatch) -> No
     graph.add("Output", "z")
     wire(graph, "two z")
     monkeypatch.setattr(affording, "HARMLESS", 0)
-    monkeypatch.setattr(affording, "free_memory", lambda: 9 * 2**20)
+    monkeypatch.setattr(affording, "memory", lambda: Memory(9 * 2**20, 9 * 2**20))
     assert pn.compile(graph)(torch.ones(1, 1024))[1].shape == (1, 1024)
-    monkeypatch.setattr(affording, "free_memory", lambda: 7 * 2**20)
+    monkeypatch.setattr(affording, "memory", lambda: Memory(7 * 2**20, 7 * 2**20))
     with pytest.raises(pn.CompileError, match=r"one\.fc: Its weights take 4\.0 MiB, those of the whole model 8\.0 MiB"):
         pn.compile(graph)
 
@@ -67,5 +68,5 @@ def test_what_takes_no_memory_is_let_through() -> None:
 
 
 def test_small_models_are_not_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affording, "free_memory", lambda: pytest.fail("nobody needs to ask"))
+    monkeypatch.setattr(affording, "memory", lambda: pytest.fail("nobody needs to ask"))
     pn.compile(lenet())

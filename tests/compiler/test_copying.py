@@ -14,7 +14,7 @@ class Holding(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.inner = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-        self.inner[0].requires_grad_(False)  # noqa: FBT003
+        self.inner[0].requires_grad_(False)
         self.seen: list[int] = []
         self.also = self.seen
         self.by_name: dict[str, int] = {}
