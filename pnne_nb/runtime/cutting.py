@@ -53,8 +53,9 @@ def _made(document: Mapping[str, Any], name: str, root: Mapping[str, Any]) -> No
     pending = [root]
     while pending:
         for node in pending.pop().get("nodes", ()):
-            shown = node["properties"]["definition"] if node["type"] == "Subgraph" else ""
-            if shown not in graphs:
+            holds = node["type"] in ("Subgraph", "Module")
+            shown = node.get("properties", {}).get("definition") if holds else None
+            if shown is not None and shown not in graphs:
                 graphs[shown] = document["graphs"][shown]
                 pending.append(graphs[shown])
     return NodeGraph.from_json(json.dumps({**document, "name": name, "graphs": graphs}))

@@ -310,7 +310,7 @@ class _Reading:
         if len(parts.model) == 1:
             (name,) = parts.model
             node = self._nodes[name]
-            if node.definition is not None:
+            if node.definition is not None and not node.is_box:
                 model = extract(self._graph, node.definition, name)
                 outputs = [n.name for n in model.nodes.values() if n.type == "Output"]
                 inputs = [n.name for n in model.nodes.values() if n.type == "Input"]

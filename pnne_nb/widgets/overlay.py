@@ -183,7 +183,7 @@ def place_of(model: nn.Module, graph: NodeGraph) -> str:
         InspectionError: If it is drawn nowhere.
     """
     names = [name for name in leaf_layers(model) if name]
-    places = ["", *(f"{name}." for name, node in graph.nodes.items() if node.type == "Subgraph")]
+    places = ["", *(f"{name}." for name, node in graph.nodes.items() if node.definition is not None)]
     drawn = {place: sum(f"{place}{name}" in graph for name in names) for place in places}
     best = max(places, key=lambda place: drawn[place])
     if not names or 2 * drawn[best] < len(names):
