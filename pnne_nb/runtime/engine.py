@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,11 +16,10 @@ from pnne_nb.errors import TrainingError, expect
 from pnne_nb.frames import AnomalyFrame, ProgressFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.probe import Cadence, Probe
-from pnne_nb.runtime import checkpoint
+from pnne_nb.runtime import checkpoint, under_way
 from pnne_nb.runtime.blueprint import EditedTraining
 from pnne_nb.runtime.cadence import EveryChoice
 from pnne_nb.runtime.config import Config, require_undrawn
-from pnne_nb.runtime.control import ENDED
 from pnne_nb.runtime.data import Data, require_count
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
@@ -123,7 +121,7 @@ class TrainingEngine:
         self.device = self._loop.recipe.device
         self.channel = self._reports.channel
         self.history = self._reports.history
-        _engines.add(self)
+        under_way.add(self)
 
     @classmethod
     def from_graph(
@@ -483,17 +481,3 @@ class TrainingEngine:
         Its frames go to `channel`. Returns a function that removes it.
         """
         return self._training.observers.add(probe, cadence or Cadence())
-
-
-_engines: weakref.WeakSet[TrainingEngine] = weakref.WeakSet()
-"""Every engine that still exists."""
-
-
-def trainings_of(module: nn.Module) -> list[TrainingEngine]:
-    """The trainings under way, running or paused, of `module`, of a part of it, or of what it is a part of."""
-    own = {id(parameter) for parameter in module.parameters()}
-    return [
-        engine
-        for engine in tuple(_engines)
-        if engine.state not in {"idle", *ENDED} and any(id(one) in own for one in engine.module.parameters())
-    ]

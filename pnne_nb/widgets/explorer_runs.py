@@ -17,7 +17,7 @@ from pnne_nb.inspector.flow import Flow, follow
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.run import run_once
 from pnne_nb.runtime.cells import cells
-from pnne_nb.runtime.engine import trainings_of
+from pnne_nb.runtime.under_way import trainings_of
 
 _LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "parameter_gradients")
 

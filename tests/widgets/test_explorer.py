@@ -18,7 +18,8 @@ from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError
 from pnne_nb.inspector.flow import follow
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.cells import cells
-from pnne_nb.runtime.engine import TrainingEngine, trainings_of
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.under_way import trainings_of
 from pnne_nb.widgets.explorer import ModuleExplorer
 from pnne_nb.widgets.explorer_images import GAP, grid
 from pnne_nb.widgets.explorer_view import MAX_CHILDREN, MAX_ELEMENTS, draw
