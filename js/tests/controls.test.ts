@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   costText,
+  editedText,
   enabled,
   findings,
   formatSeconds,
@@ -17,6 +18,7 @@ import type { Reply, Status } from "../src/controls/types";
 const status: Status = {
   state: "running",
   waiting: null,
+  edited: false,
   error: null,
   node: null,
   epoch: 2,
@@ -37,6 +39,13 @@ test("times are minutes and seconds, hours only when there are any", () => {
   expect(formatSeconds(0)).toBe("0:00");
   expect(formatSeconds(61.2)).toBe("1:01");
   expect(formatSeconds(3725)).toBe("1:02:05");
+});
+
+test("an edit of the graph is told while something can be done about it", () => {
+  expect(editedText(status)).toBe("");
+  expect(editedText({ ...status, edited: true })).toContain("Pause, then Resume");
+  expect(editedText({ ...status, edited: true, state: "paused" })).toContain("Resume goes on with it");
+  expect(editedText({ ...status, edited: true, state: "finished" })).toBe("");
 });
 
 test("slow training keeps a decimal", () => {

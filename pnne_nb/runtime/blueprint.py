@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, final
 
 import msgspec
+from msgspec.structs import replace
 
 from pnne_nb.compiler.renaming import former_paths, mark, paths_since
 from pnne_nb.errors import TrainingError
@@ -39,6 +40,10 @@ class Blueprint(Protocol):
     def changed(self) -> bool:
         """Whether it was edited since."""
 
+    @property
+    def edited(self) -> bool:
+        """Whether it says something else since; where its nodes stand says nothing."""
+
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
         """Make the training what the blueprint says now; on an error nothing has changed.
 
@@ -56,6 +61,41 @@ class Blueprint(Protocol):
 
 
 @final
+class _Meaning:
+    """What a document says, apart from how it looks.
+
+    Args:
+        graph: The document.
+    """
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self._graph = graph
+        self.follow()
+
+    def follow(self) -> None:
+        """Take what it says now for what it is compared with."""
+        self._seen, self._differs = self._graph.version, False
+        self._followed = self._now()
+
+    @property
+    def differs(self) -> bool:
+        """Whether it says something else by now; looked at once for each of its versions."""
+        version = self._graph.version
+        if version != self._seen:
+            self._seen, self._differs = version, self._now() != self._followed
+        return self._differs
+
+    def _now(self) -> object:
+        return {
+            id: (
+                {node.name: replace(node, position=None, collapsed=False) for node in graph.nodes},
+                {edge.target: edge.source for edge in graph.edges},
+            )
+            for id, graph in self._graph.state().graphs.items()
+        }
+
+
+@final
 class EditedGraph:
     """The graph of a model.
 
@@ -69,11 +109,17 @@ class EditedGraph:
         self.document = graph.to_json()
         self._graph = graph
         self._version = graph.version
+        self._meaning = _Meaning(graph)
 
     @property
     def changed(self) -> bool:
         """Whether there was a commit since the model last followed."""
         return self._graph.version != self._version
+
+    @property
+    def edited(self) -> bool:
+        """Whether the graph says something else since."""
+        return self._meaning.differs
 
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
         """Make the model in training what the graph says now; see `Blueprint`."""
@@ -81,6 +127,7 @@ class EditedGraph:
         former = former_paths(self._graph, loop.recipe.model)
         cut = follow_model(self._graph, loop, config, loop.recipe, former)
         self._version, self.document = version, self._graph.to_json()
+        self._meaning.follow()
         return cut
 
 
@@ -102,11 +149,17 @@ class EditedTraining:
         self._version = graph.version
         self._fixed = _fixed(graph)
         self._mark = mark(graph)
+        self._meaning = _Meaning(graph)
 
     @property
     def changed(self) -> bool:
         """Whether there was a commit since the training last followed."""
         return self._graph.version != self._version
+
+    @property
+    def edited(self) -> bool:
+        """Whether the graph says something else since."""
+        return self._meaning.differs
 
     @property
     def document(self) -> str:
@@ -136,6 +189,7 @@ class EditedTraining:
             set_group_options(recipe.optimizer, recipe.schedule, number, changes)
         self._version, self._drawn, self.drawing = version, drawn, Drawing.of(self._graph, self._variables)
         self._mark = mark(self._graph)
+        self._meaning.follow()
         return cut
 
     def _former(self, block: str) -> dict[str, str]:

@@ -66,6 +66,8 @@ def follow_model(
     gone = [name for name, tensor in before.items() if id(tensor) not in now]
     if not fresh and not gone:
         return None
+    # What has another size is gone and fresh under one name, which says it.
+    gone = [name for name in gone if name not in fresh]
     parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone)
     message = f"The graph was edited after step {loop.steps}: {'; '.join(parts)}; everything else trains on."
     return AnomalyFrame(step=loop.steps, kind=EDITED, message=message)

@@ -137,6 +137,11 @@ class Training:
         else:
             self.control.allow(steps)
 
+    @property
+    def edited(self) -> bool:
+        """Whether the graph says something else than what is in training."""
+        return self.blueprint is not None and self.blueprint.edited
+
     def follow_edits(self) -> None:
         """Become what the graph says now, between two steps.
 

@@ -57,6 +57,10 @@ class Curve:
         self._buckets.append((point, point))
         self._filled = 1
 
+    def cut(self) -> None:
+        """Begin the smoothing anew: what follows has nothing to do with what was."""
+        self._smooth = _Smooth()
+
     def points(self) -> tuple[Floats, Floats, Floats]:
         """The kept points as x, y and smoothed y, each float32 `[n]` with n ≤ `limit`; not finite is NaN."""
         count = self._ready_count

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, assert_never, final
 import ipywidgets
 
 from pnne_nb.errors import InspectionError, expect
-from pnne_nb.frames import Frame, HistogramFrame, MemoryFrame, Quantity, StateFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, Frame, HistogramFrame, MemoryFrame, Quantity, StateFrame, StepFrame
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.patterns import leaf_layers, own_parameters
 from pnne_nb.probe import Cadence
@@ -170,9 +170,11 @@ class TrainingDashboard(ipywidgets.VBox):
         return name == self._chooser.layer
 
     def stale(self) -> bool:
-        """Whether the training has begun or ceased to wait for a cell, or the histogram is wanted otherwise."""
-        waiting = self._engine is not None and self._engine.waiting_for != self._status.waiting
-        return waiting or self._histogram.stale
+        """Whether the training waits for a cell, its graph was edited, or the histogram is wanted otherwise, as of now."""
+        engine, status = self._engine, self._status
+        if engine is not None and (engine.waiting_for, engine.edited) != (status.waiting, status.edited):
+            return True
+        return self._histogram.stale
 
     def draw(self, tick: int, *, watched: bool) -> None:
         """Send what has changed as frame number `tick`; the control bar last, so that its ack means all of it."""
@@ -187,7 +189,7 @@ class TrainingDashboard(ipywidgets.VBox):
 
     def _draw_status(self, tick: int) -> None:
         if self._engine is not None:
-            self._status.waiting = self._engine.waiting_for
+            self._status.waiting, self._status.edited = self._engine.waiting_for, self._engine.edited
             self._status.dropped = self._engine.channel.dropped
         with self._writing, self._bar.hold_sync():
             self._bar.status = self._status.to_json()
@@ -282,11 +284,16 @@ class TrainingDashboard(ipywidgets.VBox):
         history = engine.history
         (steps, losses), rates = history.points("loss"), history["learning_rate"]
         self._known_steps = 0
-        for step, loss in zip(steps.tolist(), losses.tolist(), strict=True):
-            # Only the latest rate is shown, and of a long training the two are kept at different steps.
-            self.take([StepFrame(step, 0, loss, float(rates[-1]), 0, 0.0)])
+        # Only the latest rate is shown, and of a long training the two are kept at different steps.
+        taken: list[StepFrame | AnomalyFrame] = [
+            StepFrame(step, 0, loss, float(rates[-1]), 0, 0.0)
+            for step, loss in zip(steps.tolist(), losses.tolist(), strict=True)
+        ]
+        # An edit cuts the curve behind its step.
+        taken += history.anomalies
+        taken.sort(key=lambda frame: frame.step)
+        self.take(taken)
         self.take(history.epoch_frames())
-        self.take(history.anomalies)
         if "memory" in history and "process_memory" not in history:
             for step, used in zip(history.steps("memory").tolist(), history["memory"].tolist(), strict=True):
                 self.take([MemoryFrame(step, int(used), {})])

@@ -9,7 +9,8 @@ import bqplot
 import ipywidgets
 import numpy as np
 
-from pnne_nb.frames import EpochFrame, Frame, HistogramFrame, NormsFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, NormsFrame, StepFrame
+from pnne_nb.runtime.history import EDITED
 from pnne_nb.widgets.curves import Curve, CurveTable, Floats
 from pnne_nb.widgets.figures import PALETTE, NumberAxis, drawable, figure, heading, heading_html, panel, positive
 
@@ -22,7 +23,7 @@ MAX_LINES: Final = len(PALETTE)
 """Layers whose gradient norms are drawn as lines over time; of more layers, only the latest norms are shown."""
 
 MAX_DOTS: Final = 60
-"""Layers that the plot of the latest norms shows at most."""
+"""Layers that the plot of the latest norms shows at most, and points of a line that are marked."""
 
 
 class Plot(Protocol):
@@ -39,7 +40,7 @@ class Plot(Protocol):
 
 @final
 class LossPlot:
-    """Training loss of every step, smoothed, and validation loss of every epoch.
+    """Training loss of every step, smoothed, and validation loss of every epoch; a dashed line where it was edited.
 
     Args:
         scale: Of the loss axis.
@@ -56,8 +57,12 @@ class LossPlot:
         blue, orange = TRAINING[1], VALIDATION[1]
         self._raw_and_smooth = _lines(scales, [blue, blue], opacities=[0.35, 1.0])
         self._validation_line = _dots(scales, orange)
+        self._edits: list[float] = []
+        whole_height = {"x": self._x.scale, "y": bqplot.LinearScale(min=0.0, max=1.0)}
+        self._edit_lines = _lines(whole_height, ["#8a8a8a"], line_style="dashed", stroke_width=1.2)
         self._heading = heading("Loss", [TRAINING])
-        self.figure = figure([self._raw_and_smooth, self._validation_line], [self._x.axis, self._y.axis])
+        lines = [self._raw_and_smooth, self._validation_line, self._edit_lines]
+        self.figure = figure(lines, [self._x.axis, self._y.axis])
         self.view = panel(self._heading, self.figure)
 
     def take(self, frame: Frame) -> None:
@@ -69,6 +74,10 @@ class LossPlot:
             case EpochFrame() if "val_loss" in frame.metrics:
                 self._validation.append(frame.step, frame.metrics["val_loss"])
                 self._changed = self._validation_changed = True
+            case AnomalyFrame(kind=kind) if kind == EDITED:
+                self._training.cut()
+                self._edits.append(frame.step + 0.5)
+                self._changed = True
             case _:
                 pass
 
@@ -85,10 +94,13 @@ class LossPlot:
             self._heading.value = heading_html("Loss", [TRAINING, VALIDATION])
             at, loss, _ = self._validation.points()
             self._validated = at, positive(loss) if self._log else loss
-            _set(self._validation_line, *self._validated)
+            _set_dotted(self._validation_line, *self._validated)
         self._x.fit(np.concatenate([np.zeros(1, np.float32), steps[-1:], self._validated[0][-1:]]))
         self._y.fit(np.concatenate([raw, self._validated[1]]))
         _set(self._raw_and_smooth, steps, np.stack([raw, smooth]))
+        if len(self._edit_lines.x) < len(self._edits):
+            ends = np.repeat(np.array(self._edits, np.float32)[:, None], 2, axis=1)
+            _set(self._edit_lines, ends, np.tile(np.array([0, 1], np.float32), (len(ends), 1)))
 
 
 @final
@@ -137,7 +149,7 @@ class MetricPlot:
         self._x.fit(np.concatenate([x for x, _ in points.values()]))
         self._y.fit(np.concatenate([y for _, y in points.values()]))
         for split, (x, y) in points.items():
-            _set(self._lines[split], x, y)
+            _set_dotted(self._lines[split], x, y)
 
     def _name(self, keys: Sequence[tuple[str, str]]) -> None:
         """Say what is drawn; a value that stays the same is not sent again."""
@@ -283,6 +295,12 @@ def _set(line: bqplot.Lines, x: Floats, y: Floats) -> None:
         with line.hold_sync():
             line.x = drawable(x)
             line.y = drawable(y)
+
+
+def _set_dotted(line: bqplot.Lines, x: Floats, y: Floats) -> None:
+    # Dots that touch each other are a fat line.
+    line.marker = "circle" if x.size <= MAX_DOTS else None
+    _set(line, x, y)
 
 
 def _first_metric(frame: EpochFrame) -> str:

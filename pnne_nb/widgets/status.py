@@ -33,6 +33,7 @@ class Status(msgspec.Struct, rename="camel"):
 
     Attributes:
         waiting: What the running training waits for, in words, or None.
+        edited: Whether the graph says something else than what is in training.
         error: Why it failed, or None.
         node: The node that failed, by its path on screen, or None.
         seconds_left: Estimate to the end, in seconds, or None.
@@ -42,6 +43,7 @@ class Status(msgspec.Struct, rename="camel"):
 
     state: TrainingState = "idle"
     waiting: str | None = None
+    edited: bool = False
     error: str | None = None
     node: str | None = None
     epoch: int = 0

@@ -165,6 +165,8 @@ def test_a_busy_kernel_is_waited_for_and_the_graph_can_be_saved(open_editor: Ope
     editor.page.clock.run_for(12_000)
     expect(editor.root.get_by_role("status").filter(has_text="Not connected")).to_be_visible()
     expect(editor.button("Copy graph as JSON")).to_be_visible()
+    cut = "notice => notice.scrollHeight > notice.clientHeight + 1 || notice.scrollWidth > notice.clientWidth + 1"
+    assert not editor.root.locator(".pnne-offline").evaluate(cut)
 
 
 def test_a_closed_editor_leaves_nothing_behind(open_editor: OpenEditor) -> None:

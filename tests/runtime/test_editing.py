@@ -56,6 +56,33 @@ def test_untouched_parameters_keep_weights_and_optimizer_state_and_new_ones_star
     assert len(losses) == 12
 
 
+def test_an_edit_is_known_until_the_training_follows_it() -> None:
+    graph = picture_graph()
+    trained = halted(graph)
+
+    def edited() -> bool:
+        return trained.edited
+
+    assert not edited()
+    graph.move("conv1", 10.0, 10.0)
+    assert not edited(), "where a node stands says nothing"
+    deepen(graph)
+    assert edited()
+    for _ in range(4):
+        graph.undo()
+    assert not edited()
+    deepen(graph)
+    trained.step(1)
+    assert not edited()
+    graph.set("hidden", out_features=32)
+    trained.step(1)
+    # What has another size is not said to be gone, too.
+    message = "fc.weight, hidden.weight, hidden.bias start fresh; everything else trains on."
+    assert message in trained.history.anomalies[-1].message
+    trained.stop()
+    assert not engine(model=torch.nn.Linear(4, 2)).edited, "there is no graph"
+
+
 def test_a_removed_layer_leaves_the_optimizer() -> None:
     graph = picture_graph()
     deepen(graph)

@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import ipywidgets
 import numpy as np
@@ -15,6 +16,7 @@ from ipywidgets.widgets import widget as registry
 from torch import nn
 
 from pnne_nb.frames import StepFrame
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.controls import ControlBar
@@ -41,7 +43,7 @@ class Net(nn.Module):
         return y
 
 
-def make_engine(model: nn.Module | None = None, epochs: int = 3) -> TrainingEngine:
+def make_engine(model: nn.Module | NodeGraph | None = None, epochs: int = 3) -> TrainingEngine:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 4, generator=generator)
     y = torch.randint(0, 3, (60,), generator=generator)
@@ -137,6 +139,26 @@ def test_the_learning_rate_can_be_typed_at_any_time(dashboard: TrainingDashboard
     awaited.until(lambda status: status["learningRate"] == 0.5)
     engine.step(2)
     assert engine.history["learning_rate"].tolist() == [0.5, 0.5]
+
+
+def test_who_edits_while_it_trains_is_told_what_becomes_of_it() -> None:
+    graph = NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 4))
+    graph.add("Linear", name="fc", out_features=3)
+    graph.add("Output", name="y")
+    graph.connect("x", "fc")
+    graph.connect("fc", "y")
+    engine = make_engine(graph)
+    engine.step(1)
+    with closing(TrainingDashboard(engine)) as dashboard:
+        bar = bar_of(dashboard)
+        assert bar.status["edited"] is False
+        awaited = Awaited(bar)
+        graph.set("fc", bias=False)
+        awaited.until(lambda status: status["edited"] is True)
+        engine.step(1)
+        awaited.until(lambda status: status["edited"] is False)
+    engine.stop()
 
 
 @pytest.mark.parametrize("rate", [-1.0, "fast", None])

@@ -10,7 +10,8 @@ import ipywidgets
 import numpy as np
 import pytest
 
-from pnne_nb.frames import EpochFrame, Frame, HistogramFrame, NormsFrame, ProgressFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, NormsFrame, ProgressFrame, StepFrame
+from pnne_nb.runtime.history import EDITED
 from pnne_nb.widgets.figures import PALETTE
 from pnne_nb.widgets.plots import MAX_DOTS, HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot
 
@@ -40,7 +41,7 @@ def heading(plot: Plot) -> str:
 def test_loss_raw_smoothed_and_validated() -> None:
     plot = LossPlot()
     show(plot, [step(1, 4.0), step(2, 2.0), EpochFrame(1, 2, {"val_loss": 3.0, "train_loss": 3.0})])
-    training, validation = marks(plot)
+    training, validation, _ = marks(plot)
     assert training.x.tolist() == [1, 2]
     assert training.y.shape == (2, 2)
     assert training.y[0].tolist() == [4, 2]
@@ -50,6 +51,29 @@ def test_loss_raw_smoothed_and_validated() -> None:
     assert [axis.label for axis in axes] == ["step", "loss"]
     assert "training" in heading(plot)
     assert "validation" in heading(plot)
+
+
+def test_an_edit_cuts_the_curve_and_is_marked() -> None:
+    plot = LossPlot()
+    edits = [AnomalyFrame(number, EDITED, "The graph was edited.") for number in (2, 4)]
+    frames: list[Frame] = [step(1, 1.0), step(2, 1.0), edits[0], step(3, 9.0), step(4, 9.0), edits[1], step(5, 4.0)]
+    show(plot, frames)
+    training, _, lines = marks(plot)
+    assert training.y[1].tolist() == [1, 1, 9, 9, 4], "what is smoothed begins anew"
+    assert lines.x.tolist() == [[2.5, 2.5], [4.5, 4.5]]
+    assert lines.y.tolist() == [[0, 1], [0, 1]]
+    other = LossPlot()
+    show(other, [step(1), AnomalyFrame(1, "nan-loss", "The loss is NaN."), step(2)])
+    assert len(marks(other)[2].x) == 0
+
+
+def test_many_epochs_are_a_line_without_dots() -> None:
+    plot = MetricPlot()
+    epochs = [EpochFrame(number, number, {"train_accuracy": 0.5}) for number in range(1, MAX_DOTS + 2)]
+    show(plot, epochs[:-1])
+    assert marks(plot)[0].marker == "circle"
+    show(plot, epochs[-1:])
+    assert marks(plot)[0].marker is None
 
 
 def test_a_hundred_thousand_steps_are_a_thousand_float32_points() -> None:

@@ -2,6 +2,7 @@
 import { element, icon, keepKeys, setText } from "./dom";
 import {
   costText,
+  editedText,
   enabled,
   findings,
   fraction,
@@ -112,6 +113,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const errorText = element("pre", {});
   const failure = element("div", { class: "pnne-error", role: "alert", hidden: true }, errorNode, errorText);
   const refusal = element("div", { class: "pnne-refusal", role: "alert", hidden: true });
+  const edited = element("div", { class: "pnne-edited", role: "status", hidden: true });
   const notices = element("ul", { class: "pnne-notices", "aria-label": "Findings", hidden: true });
   const cost = element("div", { class: "pnne-cost", title: COST });
   const silence = silencePanel(model);
@@ -132,6 +134,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     failure,
     refusal,
     silence.root,
+    edited,
     notices,
     cost,
   );
@@ -194,6 +197,9 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     errorNode.hidden = status.node === null;
     setText(errorNode, status.node ?? "");
     setText(errorText, status.error ?? "");
+    const edits = editedText(status);
+    edited.hidden = edits === "";
+    setText(edited, edits);
     const found = findings(status);
     const described = JSON.stringify(found);
     if (described !== shownNotices) {

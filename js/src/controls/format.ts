@@ -60,6 +60,14 @@ export function findings({ error, notices }: Status): Notice[] {
   return notices.filter(({ message }) => !error?.includes(message));
 }
 
+/** What becomes of edits of the graph while it trains; empty if there is nothing to say. */
+export function editedText({ state, edited }: Status): string {
+  if (!edited || (state !== "running" && state !== "paused")) return "";
+  return state === "paused"
+    ? "The graph was edited: Resume goes on with it as it is now. Layers that still fit keep what they have learned."
+    : "The graph was edited, and trains on as it was: Pause, then Resume, takes the edit in.";
+}
+
 export const stateNames: Record<TrainingState, string> = {
   idle: "Ready",
   running: "Running",

@@ -13,6 +13,7 @@ export interface Notice {
 export interface Status {
   state: TrainingState;
   waiting: string | null;
+  edited: boolean;
   error: string | null;
   node: string | null;
   epoch: number;

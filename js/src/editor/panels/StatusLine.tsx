@@ -18,6 +18,7 @@ export function StatusLine() {
   return (
     <footer className="pnne-status">
       {open && problems.length > 0 && <ProblemList problems={problems} />}
+      <Lost />
       <div className="pnne-status-line">
         <button
           type="button"
@@ -31,7 +32,7 @@ export function StatusLine() {
             ? "No problems"
             : `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`}
         </button>
-        <Connection />
+        <Waiting />
         <span className="pnne-spring" />
         <Totals />
         <span>
@@ -78,28 +79,33 @@ function total(costs: ReadonlyMap<string, NodeCost>): NodeCost {
   return sum;
 }
 
-function Connection() {
+function Waiting() {
+  if (useSession((state) => state.connection) !== "waiting") return null;
+  return (
+    <span className="pnne-waiting" role="status">
+      Waiting for kernel…
+    </span>
+  );
+}
+
+/** On a line of its own: who works on must not overlook that nothing is kept. */
+function Lost() {
   const editor = useEditor();
   const connection = useSession((state) => state.connection);
   const opened = useSession((state) => state.sync !== null);
-  if (connection === "ready") return null;
-  if (connection === "waiting") {
-    return (
-      <span className="pnne-waiting" role="status">
-        Waiting for kernel…
-      </span>
-    );
-  }
+  if (connection !== "gone" && connection !== "offline") return null;
   return (
-    <span className="pnne-offline" role={connection === "gone" ? "alert" : "status"}>
-      {connection === "gone"
-        ? "The kernel was restarted or has ended: run the cell again. Changes are not saved."
-        : "Not connected: changes are not saved."}
+    <p className="pnne-offline" role={connection === "gone" ? "alert" : "status"}>
+      <span>
+        {connection === "gone"
+          ? "The kernel was restarted or has ended: run the cell again. Changes are not saved."
+          : "Not connected: changes are not saved."}
+      </span>
       {opened && (
         <button type="button" className="pnne-fix" onClick={() => editor.copyDocument()}>
           Copy graph as JSON
         </button>
       )}
-    </span>
+    </p>
   );
 }
