@@ -9,14 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnne_nb.errors import PnneError
+
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 """What the CPU's allocator, MPS and CUDA's libraries say instead of raising torch's own exception."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device, whichever it is, has no memory for what was asked."""
+    """Whether a device, whichever it is, has no memory for what was asked; what we say about memory is not meant."""
     return isinstance(error, torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and any(said in str(error) for said in _NO_MEMORY)
+        isinstance(error, RuntimeError)
+        and not isinstance(error, PnneError)
+        and any(said in str(error) for said in _NO_MEMORY)
     )
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.runtime.easing import pieces
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.easing import is_out_of_memory, pieces
 from tests.runtime.tasks import engine, images
 
 
@@ -129,3 +130,8 @@ def test_a_step_that_is_made_again_scales_its_gradients_again(monkeypatch: pytes
     trained.start()
     assert trained.wait(60)
     assert [frame.kind for frame in trained.history.anomalies] == ["out-of-memory"]
+
+
+def test_what_is_said_about_memory_is_not_its_lack() -> None:
+    assert is_out_of_memory(RuntimeError("[enforce fail] . DefaultCPUAllocator: can't allocate memory"))
+    assert not is_out_of_memory(TrainingError("A worker has died. If the machine ran out of memory, use fewer."))
