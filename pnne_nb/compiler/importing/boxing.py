@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 import torch
 from torch import nn
 
+from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.importing.assembling import UNCALLED, Assembly, class_name, class_title, stored
 from pnne_nb.compiler.importing.calling import parameter_names
 from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
@@ -191,7 +192,10 @@ class Boxes:
             if len(ways) > 1:
                 raise UntranslatableError("the code around it calls it in different ways")
             frame = calls.every[0]
-            self._levels[path] = self._draw(module, path, calls.first, (_named(module, frame), len(frame.args)))
+            level = self._draw(module, path, calls.first, (_named(module, frame), len(frame.args)))
+            if _goes_by_sizes(level):
+                raise UntranslatableError("it goes by sizes, which the code around it may change from call to call")
+            self._levels[path] = level
         return self._levels[path]
 
 
@@ -214,6 +218,18 @@ def _kind(value: Any) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "number"
     return repr(value) if isinstance(value, (str, bool, type(None), torch.dtype)) else type(value).__name__
+
+
+def _goes_by_sizes(level: Level) -> bool:
+    """Whether a drawing would refuse tensors of other sizes."""
+    for item in level.items:
+        if item.inner is not None and _goes_by_sizes(item.inner):
+            return True
+        if item.type == CHECK:
+            asked = [source for source, _ in item.inputs["condition"][0].inputs.values()]
+            if any(each.type != "Input" and each.properties.get("name") != "ndim" for each in asked):
+                return True
+    return False
 
 
 def _has_open(level: Level) -> bool:

@@ -285,6 +285,28 @@ class Unpacking(nn.Module):
         return found.value if found.value.sum() < 1e9 else x
 
 
+class Sizing(nn.Module):
+    """Gives a part as many rows as the data says, which goes by that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Few()
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = (x[:, 0] > 0).nonzero()[:, 0]
+        return x if x.sum() > 1e9 else x.index_add(0, rows, self.part(x[rows]))
+
+
+class Few(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.lin(x)
+        return y if x.shape[0] > 3 else y * 2
+
+
 class Methods(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -320,6 +342,7 @@ class Coder(nn.Module):
         (Reaching, None, {"0", "1"}),
         (Several, r"calls it in different ways", {"lin"}),
         (Unpacking, r"object of a data class", {"lin"}),
+        (Sizing, r"goes by sizes", {"lin"}),
         (Methods, r"asks for more than its results \(decode\)", {"enter", "leave", "leave.0", "leave.1"}),
     ],
 )
