@@ -36,7 +36,8 @@ def summary(node: Node, spec: NodeSpec | None, resolved: Mapping[str, object]) -
     parts: list[str] = []
     if into is not None and out is not None:
         parts.append(f"{_short(_value(into, node, resolved))}→{_short(_value(out, node, resolved))}")
-    for prop in properties:
+    # Where a node runs, and whether it is computed again, was chosen for this one: it must not be cut off.
+    for prop in sorted(properties, key=lambda prop: prop.role != "node"):
         if into is None or out is None or (prop is not into and prop is not out):
             parts += _part(prop, node, resolved)
     return " · ".join(parts[:MAX_PARTS])

@@ -57,7 +57,9 @@ export function partsOf(
   const out = properties.find((property) => OUT_OF.includes(property.name));
   const sizes = into && out ? [into, out] : [];
   if (sizes.length > 0) parts.push(sizes.map((property) => ({ property, text: short(valueFor(property)) })));
-  for (const property of properties) {
+  // Where a node runs, and whether it is computed again, was chosen for this one: it must not be cut off.
+  const isOwn = (property: PropertyState) => property.role === "node";
+  for (const property of [...properties.filter(isOwn), ...properties.filter((other) => !isOwn(other))]) {
     if (sizes.includes(property)) continue;
     const text = textFor(property, valueFor(property), given, resolved);
     if (text !== null) parts.push([{ property, text }]);
