@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from pnne_nb.graph.blocks import blocks
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.ops import AddGraph, AddNode, Connect
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage
 
@@ -258,3 +259,41 @@ def test_blocks_are_saved_to_a_file_and_loaded_from_one(
         editor.root.get_by_role("button", name="Load blocks").click()
     chooser.value.set_files(broken)
     expect(editor.toast).to_contain_text("this is not JSON")
+
+
+def test_a_module_that_runs_its_own_code_is_entered_and_says_so(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    reason = "its forward depends on the values of its inputs"
+    graph.apply(
+        [
+            AddGraph("Mixture"),
+            AddNode("gate", "Linear", {"in_features": 8, "out_features": 3}, (0, 0), "Mixture"),
+            AddNode("x", "Input", {}, (0, 0)),
+            AddNode(
+                "moe",
+                "Module",
+                {"target": "models.Mixture", "inputs": ("x",), "definition": "Mixture"},
+                (0, 120),
+                origin={"proof": "opaque", "reason": reason},
+            ),
+            AddNode("y", "Output", {}, (0, 240)),
+            Connect("x.output", "moe.x"),
+            Connect("moe.output", "y.input"),
+        ]
+    )
+    editor = open_editor(graph)
+    card = editor.node("moe")
+    said = f"Imported as a module that runs its own code on what is inside: {reason}"
+    expect(card.get_by_role("img", name=said)).to_be_visible()
+    expect(card).to_contain_text("Mixture")
+    card.click()
+    form = editor.root.get_by_role("region", name="Inside")
+    expect(form).to_contain_text("can be edited")
+    form.get_by_role("button", name="Enter").click()
+    note = editor.root.get_by_role("note")
+    expect(note).to_contain_text("Mixture runs its own code, which calls these by name")
+    editor.node("moe.gate").click()
+    editor.field("moe.gate", "out_features").fill("5")
+    editor.field("moe.gate", "out_features").press("Enter")
+    editor.settle()
+    assert graph["moe.gate"].properties["out_features"] == 5
