@@ -87,7 +87,8 @@ def _bound(unit: Unit) -> int:
 
 def _bound_of(member: Member, inside: Mapping[str, int], layers: dict[int, int]) -> int:
     match member:
-        case Layer(_, construction):
+        case Layer():
+            construction = member.construction
             key = id(construction)
             if key not in layers:
                 sizes = list(_numbers(construction))

@@ -5,7 +5,7 @@ Generated source and shape inference both use this, so what is inferred is what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -88,7 +88,7 @@ def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:
 def _call(
     spec: NodeSpec, values: Mapping[str, Value], wires: Mapping[str, Argument]
 ) -> tuple[tuple[Argument, ...], tuple[tuple[str, Argument], ...]]:
-    given = dict(_given(spec, values, wires))
+    given = _given(spec, values, wires)
     arguments: list[Argument] = []
     keywords: list[tuple[str, Argument]] = []
     contiguous = True
@@ -109,27 +109,26 @@ def _call(
     return tuple(arguments), tuple(keywords)
 
 
-def _given(
-    spec: NodeSpec, values: Mapping[str, Value], wires: Mapping[str, Argument]
-) -> Iterator[tuple[str, Argument]]:
-    """Yield the arguments that are wired, or typed in and different from their default."""
+def _given(spec: NodeSpec, values: Mapping[str, Value], wires: Mapping[str, Argument]) -> dict[str, Argument]:
+    """Return the arguments that are wired, or typed in and different from their default."""
+    given: dict[str, Argument] = {}
     for port in spec.inputs:
         if port.variadic:
             items = variadic_items(port, wires)
             if items:
-                yield port.name, Sequence(tuple(wires[name] for name in items))
+                given[port.name] = Sequence(tuple(wires[name] for name in items))
         elif port.name in wires:
-            yield port.name, wires[port.name]
+            given[port.name] = wires[port.name]
     for prop in spec.passed:
         if prop.name in wires:
-            if not any(port.name == prop.name for port in spec.inputs):
-                yield prop.name, wires[prop.name]
+            given.setdefault(prop.name, wires[prop.name])
             continue
         value = values.get(prop.name, prop.default)
         if value == AUTO and admits(prop.type, AUTO):
-            yield prop.name, Mode()
+            given[prop.name] = Mode()
         elif prop.required or not _same(value, prop.default):
-            yield prop.name, Constant(constant(prop.type, value))
+            given[prop.name] = Constant(constant(prop.type, value))
+    return given
 
 
 def variadic_items(port: Port, wires: Mapping[str, object]) -> list[str]:

@@ -215,7 +215,8 @@ class Expressions:
         return text
 
     def _arguments(self, arguments: tuple[Argument, ...], call: Call | Construction) -> list[Text]:
-        texts: list[Text] = [self._item(argument) for argument in arguments]
+        # Values are what most arguments are.
+        texts: list[Text] = [self.variables.name(each) if type(each) is Ref else self._item(each) for each in arguments]
         for name, value in call.keywords:
             if not is_identifier(name):
                 raise CompileError(f"{name!r} cannot be the name of an argument.")
@@ -225,8 +226,6 @@ class Expressions:
     def _item(self, argument: Argument) -> Text:
         """Return an argument, as something that may be broken into lines."""
         match argument:
-            case Ref():  # what most are
-                return self.variables.name(argument)
             case Construction():
                 return self.construction(argument)
             case Sequence(items):

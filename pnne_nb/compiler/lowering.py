@@ -261,7 +261,7 @@ class _Lowering:
             paths[node.name],
             paths.get(node.shares or node.name, node.name),
             _ports(inner) if inner is not None else ((), ()),
-            self._sizes(drawing, node, spec) if spec.kind == "module" else NO_SIZES,
+            self._sizes(drawing, node, spec) if spec.kind == "module" and spec.inferable else NO_SIZES,
         )
 
     def _node(

@@ -6,6 +6,7 @@ A `Program` is one definition: the members that its class constructs and the cal
 
 from __future__ import annotations
 
+import functools
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -224,7 +225,7 @@ class Program(msgspec.Struct, frozen=True):
     holds: Holder = ""
 
 
-class Unit(msgspec.Struct, frozen=True):
+class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields
     """A whole document, lowered.
 
     Attributes:
@@ -242,7 +243,7 @@ class Unit(msgspec.Struct, frozen=True):
         """The outermost graph."""
         return self.programs[""]
 
-    @property
+    @functools.cached_property
     def boxes(self) -> tuple[str, ...]:
         """Paths of the modules that run code of their own on what the document says, each before those inside it."""
         inside: dict[str, list[str]] = {}
@@ -255,7 +256,7 @@ class Unit(msgspec.Struct, frozen=True):
                     found += [f"{member.name}.{path}" for path in inside[member.definition]]
         return tuple(inside[""])
 
-    @property
+    @functools.cached_property
     def devices(self) -> dict[str, str]:
         """Where submodules are put, by path; those inside others stand after them."""
         inside: dict[str, dict[str, str]] = {}

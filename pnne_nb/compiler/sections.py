@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import final
 
 import msgspec
@@ -53,7 +54,6 @@ class Section:
         head: Up to its ``forward``, with what sets it off from the class before.
         body: Its ``forward``, which the next text also takes over while only what is constructed has changed.
         lines: Its text.
-        places: By line number, from 1 within the section.
         opaque: Paths of the opaque modules, as its constructor takes them.
         used: Which of the modules that source may import occur.
         imports: Names that stand for registered objects, with their targets.
@@ -67,8 +67,6 @@ class Section:
         self.head = head
         self.body = body
         self.lines = [*head.lines, *body.lines]
-        above = len(head.lines)
-        self.places = {**head.places, **{number + above: line for number, line in body.places.items()}}
         self.opaque = opaque
         self.used = head.used | body.used
         self.imports = {**head.imports, **body.imports}
@@ -78,9 +76,16 @@ class Section:
         """The lines as one text."""
         return "\n".join(self.lines) + "\n"
 
+    def places(self, above: int) -> Iterator[tuple[int, Line]]:
+        """Yield what stands where, by line number, from 1, where so many lines stand before the class."""
+        for part in (self.head, self.body):
+            for number, line in part.places.items():
+                yield number + above, line
+            above += len(part.lines)
+
 
 @final
-class Generated(msgspec.Struct, frozen=True):
+class Generated(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields
     """Source and what is known about it.
 
     Attributes:
@@ -88,7 +93,6 @@ class Generated(msgspec.Struct, frozen=True):
         text: The whole module.
         header: What of it stands before the classes.
         sections: The classes in their order, by definition, each with the number of lines before it.
-        lines: By line number, from 1.
         classes: Name of the class of each definition.
         imports: Names in the text that stand for registered objects, with their targets.
         absent: Buffers whose values are not in the document, by definition.
@@ -100,12 +104,16 @@ class Generated(msgspec.Struct, frozen=True):
     text: str
     header: str
     sections: dict[str, tuple[int, Section]]
-    lines: dict[int, Line]
     classes: dict[str, str]
     imports: dict[str, str]
     absent: dict[str, tuple[str, ...]]
     devices: dict[str, str]
     boxes: tuple[str, ...]
+
+    @functools.cached_property
+    def lines(self) -> dict[int, Line]:
+        """What stands where, by line number, from 1. It is looked up when something fails or is explained."""
+        return {number: line for above, section in self.sections.values() for number, line in section.places(above)}
 
     @property
     def opaque(self) -> tuple[str, ...]:

@@ -131,11 +131,9 @@ class _Writer:
         self._expressions.imports = {k: v for section in written.values() for k, v in section.imports.items()}
         header = self._header()
         sections: dict[str, tuple[int, Section]] = {}
-        places: dict[int, Line] = {}
         above = len(header)
         for id, section in written.items():
             sections[id] = above, section
-            places.update((number + above, line) for number, line in section.places.items())
             above += len(section.lines)
         start = "\n".join(header) + "\n"
         return Generated(
@@ -143,7 +141,6 @@ class _Writer:
             text=start + "".join(section.text for section in written.values()),
             header=start,
             sections=sections,
-            lines=places,
             classes=self._classes,
             imports=self._expressions.imports,
             absent={

@@ -63,6 +63,7 @@ class Variables:
                 self._readers[ref] += 1
                 self._last[ref] = len(program.calls)
         self._numbers = numbers(program)
+        self._tensors = [tuple([ref for ref in reads if ref.node not in self._numbers]) for reads in self._reads]
         self._following = [self._chained(index) for index in range(len(program.calls))]
         self._own = dict(self._beginnings())
         self._wishes = self._leading() if self._wished else {}
@@ -101,7 +102,7 @@ class Variables:
 
     def _chained(self, index: int) -> Ref | None:
         """Return the value whose variable a call takes over because it alone works on it, or nearly so."""
-        read = self._tensors(index)
+        read = self._tensors[index]
         if len(read) != 1 or self._last[read[0]] != index or self._program.calls[index].node in self._numbers:
             return None
         ref = read[0]
@@ -109,9 +110,6 @@ class Variables:
             return None
         # What several calls have worked on is a fork: a layer there begins a branch.
         return ref if self._readers[ref] == 1 or not _speaking(self._program.calls[index]) else None
-
-    def _tensors(self, index: int) -> list[Ref]:
-        return [ref for ref in self._reads[index] if ref.node not in self._numbers]
 
     def _leading(self) -> dict[Ref, str]:
         """Return what the author calls values, and what is made for one of them alone: ``scores = scores / 8``."""
@@ -121,7 +119,7 @@ class Variables:
             found.update((Ref(call.node, port), name) for port, name in call.variables if name in self._wished)
             if not call.single or call.node in self._numbers:
                 continue
-            name, read = found.get(Ref(call.node, str(call.results[0]))), self._tensors(index)
+            name, read = found.get(Ref(call.node, str(call.results[0]))), self._tensors[index]
             if name is not None and len(read) == 1 and self._readers[read[0]] == 1:
                 found.setdefault(read[0], name)
         return found
@@ -150,7 +148,7 @@ class Variables:
             return free.get(chained)
         if self._program.calls[index].node in self._numbers:
             return None
-        read = self._tensors(index)
+        read = self._tensors[index]
         if len(read) < 2:
             return None
         return next((free[ref] for ref in read if free.get(ref) in GENERIC and free[ref] not in self._wished), None)
@@ -158,21 +156,23 @@ class Variables:
     def _left(self, index: int, free: Mapping[Ref, str]) -> str:
         """Return what stands left of the ``=`` of call number `index`."""
         call = self._program.calls[index]
-        ports = call.results if call.single else _ports(call.results)
-        read = [item for item in ports if isinstance(item, str) and Ref(call.node, item) in self._last]
+        made = [Ref(call.node, str(port)) for port in (call.results if call.single else _ports(call.results))]
+        read = [ref for ref in made if ref in self._last]
         if not read:
             return ""
-        for item in read:
-            several = len(read) > 1 or (not call.single and call.node in self._numbers)
-            name = self._wish(Ref(call.node, item)) or (None if several else self._taken_over(index, free))
-            name = name or self._fresh(index, item if several else None)
+        several = len(read) > 1 or (not call.single and call.node in self._numbers)
+        for ref in read:
+            name = self._wish(ref) or (None if several else self._taken_over(index, free))
+            name = name or self._fresh(index, ref.port if several else None)
             self._used.add(name)
             self._lent.discard(name)
-            self._names[Ref(call.node, item)] = name
-        return self._names[Ref(call.node, read[0])] if call.single else self._written(call, call.results)
+            self._names[ref] = name
+        return self._names[read[0]] if call.single else self._written(call, call.results)
 
     def _wish(self, ref: Ref) -> str:
         """Return the name that the author of an imported module uses for a value, if nothing else has it now."""
+        if not self._wishes:
+            return ""
         name = self._wishes.get(ref, "")
         return name if name not in self._used or name in self._lent else ""
 
@@ -233,7 +233,10 @@ def _number_name(call: Call) -> str:
 def references(call: Call) -> Iterator[Ref]:
     """Yield the values that a call reads, as often as it reads them."""
     for argument in call.arguments:
-        yield from _references(argument)
+        if type(argument) is Ref:  # what most are
+            yield argument
+        else:
+            yield from _references(argument)
     for _, argument in call.keywords:
         yield from _references(argument)
 
