@@ -136,7 +136,12 @@ def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config
         TrainingError: The groups cannot be told.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
-        raise TrainingError("LBFGS remembers all parameters as one: make a new engine after an edit of the graph.")
+        (group,) = optimizer.param_groups
+        if list(map(id, parameter_groups(new, {}))) == list(map(id, group["params"])):
+            return [group["params"]]
+        raise TrainingError(
+            "LBFGS remembers all parameters as one, and the edit adds or removes some: undo it, or make a new engine."
+        )
     if isinstance(config.optimizer, torch.optim.Optimizer):
         living = {id(parameter) for parameter in new.parameters()}
         groups = [[p for p in group["params"] if id(p) in living] for group in optimizer.param_groups]

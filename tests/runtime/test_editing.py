@@ -169,12 +169,17 @@ def test_parameter_groups_that_no_longer_fit_are_refused() -> None:
     finished(trained)
 
 
-def test_lbfgs_is_refused() -> None:
+def test_lbfgs_needs_the_parameters_that_it_knows() -> None:
     graph = picture_graph()
     trained = engine(model=graph, optimizer="LBFGS")
-    deepen(graph)
-    with pytest.raises(TrainingError, match="LBFGS remembers all parameters as one"):
+    with graph.transaction("deepen"):
+        deepen(graph)
+    with pytest.raises(TrainingError, match="LBFGS remembers all parameters as one, and the edit adds or removes some"):
         trained.start()
+    graph.undo()
+    graph.rename("conv1", "stem")
+    trained.start()
+    assert trained.wait(60)
 
 
 def test_an_edit_before_the_start_counts() -> None:
