@@ -10,7 +10,7 @@ import torch
 
 from pnne_nb.catalog import specs
 from pnne_nb.graph.spec import NodeSpec, Port, Property, Required
-from pnne_nb.graph.structural import MODULE_PROPERTIES, STRUCTURAL
+from pnne_nb.graph.structural import CALL_PROPERTIES, MODULE_PROPERTIES, STRUCTURAL
 from pnne_nb.graph.types import describe
 
 PAGE = Path("docs/nodes.md")
@@ -47,6 +47,8 @@ def _head(by_category: dict[str, list[NodeSpec]]) -> Iterator[str]:
     yield "Every node that compiles to a submodule, nested graphs included, also has:"
     yield ""
     yield from (f"- `{prop.name}`: {_escaped(prop.doc)}" for prop in MODULE_PROPERTIES)
+    yield ""
+    yield f"Functions and methods have {' and '.join(f'`{prop.name}`' for prop in CALL_PROPERTIES)} too."
     yield ""
     for category, members in by_category.items():
         yield f"- [{category}](#{_anchor(category)}) ({len(members)})"

@@ -12,6 +12,7 @@ from typing import final
 import msgspec
 
 from pnne_nb.compiler.branches import CHOOSE
+from pnne_nb.compiler.contexts import NOWHERE, Inside
 from pnne_nb.compiler.numbers import gives_number, numbers
 from pnne_nb.compiler.operators import BINARY, GETITEM, SETITEM
 from pnne_nb.compiler.program import Argument, Attribute, Call, Constant, Program, Ref, Sequence
@@ -49,7 +50,8 @@ class _Composing:
         for call in self._program.calls:
             self._calls.append(self._with_operands(_as_method(call)))
         results = self._program.results
-        if len(results) == 1 and self._calls and self._is_last(results[0].value) and _fits_inside(self._calls[-1]):
+        last = self._calls[-1] if self._calls else None
+        if last is not None and len(results) == 1 and self._is_last(results[0].value) and _fits_inside(last, NOWHERE):
             results = (msgspec.structs.replace(results[0], value=self._calls.pop()),)
         return msgspec.structs.replace(self._program, calls=tuple(self._calls), results=results)
 
@@ -63,7 +65,8 @@ class _Composing:
             return self._with_object(call) if call.kind == "method" else call
         arguments: list[Argument] = []
         for argument in reversed(call.arguments):
-            whole, end = self._whole(argument, len(self._calls), _DEEPEST) or (argument, len(self._calls))
+            found = self._whole(argument, len(self._calls), _DEEPEST, call.inside)
+            whole, end = found or (argument, len(self._calls))
             if end < len(self._calls) and self._room(call, [whole, *arguments]):
                 del self._calls[end:]
                 arguments.insert(0, whole)
@@ -74,7 +77,8 @@ class _Composing:
     def _with_object(self, call: Call) -> Call:
         """Write a method behind the one before it: ``x.transpose(1, 2).contiguous()``."""
         inner = self._calls[-1] if self._is_last(call.arguments[0]) else None
-        if inner is None or inner.kind != "method" or not _fits_inside(inner) or self._length(inner) > _LONGEST:
+        fits = inner is not None and inner.kind == "method" and _fits_inside(inner, call.inside)
+        if inner is None or not fits or self._length(inner) > _LONGEST:
             return call
         return msgspec.structs.replace(call, arguments=(self._calls.pop(), *call.arguments[1:]))
 
@@ -101,27 +105,27 @@ class _Composing:
         alone = call.single and call.results == (ref.port,) and call.node == ref.node and self._uses[ref] == 1
         return alone and not call.variables
 
-    def _whole(self, argument: Argument, end: int, depth: int) -> tuple[Argument, int] | None:
+    def _whole(self, argument: Argument, end: int, depth: int, inside: Inside) -> tuple[Argument, int] | None:
         """Return an operand with all that was made for it alone, and the number of calls before that; or None."""
         if isinstance(argument, Sequence):
-            found = self._all_whole(argument.items, end, depth)
+            found = self._all_whole(argument.items, end, depth, inside)
             return None if found is None else (Sequence(found[0]), found[1])
         if not isinstance(argument, Ref) or not self._is_alone(argument):
             return argument, end
         inner = self._calls[end - 1] if end else None
-        if inner is None or not depth or not self._gives(inner, argument) or not _fits_inside(inner):
+        if inner is None or not depth or not self._gives(inner, argument) or not _fits_inside(inner, inside):
             return None
         if inner.target not in BINARY and self._joins(inner):
             return None
-        found = self._all_whole(inner.arguments, end - 1, depth - 1)
+        found = self._all_whole(inner.arguments, end - 1, depth - 1, inside)
         return None if found is None else (msgspec.structs.replace(inner, arguments=found[0]), found[1])
 
     def _all_whole(
-        self, arguments: tuple[Argument, ...], end: int, depth: int
+        self, arguments: tuple[Argument, ...], end: int, depth: int, inside: Inside
     ) -> tuple[tuple[Argument, ...], int] | None:
         written: list[Argument] = []
         for argument in reversed(arguments):
-            found = self._whole(argument, end, depth)
+            found = self._whole(argument, end, depth, inside)
             if found is None:
                 return None
             written.insert(0, found[0])
@@ -159,10 +163,11 @@ class _Composing:
         return 16
 
 
-def _fits_inside(call: Call) -> bool:
-    """Whether a call can be part of an expression."""
+def _fits_inside(call: Call, inside: Inside) -> bool:
+    """Whether a call can be part of an expression that stands inside of contexts."""
     in_place = call.target.endswith("_") and not call.target.endswith("__") and call.target not in BINARY
-    return call.single and not call.again and call.target not in (SETITEM, CHOOSE) and not in_place
+    alike = call.inside == inside
+    return call.single and alike and not call.again and call.target not in (SETITEM, CHOOSE) and not in_place
 
 
 def _as_method(call: Call) -> Call:

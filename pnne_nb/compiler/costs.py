@@ -78,8 +78,8 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     ) -> Any:
         """Run an operator, or what it is made of, and add what it costs."""
         named = dict(kwargs or {})
-        if isinstance(func, torch._ops.HigherOrderOperator):
-            return NotImplemented
+        if isinstance(func, torch._ops.HigherOrderOperator) or func is torch.ops.prim.device.default:
+            return NotImplemented  # the second: where a tensor without data lies, which it says itself
         self._operations += 1
         most, operations = self._limits
         if self._operations > operations:

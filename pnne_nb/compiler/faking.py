@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,8 @@ from torch import nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler.contexts import entered
 
 _LOGGER = logging.getLogger(fake_tensor.__name__)
 """Writes pages about each operation that refuses its inputs."""
@@ -35,10 +37,45 @@ def imitation(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
     memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in tensors}
     twin = copy.deepcopy(model, memo)
     given = pytree.tree_map(lambda leaf: fake(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
+    with _quietly(), mode:
+        yield twin, given
+
+
+@contextmanager
+def casting(contexts: Sequence[str]) -> Iterator[None]:
+    """Be inside of contexts that cast tensors of the CPU: those without data too, if they are made by `on_cpu`."""
+    with _quietly(), FakeTensorMode(allow_non_fake_inputs=True), entered(contexts):
+        yield
+
+
+def on_cpu(value: Any) -> Any:
+    """Return a value whose tensors, which have no data, are as if they lay on the CPU; to be called while `casting`."""
+
+    def moved(leaf: Any) -> Any:
+        return torch.empty_like(leaf, device="cpu") if isinstance(leaf, torch.Tensor) else leaf
+
+    return pytree.tree_map(moved, value)
+
+
+def cast(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], contexts: Sequence[str]) -> Any:
+    """Return what a function gives for tensors of the meta device, with the element types it has inside of contexts."""
+    placed = {name: "cpu" if name == "device" else value for name, value in kwargs.items()}
+
+    def plain(leaf: Any) -> Any:
+        return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta") if isinstance(leaf, torch.Tensor) else leaf
+
+    with torch._C.DisableTorchFunction():  # whoever watches torch's functions has nothing to see here
+        with casting(contexts):
+            args, placed = on_cpu((tuple(args), placed))
+            found = function(*args, **placed)
+        return pytree.tree_map(plain, found)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
     level = _LOGGER.level
     _LOGGER.setLevel(logging.CRITICAL)  # what fails is raised as well
     try:
-        with mode:
-            yield twin, given
+        yield
     finally:
         _LOGGER.setLevel(level)

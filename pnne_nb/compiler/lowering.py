@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from pnne_nb.compiler.binding import automatic_properties, bind, construct
+from pnne_nb.compiler.contexts import inside
 from pnne_nb.compiler.expressions import is_known
 from pnne_nb.compiler.holding import member_paths, place_of, ties
 from pnne_nb.compiler.program import (
@@ -214,8 +215,9 @@ class _Lowering:
                     if self._specs[drawing.nodes[ref.node].type].kind not in IGNORED
                 }
                 member, call = self._node(drawing, node, spec, wires, context)
-                if call is not None and (wanted := wishes(node, spec)):
-                    call = msgspec.structs.replace(call, variables=wanted)
+                wanted, around = wishes(node, spec), inside(node)
+                if call is not None and (wanted or around):
+                    call = msgspec.structs.replace(call, variables=wanted, inside=around)
                 bound = Bound(node, drawn, context, member, None if is_uncalled(node) and not wires else call)
             nodes[name] = bound
         return nodes

@@ -156,6 +156,7 @@ class Call(msgspec.Struct, frozen=True):
         again: Whether training computes a member's call again for the backward pass instead of keeping what is
             inside: ``"plain"``, or ``"restored"``, after which its buffers are put back, for they count once.
         variables: Under which names a person keeps what it gives, by output port, as far as that is known.
+        inside: Names of the contexts that it runs in, the outermost first.
     """
 
     node: str
@@ -167,6 +168,7 @@ class Call(msgspec.Struct, frozen=True):
     single: bool = True
     again: Literal["", "plain", "restored"] = ""
     variables: tuple[tuple[str, str], ...] = ()
+    inside: tuple[str, ...] = ()
 
 
 class Entry(msgspec.Struct, frozen=True):

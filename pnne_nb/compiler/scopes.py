@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from pnne_nb.compiler.abstract import Abstract, Meta
+from pnne_nb.compiler.contexts import Inside, inside
 from pnne_nb.compiler.costs import Cost, total
 from pnne_nb.compiler.mismatch import Finding
 from pnne_nb.compiler.program import Ref
@@ -37,6 +38,7 @@ class Scope:
 
     Attributes:
         prefix: Path of the Subgraph node around it with a dot, or ``""``.
+        around: The contexts that all of it runs in.
         drawing: What is drawn in it.
         outcomes: What each node gave.
         children: Scopes inside Subgraph nodes.
@@ -44,8 +46,9 @@ class Scope:
         edited: Nodes that were drawn anew, or that hang on such nodes, since this was last cleared.
     """
 
-    def __init__(self, prefix: str, drawings: Mapping[str, Drawing], id: str) -> None:
+    def __init__(self, prefix: str, drawings: Mapping[str, Drawing], id: str, around: Inside = ()) -> None:
         self.prefix = prefix
+        self.around = around
         self.drawing = drawings[id]
         self.outcomes: dict[str, Outcome] = {}
         self.children: dict[str, Scope] = {}
@@ -118,10 +121,10 @@ class Scope:
         wires = {**self._wires(name), port: self.value(source)}
         if node.is_box or node.definition is None or node.definition not in drawings:
             return self._outcome(node, wires, drawings)
-        alone = Scope(f"{self.prefix}{name}.", drawings, node.definition)
+        alone = Scope(f"{self.prefix}{name}.", drawings, node.definition, (*self.around, *inside(node)))
         alone.update(drawings, wires, self._symbols, alone.drawing.nodes)
-        inside = [finding for inner in alone.outcomes.values() for finding in inner.findings]
-        return Outcome(alone.results(), findings=tuple(inside))
+        found = [finding for inner in alone.outcomes.values() for finding in inner.findings]
+        return Outcome(alone.results(), findings=tuple(found))
 
     def results(self) -> dict[str, Abstract]:
         """Return what arrives at the Output nodes, as far as it is known."""
@@ -150,7 +153,7 @@ class Scope:
             if node.shares is not None and node.shares in self.drawing.nodes:
                 owner = self.outcomes.get(node.shares, NOTHING)
                 properties = {**self.drawing.nodes[node.shares].properties, **owner.resolved}
-            outcome = attempt(spec, properties, wires)
+            outcome = attempt(spec, properties, wires, (*self.around, *inside(node)))
             if node.shares is not None:
                 # Its parameters are the owner's, and are counted there.
                 cost = replace(outcome.cost, parameters=0, memory=0)
@@ -192,9 +195,9 @@ class Scope:
         if node.definition is None or node.definition not in drawings:
             return NOTHING
         drawing = drawings[node.definition]
-        child = self.children.get(node.name)
-        if child is None or child.drawing.id != drawing.id:
-            child = self.children[node.name] = Scope(f"{self.prefix}{node.name}.", drawings, drawing.id)
+        child, around = self.children.get(node.name), (*self.around, *inside(node))
+        if child is None or child.drawing.id != drawing.id or child.around != around:
+            child = self.children[node.name] = Scope(f"{self.prefix}{node.name}.", drawings, drawing.id, around)
             dirty = set(drawing.nodes)
         else:
             if child.drawing is not drawing:

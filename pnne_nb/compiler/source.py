@@ -18,6 +18,7 @@ from typing import assert_never
 
 from pnne_nb.compiler.branches import CHOOSE, Branch, branches
 from pnne_nb.compiler.constants import emit
+from pnne_nb.compiler.contexts import NOWHERE, Inside, written
 from pnne_nb.compiler.expressions import Expressions, takes_device
 from pnne_nb.compiler.formatting import INDENT, WIDTH, Group, Text, behind, display, laid_out, spread
 from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
@@ -116,6 +117,7 @@ class _Writer:
         self._lines: list[str] = []  # of the section that is being written
         self._margin = "        "
         self._opposite = False
+        self._inside: Inside = NOWHERE
         self._map: dict[int, Line] = {}
         self._opaque: dict[str, tuple[tuple[str, ...], ...]] = {}  # definition -> paths inside it
         taken = {*self._expressions.reserved, *dir(builtins)}
@@ -348,7 +350,7 @@ class _Writer:
             targets, dead = variables.step(index)
             if call.target == CHOOSE and not targets:
                 continue  # it only says when its inputs are made
-            branch = self._enter(branch, wanted)
+            branch = self._enter(branch, wanted, call.inside)
             line = Line(program.definition, call.node, inputs)
             self._statement(text, line, lead=f"{targets} = " if targets and not changed else "")
             if changed and targets and targets != changed:
@@ -360,7 +362,7 @@ class _Writer:
                 dead = [name for name in dead if name not in conditional]
             if dead and not self._shown and index + 1 < len(program.calls):
                 self._lines.append(f"{self._margin}del {', '.join(dead)}")
-        self._enter(branch, "")
+        self._enter(branch, "", NOWHERE)
         self._return(program)
 
     def _return(self, program: Program) -> None:
@@ -387,14 +389,22 @@ class _Writer:
             f"        return {name}",
         ]
 
-    def _enter(self, branch: Branch, wanted: Branch) -> Branch:
-        """Write the head of the statements that only one mode makes."""
+    def _enter(self, branch: Branch, wanted: Branch, inside: Inside) -> Branch:
+        """Write the heads of the statements that only one mode makes, and of those that run inside of contexts."""
         if wanted and wanted != branch:
             # After an else there is no other: what takes turns asks again.
             self._opposite = bool(branch) and not self._opposite
             asked = f"        if {'' if wanted == 'train' else 'not '}self.training:"
             self._lines.append("        else:" if self._opposite else asked)
-        self._margin = "            " if wanted else "        "
+        margin = "            " if wanted else "        "
+        if inside and (inside != self._inside or wanted != branch):
+            self._expressions.used.add("torch")
+            contexts = written(inside)
+            plain = f"with {', '.join(map(str, contexts))}:"
+            fits = len(margin + plain) <= WIDTH
+            self._lines += laid_out(plain if fits else Group("with (", contexts, "):"), margin)
+        self._inside = inside
+        self._margin = margin + INDENT if inside else margin
         return wanted
 
     def _returned(self, program: Program) -> str:

@@ -115,7 +115,8 @@ def _repeats(program: Program) -> bool:
 
 
 def _is_step(call: Call) -> bool:
-    return call.kind == "member" and call.single and not call.keywords and not call.again
+    plain = call.kind == "member" and call.single and not call.keywords
+    return plain and not call.again and not call.inside
 
 
 def _result(call: Call) -> Ref:

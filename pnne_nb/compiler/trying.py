@@ -10,18 +10,21 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, final
 
 import torch
 from torch import nn
+from torch.func import functional_call
 
 from pnne_nb.catalog.automatic import AUTOMATIC
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.abstract import Abstract, Meta, Seen, describe, explain, known_shapes, materialize
 from pnne_nb.compiler.binding import Bound, automatic_properties, bind, construct, variadic_items
 from pnne_nb.compiler.constants import TensorLiteral
+from pnne_nb.compiler.contexts import Inside, casts
 from pnne_nb.compiler.costs import FREE, Cost, MultiplyAdds, returned, weights
+from pnne_nb.compiler.faking import casting, on_cpu
 from pnne_nb.compiler.fitting import Trials
 from pnne_nb.compiler.mismatch import Finding, axis_findings, dtype_findings, failure_finding, size_findings
 from pnne_nb.compiler.operators import function_of
@@ -78,20 +81,25 @@ def trials() -> Iterator[None]:
         yield
 
 
-def attempt(spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None]) -> Outcome:
+def attempt(
+    spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None], inside: Inside = ()
+) -> Outcome:
     """Return what a node gives for these inputs.
 
     Args:
         spec: Its type; of kind module, function or method.
         properties: The values that were set explicitly.
         inputs: What arrives at each wired port; None where it is unknown.
+        inside: The contexts that it runs in.
     """
-    key = (id(spec), tuple((name, _key(value)) for name, value in properties.items()), tuple(inputs.items()))
+    inside = inside if casts(inside) else ()  # the others change no shape and no element type
+    key = (id(spec), tuple((name, _key(value)) for name, value in properties.items()), tuple(inputs.items()), inside)
     found = _outcomes.get(key)
     if found is not None:
         _outcomes.move_to_end(key)
         return found
-    outcome = _Trial(spec, properties, inputs).run()
+    with casting(inside) if inside else nullcontext():
+        outcome = _Trial(spec, properties, inputs, casts=bool(inside)).run()
     _outcomes[key] = outcome
     if len(_outcomes) > CACHED:
         _outcomes.popitem(last=False)
@@ -105,8 +113,11 @@ def forget() -> None:
 
 
 class _Trial:
-    def __init__(self, spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None]) -> None:
+    def __init__(
+        self, spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None], *, casts: bool
+    ) -> None:
         self._spec = spec
+        self._casts = casts
         self._properties = properties
         self._inputs = {name: value for name, value in inputs.items() if value is not None}
         self._complete = len(self._inputs) == len(inputs)
@@ -116,7 +127,8 @@ class _Trial:
     def run(self) -> Outcome:
         ports = [self._inputs.get(port.name) for port in self._spec.inputs]
         resolved = self._resolve(ports)
-        findings = [*dtype_findings(self._spec, self._inputs), *self._unresolved(resolved)]
+        unfit = [] if self._casts else dtype_findings(self._spec, self._inputs)
+        findings = [*unfit, *self._unresolved(resolved)]
         missing = [
             prop.name
             for prop in self._spec.properties
@@ -239,6 +251,11 @@ class _Trial:
         keywords = {name: value(argument) for name, argument in bound.keywords}
         if isinstance(self._module, nn.RNNBase):
             return self._recur(arguments, keywords)
+        if self._casts:
+            arguments, keywords = on_cpu((arguments, keywords))
+        if self._module is not None and self._casts:
+            held = on_cpu({**dict(self._module.named_parameters()), **dict(self._module.named_buffers())})
+            return describe(functional_call(self._module, held, tuple(arguments), keywords))
         if self._module is not None:
             return describe(self._module(*arguments, **keywords))
         if self._spec.kind == "method":
@@ -246,7 +263,7 @@ class _Trial:
         function = function_of(self._spec, len(arguments), plain=not keywords)
         if any(isinstance(item, torch.Tensor) for item in _flat(arguments)):
             return describe(function(*arguments, **keywords))
-        with torch.device("meta"):
+        with torch.device("cpu" if self._casts else "meta"):
             return describe(function(*arguments, **keywords))
 
     def _recur(self, arguments: list[Any], keywords: dict[str, Any]) -> Seen:

@@ -43,7 +43,7 @@ def unpacked(program: Program, parts: Parts) -> Program:
             calls += items
             continue
         if isinstance(whole, Call):
-            calls.append(msgspec.structs.replace(whole, node=items[0].node))
+            calls.append(msgspec.structs.replace(whole, node=items[0].node, inside=items[0].inside))
         said = tuple((names[_index(item)], name) for item in items for _, name in item.variables)
         made = calls[place] = msgspec.structs.replace(calls[place], results=names, single=False, variables=said)
         renamed.update({Ref(item.node, "output"): Ref(made.node, names[_index(item)]) for item in items})

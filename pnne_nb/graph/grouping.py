@@ -12,7 +12,9 @@ from pnne_nb.graph.names import check_name, free_name, numbered
 from pnne_nb.graph.node import Edge, Node, split_port
 from pnne_nb.graph.ops import AddFrame, AddGraph, AddNode, Connect, Op, RemoveFrame, RemoveGraph, RemoveNode
 from pnne_nb.graph.paths import NodeRef, find_node
+from pnne_nb.graph.registry import registry
 from pnne_nb.graph.state import Content, GraphIndex
+from pnne_nb.graph.structural import INSIDE
 
 Position = tuple[float, float]
 
@@ -95,10 +97,14 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> Plan:
         else (0.0, 0.0)
     )
     ops: list[Op] = [RemoveNode(block.name, graph.id)]
+    around = block.properties.get(INSIDE.name)  # what is inside of it goes on running there
     for place, node in enumerate(nodes):
         properties: dict[str, object] = dict(node.properties)
         if node.shares in names:
             properties["shares"] = names[node.shares]
+        if isinstance(around, tuple) and (spec := registry.get(node.type)) is not None and INSIDE in spec.properties:
+            own = node.properties.get(INSIDE.name)
+            properties[INSIDE.name] = (*around, *own) if isinstance(own, tuple) else around
         position = None if node.position is None else (node.position[0] + shift[0], node.position[1] + shift[1])
         ops.append(
             AddNode(

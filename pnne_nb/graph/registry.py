@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar, final, overload
 
+import msgspec
+
 from pnne_nb.errors import RegistrationError, UnknownTypeError, near, shown
 from pnne_nb.graph.spec import NodeSpec
-from pnne_nb.graph.structural import STRUCTURAL
+from pnne_nb.graph.structural import CALL_PROPERTIES, STRUCTURAL
 from pnne_nb.subscribers import Subscribers
 
 _Default = TypeVar("_Default")
@@ -59,7 +61,7 @@ class Registry(Mapping[str, NodeSpec]):
                     f"A node type named {spec.type!r} already exists in category "
                     f"{self._specs[spec.type].category!r}. Give yours another name, or pass replace=True."
                 )
-            self._specs[spec.type] = spec
+            spec = self._specs[spec.type] = _whole(spec)
             self._revision += 1
         for observer in self._observers:
             observer(spec)
@@ -73,7 +75,7 @@ class Registry(Mapping[str, NodeSpec]):
             while self._providers:
                 # Popped only once it has succeeded: a failed import is reported again, not forgotten.
                 for spec in self._providers[0]():
-                    self._specs.setdefault(spec.type, spec)
+                    self._specs.setdefault(spec.type, _whole(spec))
                 self._providers.pop(0)
                 self._revision += 1
             return self._specs
@@ -107,6 +109,14 @@ class Registry(Mapping[str, NodeSpec]):
 
     def __len__(self) -> int:
         return len(self._loaded())
+
+
+def _whole(spec: NodeSpec) -> NodeSpec:
+    """Return a spec with what every node that is a call has."""
+    if spec.kind not in ("function", "method"):
+        return spec
+    missing = tuple(prop for prop in CALL_PROPERTIES if spec.property_named(prop.name) is None)
+    return msgspec.structs.replace(spec, properties=(*spec.properties, *missing)) if missing else spec
 
 
 def require_type(types: Mapping[str, NodeSpec], name: object) -> NodeSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pnne_nb.graph.contexts import CONTEXTS
 from pnne_nb.graph.spec import REQUIRED, NodeSpec, Port, Property, Required
 from pnne_nb.graph.types import (
     BoolType,
@@ -60,8 +61,19 @@ DEVICE = _property(
     None,
 )
 
-MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE)
+INSIDE = _property(
+    "inside",
+    TupleType(EnumType(tuple(CONTEXTS))),
+    "Contexts of torch's that it runs in, the outermost first.",
+    (),
+)
+"""The property by which a node runs inside of ``with`` blocks."""
+
+MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE, INSIDE)
 """What every node that compiles to a submodule has, beside the properties of its type."""
+
+CALL_PROPERTIES = (INSIDE,)
+"""What every other node that is called has."""
 
 _DTYPE = _property("dtype", DtypeType(), "Element type.", "float32")
 _STORED_SHAPE = _property("shape", TupleType(IntType(minimum=0)), "Sizes of the tensor.")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pnne_nb.errors import RegistrationError, UnknownTypeError
 from pnne_nb.graph.registry import Registry
 from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.graph.structural import INSIDE
 
-A, B = (NodeSpec(type=name, category="Test", kind="function") for name in ("Alpha", "Beta"))
+A, B = (NodeSpec(type=name, category="Test", kind="module") for name in ("Alpha", "Beta"))
 
 
 def test_what_is_there_is_found_without_the_provider() -> None:
@@ -40,6 +42,15 @@ def test_a_provider_that_fails_is_asked_again() -> None:
     with pytest.raises(ImportError, match="torch is missing"):
         registry.get("Beta")
     assert "Beta" in registry
+
+
+def test_every_call_can_run_inside_of_contexts() -> None:
+    function = NodeSpec(type="Gamma", category="Test", kind="function")
+    registry = Registry()
+    registry.register(function)
+    assert registry["Gamma"].property_named("inside") is INSIDE
+    registry.provide(lambda: [msgspec.structs.replace(function, type="Delta", kind="method")])
+    assert registry["Delta"].property_named("inside") is INSIDE
 
 
 def test_registering() -> None:

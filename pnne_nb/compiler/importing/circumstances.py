@@ -1,11 +1,10 @@
-"""Where the code that is traced stands: inside of a checkpoint, under an autocast, at a question, before a variable."""
+"""Where the code that is traced stands: inside of a checkpoint, at the question that it asks, before a variable."""
 
 from __future__ import annotations
 
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-import torch
 from torch.utils import checkpoint as checkpointing
 
 from pnne_nb.compiler.importing import rewriting
@@ -20,11 +19,6 @@ def is_checkpointed(frame: FrameType | None, until: CodeType) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def autocast() -> tuple[bool, ...]:
-    """Return on which kinds of devices an autocast is in force."""
-    return tuple(map(torch.is_autocast_enabled, ("cpu", "cuda")))
 
 
 def asking(frame: FrameType) -> FrameType:

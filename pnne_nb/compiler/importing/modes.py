@@ -13,7 +13,7 @@ from pnne_nb.catalog.operators import choose
 from pnne_nb.compiler.importing.calling import Arguments
 from pnne_nb.compiler.importing.observing import Frames
 from pnne_nb.compiler.importing.recognising import changes
-from pnne_nb.compiler.importing.tracing import Recording, trace
+from pnne_nb.compiler.importing.tracing import VARIABLE, WITHIN, Recording, trace
 
 
 def trace_modes(module: nn.Module, arguments: Arguments, frames: Frames, followed: Collection[str] = ()) -> Recording:
@@ -111,12 +111,15 @@ class _Join:
         first, second = fx.node.map_arg(one, self._train.__getitem__), fx.node.map_arg(other, self._eval.__getitem__)
         key = repr((first, second))
         if key not in self._chosen:
-            self._chosen[key] = self._graph.create_node("call_function", choose, (first, second), {})
+            made = self._chosen[key] = self._graph.create_node("call_function", choose, (first, second), {})
+            said = [each.meta.get(VARIABLE) for each in (first, second) if isinstance(each, fx.Node)]
+            if len(said) == 2 and said[0] == said[1] is not None:
+                made.meta[VARIABLE] = said[0]
         return self._chosen[key]
 
 
 def _key(node: fx.Node) -> tuple[object, ...]:
-    return node.op, node.target, len(node.args), tuple(node.kwargs)
+    return node.op, node.target, len(node.args), tuple(node.kwargs), node.meta.get(WITHIN)
 
 
 def _holds_nodes(values: Iterable[Any]) -> bool:

@@ -214,6 +214,8 @@ class _View:
         """Return what code of a package sees in place of a value of one of its names."""
         if id(value) in self._replaced:
             return self._replaced[id(value)]
+        if (context := self._recorder.surroundings.seen(value)) is not None:
+            return context
         if isinstance(value, types.FunctionType):
             if value in self._leaves:
                 return lambda *args, **kwargs: _whole(value, self._recorder, args, kwargs)
@@ -239,7 +241,7 @@ class _View:
             return self._copies[id(function)]
         space = self._spaces.setdefault(id(function.__globals__), Names(function.__globals__, self))
         # What a decorator wraps is in a cell of its closure.
-        cells = tuple(types.CellType() if _wraps(cell) else cell for cell in function.__closure__ or ())
+        cells = tuple(types.CellType() if self._wraps(cell) else cell for cell in function.__closure__ or ())
         copied = types.FunctionType(
             function.__code__, space, function.__name__, function.__defaults__, cells if function.__closure__ else None
         )
@@ -250,6 +252,14 @@ class _View:
         copied.__kwdefaults__ = function.__kwdefaults__
         copied.__dict__.update(function.__dict__)
         return copied
+
+    def _wraps(self, cell: types.CellType) -> bool:
+        """Whether a cell holds a function, or the context that a decorator calls one in."""
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            return False  # still empty
+        return isinstance(value, types.FunctionType) or self._recorder.surroundings.seen(value) is not None
 
     def _settling(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that is given sizes as they are in the example, which it would not ask for."""
@@ -273,13 +283,6 @@ class _View:
 
 def _refuse_draw(*_: Any, **__: Any) -> Any:
     raise UntranslatableError("it draws random numbers with Python or NumPy, which a drawing would draw once for all")
-
-
-def _wraps(cell: types.CellType) -> bool:
-    try:
-        return isinstance(cell.cell_contents, types.FunctionType)
-    except ValueError:
-        return False  # still empty
 
 
 def _is_autograd(value: Any) -> bool:

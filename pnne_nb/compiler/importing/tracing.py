@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import is_dataclass
@@ -23,18 +23,19 @@ import torch
 from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
+from pnne_nb.compiler.contexts import Inside, casts
+from pnne_nb.compiler.faking import cast
 from pnne_nb.compiler.importing import rewriting
 from pnne_nb.compiler.importing.assuming import Assumptions, Batch
 from pnne_nb.compiler.importing.calling import (
     Arguments,
     Slot,
     can_be_passed,
-    holds_tensors,
     one_form,
     opened,
     parameter_names,
 )
-from pnne_nb.compiler.importing.circumstances import asking, autocast, is_checkpointed, variable
+from pnne_nb.compiler.importing.circumstances import asking, is_checkpointed, variable
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.intercepting import AssignedError, intercepted
 from pnne_nb.compiler.importing.layers import obstacle
@@ -44,6 +45,7 @@ from pnne_nb.compiler.importing.quoting import shown
 from pnne_nb.compiler.importing.rebinding import Rebound
 from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, sweep, takes_list
 from pnne_nb.compiler.importing.refusing import accepted
+from pnne_nb.compiler.importing.surroundings import DeviceKind, Surroundings
 from pnne_nb.compiler.importing.values import (
     UNKNOWN,
     Traced,
@@ -64,6 +66,9 @@ FRAMES = "frames"
 
 AGAIN = "again"
 """Where a call of a submodule keeps whether training computes it again for the backward pass."""
+
+WITHIN = "within"
+"""Where a recorded call keeps the contexts that the code has entered round it."""
 
 VARIABLE = "variable"
 """Where a recorded call keeps in which variable the code puts its result."""
@@ -147,15 +152,12 @@ class Recorder(fx.Tracer):
         self._rebound = Rebound(self, ())
         self._obstacles = {path: obstacle(each) for path, each in module.named_modules() if path}
         self._slots: dict[str, Slot] = {}
-        self._detached: dict[fx.Node, Traced] = {}
-        self._born_detached: set[fx.Node] = set()
         self._by_mode: set[fx.Node] = set()
         self._checked: set[fx.Node] = set()
         self._count: Counter[str] = Counter()
         self._branches = False
         self.assumptions = Assumptions(self.graph)
-        self._grad = torch.is_grad_enabled()
-        self._autocast = autocast()
+        self.surroundings = Surroundings()
         self.device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), torch.device("cpu"))
         self.root = module  # where fx looks for constants
         self.tensor_attrs = _plain_tensors(module)
@@ -216,23 +218,23 @@ class Recorder(fx.Tracer):
 
     def _calling(self, path: str) -> Callable[..., Any]:
         def forward(*args: Any, **kwargs: Any) -> Any:
-            self._refuse_autocast()
+            within = self.surroundings.inside()
             frames = self._frames_of(path)
             if path in self._followed or not can_be_passed((args, kwargs)):
                 return self._follow(path, frames, args, kwargs)
             seen = frames.get(self._training) or frames.get(not self._training)
-            args, kwargs = self._settled(opened(one_form(self._module.get_submodule(path), args, kwargs)))
+            args, kwargs = opened(one_form(self._module.get_submodule(path), args, kwargs))
             node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
             self._count[path] += 1
             node.meta[FRAMES] = frames
-            node.meta[AGAIN] = is_checkpointed(sys._getframe(1), Recorder.run.__code__)
+            node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), Recorder.run.__code__), WITHIN: within})
             result = seen.result if seen is not None else UNKNOWN
             if not is_dataclass(result):
-                return self._called(self._settled(wrap(node, self, result)))
+                return self._called(wrap(node, self, result))
             # It comes apart at the border of the nested graph, which has an output for each field.
             parts = fields_of(result)
             whole = wrap(node, self, tuple(parts.values()))
-            return with_fields(result, {name: self._settled(whole[index]) for index, name in enumerate(parts)})
+            return with_fields(result, {name: whole[index] for index, name in enumerate(parts)})
 
         return forward
 
@@ -268,6 +270,8 @@ class Recorder(fx.Tracer):
             return a.node
         if isinstance(a, np.generic):
             return a.item()  # NumPy's numbers are Python's
+        if type(a) is DeviceKind:
+            return str(a)
         if isinstance(a, torch.Size):
             a = tuple(a)  # which may have recorded items
         if is_dataclass(a) and not isinstance(a, type):
@@ -280,18 +284,15 @@ class Recorder(fx.Tracer):
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
     ) -> Any:
         """Record a call and return what stands for its result."""
-        self._refuse_autocast()
-        args, kwargs = self._settled((args, kwargs))
+        within = self.surroundings.inside()
         if args and type(args[0]) is TracedTuple and takes_list(target):
             args = (opened(args[0]), *args[1:])
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
-        node.meta[AGAIN] = is_checkpointed(sys._getframe(1), Recorder.run.__code__)
-        if not torch.is_grad_enabled() and self._grad:
-            self._born_detached.add(node)
+        node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), Recorder.run.__code__), WITHIN: within})
         module = getattr(target, "__module__", "")
         if module == "_operator" and any(source in self._by_mode for source in node.all_input_nodes):
             self._by_mode.add(node)
-        evaluated = self._evaluated(kind, target, args, kwargs)
+        evaluated = self._evaluated(kind, target, args, kwargs, within)
         if target is operator.getitem and (evaluated is None or type(evaluated) is str):
             return evaluated  # one of several results, for `is None` to see, or a name
         found = wrap(node, self, evaluated)
@@ -315,34 +316,6 @@ class Recorder(fx.Tracer):
         if type(owner) not in (TracedTensor, TracedInt, TracedFloat) and owner.value is not UNKNOWN:
             return getattr(owner.opened(), name)(*args, **kwargs)
         return self.create_proxy("call_method", name, (owner, *args), kwargs)
-
-    def _refuse_autocast(self) -> None:
-        if autocast() != self._autocast:
-            raise UntranslatableError(
-                "it computes under an autocast of its own, which no node does: cast its input instead, or put the "
-                "autocast around the call of the whole model"
-            )
-
-    def _settled(self, arguments: Any) -> Any:
-        """Return arguments, tensors without gradient where the original computes without."""
-        return self._without_grad(arguments) if self._grad and not torch.is_grad_enabled() else arguments
-
-    def _without_grad(self, value: Any) -> Any:
-        if type(value) is TracedTensor:
-            node = value.node
-            held = node.op == "get_attr" and not value.parameter  # a buffer, or what was made of it in place
-            if held or node in self._born_detached or not (value.value.is_floating_point() or value.value.is_complex()):
-                return value
-            if node not in self._detached:
-                made = self.create_node("call_method", "detach", (node,), {})
-                self._born_detached.add(made)
-                self._detached[node] = wrap(made, self, value.value)
-            return self._detached[node]
-        if type(value) is TracedTuple and holds_tensors(value.value):
-            return tuple(map(self._without_grad, value))
-        if type(value) in (tuple, list):
-            return type(value)(map(self._without_grad, value))
-        return {k: self._without_grad(v) for k, v in value.items()} if type(value) in (dict, OrderedDict) else value
 
     def watched(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a function or method of torch's, or make it if nothing in it is traced."""
@@ -374,20 +347,23 @@ class Recorder(fx.Tracer):
         return self.create_proxy("call_function", function, args, kwargs)
 
     @staticmethod
-    def _evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], within: Inside) -> Any:
         """Return what a call gives in the example."""
         given, named = known(args), known(kwargs)
         if given is UNKNOWN or named is UNKNOWN:
             return UNKNOWN
         if target in CREATORS or "device" in named:
             named = {**named, "device": "meta"}
+        call: Any = target
+        if kind == "call_method":
+            call = (
+                getattr(torch.Tensor, target) if isinstance(given[0], torch.Tensor) else getattr(type(given[0]), target)
+            )
+        elif isinstance(target, type) and issubclass(target, torch.autograd.Function):
+            call = target.apply
         try:
             with torch.no_grad():
-                if kind == "call_method":
-                    return getattr(given[0], target)(*given[1:], **named)
-                if isinstance(target, type) and issubclass(target, torch.autograd.Function):
-                    return target.apply(*given)  # type: ignore[no-untyped-call]  # torch does not say
-                return target(*given, **named)
+                return cast(call, given, named, within) if casts(within) else call(*given, **named)
         except Exception as error:
             if isinstance(error, (RuntimeError, NotImplementedError)) or isinstance(target, FunctionType):
                 return UNKNOWN  # what only data can tell

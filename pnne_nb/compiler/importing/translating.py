@@ -10,6 +10,7 @@ from typing import Any, cast, final
 import torch
 from torch import fx, nn
 
+from pnne_nb.compiler.contexts import Inside
 from pnne_nb.compiler.importing.assembling import MAX_STORED, class_title, stored, values_of
 from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
 from pnne_nb.compiler.importing.drafting import DifferingCallsError, Item, Kind, Level, Source, UntranslatableError
@@ -17,9 +18,10 @@ from pnne_nb.compiler.importing.functions import function_call, method_call
 from pnne_nb.compiler.importing.modes import trace_modes
 from pnne_nb.compiler.importing.observing import Frames, fields_of
 from pnne_nb.compiler.importing.recognising import only_looks
-from pnne_nb.compiler.importing.tracing import AGAIN, FRAMES, MODE, VARIABLE
+from pnne_nb.compiler.importing.tracing import AGAIN, FRAMES, MODE, VARIABLE, WITHIN
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Port, Required, Returns
+from pnne_nb.graph.structural import INSIDE
 from pnne_nb.graph.types import EnumType, PropertyType, UnionType, check
 from pnne_nb.graph.values import TorchConstant, Value, from_json, to_json
 
@@ -84,6 +86,7 @@ class _Translation:
         work = [node for node in graph.nodes if node.op.startswith("call_") and not only_looks(node)]
         self._level.again = bool(work) and all(node.meta.get(AGAIN) for node in work)
         for node in graph.nodes:
+            before = len(self._level.items)
             match node.op:
                 case "placeholder":
                     slot = self._slots[str(node.target)]
@@ -102,7 +105,20 @@ class _Translation:
                     self._call(node, *method_call(node, self._kind))
                 case "output":
                     self._results(node.args[0])
+            if node.meta.get(WITHIN):
+                self._put(self._level.items[before:], node.meta[WITHIN])
         return self._level
+
+    @staticmethod
+    def _put(items: list[Item], within: Inside) -> None:
+        """Have items run inside of contexts."""
+        for item in items:
+            if INSIDE in registry[item.type].properties:
+                item.properties[INSIDE.name] = within
+            elif item.type not in ("Constant", "Parameter", "Buffer"):
+                raise UntranslatableError(
+                    f"it calls {item.type} inside of {', '.join(within)}, which takes {INSIDE.name} itself"
+                )
 
     def _kind(self, value: Any) -> str:
         if not isinstance(value, fx.Node):
@@ -395,7 +411,7 @@ def _plain(value: Any) -> Any:
 
 def _made_of(item: Item) -> dict[str, object]:
     """Return the properties that make a submodule, without those of its call, which may be others each time."""
-    called = {prop.name for prop in registry[item.type].properties if prop.role == "call"}
+    called = {prop.name for prop in registry[item.type].properties if prop.role == "call"} | {INSIDE.name}
     return {name: value for name, value in item.properties.items() if name not in called}
 
 

@@ -20,6 +20,7 @@ from torch import fx, nn
 from pnne_nb.catalog.operators import ATTRIBUTES
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.storing import parts
+from pnne_nb.compiler.importing.surroundings import DeviceKind
 
 if TYPE_CHECKING:
     from pnne_nb.compiler.importing.tracing import Recorder
@@ -131,6 +132,8 @@ class Traced(fx.Proxy):
         self.tracer.assumptions.ranked |= name == "ndim"
         # Without data, every tensor is on the meta device.
         found = getattr(self.tracer.device if isinstance(self.value, torch.device) else self.value, name)
+        if isinstance(self.value, torch.device) and name == "type":
+            return DeviceKind(found)
         if isinstance(found, torch.Tensor):
             raise UntranslatableError(f"it reads {name} of a {kind.__name__}")
         return found

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
+from pnne_nb.compiler.contexts import inside
 from pnne_nb.compiler.passes.base import Pass, Rewrite, Subject
 from pnne_nb.compiler.passes.editing import borrowed, consumers, remove, rewire
 from pnne_nb.compiler.passes.proving import Promise
@@ -140,6 +141,8 @@ def _unfit(
     users = {node for node, _ in consumers(subject, id, layer)}
     if users != {norm}:
         return f"{layer} also feeds {', '.join(sorted(users - {norm}))}"
+    if inside(drawing.nodes[layer]) != inside(drawing.nodes[norm]):
+        return f"{layer} and it run in different contexts"
     if layer in lent or norm in lent:
         return "its module, or that of the layer before it, is used by several nodes"
     for path, before in zip(subject.paths(id, norm), subject.paths(id, layer), strict=True):

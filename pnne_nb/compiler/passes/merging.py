@@ -15,6 +15,7 @@ from pnne_nb.compiler.passes.reports import Change, Gain
 from pnne_nb.compiler.program import Ref
 from pnne_nb.compiler.reading import NO_WIRES, Drawing
 from pnne_nb.graph.node import Node
+from pnne_nb.graph.structural import INSIDE
 
 
 @final
@@ -87,7 +88,7 @@ def _identity(
     if node.shares is not None:
         # Its module is built from its owner's properties.
         properties = {k: v for k, v in drawing.nodes[node.shares].properties.items() if k != "shares"}
-        properties |= {k: v for k, v in node.properties.items() if k in ("checkpoint", "device")}
+        properties |= {k: v for k, v in node.properties.items() if k in ("checkpoint", "device", INSIDE.name)}
     sources = tuple(sorted((port, _source(drawing, ref, twins)) for port, ref in wires.items()))
     return (node.type, owner, repr(sorted(properties.items())), sources)
 

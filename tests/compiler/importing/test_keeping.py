@@ -115,35 +115,6 @@ def test_what_would_help_is_said_where_the_outermost_forward_goes_by_the_data() 
     assert "moved into a submodule or function of its own, only that part would stay closed" in origin["reason"]
 
 
-class Autocasting(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            x = self.a(x)
-        out: Tensor = self.b(x.float())
-        return out
-
-
-class NeverCasting(Autocasting):
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast("cpu", enabled=False):
-            out: Tensor = self.b(self.a(x))
-        return out
-
-
-def test_an_autocast_inside_is_kept_closed_with_the_reason() -> None:
-    net, x = nn.Sequential(Autocasting(), nn.ReLU()), torch.randn(2, 4)
-    report = pn.verify(pn.from_module(net, x), net, x)
-    assert report
-    assert list(report.opaque) == ["0"]
-    assert "autocast of its own" in report.opaque["0"]
-    other = NeverCasting()
-    assert pn.verify(pn.from_module(other, x), other, x).opaque == {}
-
-
 class Capturing(nn.Module):
     """Keeps activations as inspectors do, by a hook that speaks of this object."""
 

@@ -250,9 +250,7 @@ MODELS: dict[str, Entry] = {
     "ema codebook": Entry(keepers.EMACodebook, (image(2, 2, 6),), others=((image(3, 2, 4),),)),
     "by others": Entry(keepers.ByOthers, (image(2, 4),), others=((image(3, 4),),)),
     "sequenced": Entry(keepers.Sequenced, (image(2, 4),), others=((image(3, 4),),)),
-    "halved": Entry(
-        lambda: keepers.Around(keepers.Halved()), (image(2, 4),), others=((image(3, 4),),), opaque=("inner",)
-    ),
+    "halved": Entry(lambda: keepers.Around(keepers.Halved()), (image(2, 4),), others=((image(3, 4),),)),
     "exact": Entry(keepers.Exact, (image(2, 4),), others=((image(3, 4),),)),
     "quantizer": Entry(keepers.Quantizer, (image(2, 4),), others=((image(3, 4),),)),
     "slices": Entry(keepers.Slices, (image(2, 4),), others=((image(3, 4),),)),
