@@ -80,6 +80,7 @@ class Expressions:
         self.reserved = RESERVED | taken
         self.used: set[str] = set()
         self.lists: set[str] = set()
+        self.dictionaries: set[str] = set()
         self.imports: dict[str, str] = {}
         self._made: dict[int, Group] = {}  # equal layers share one construction; the unit keeps it alive
 
@@ -164,6 +165,7 @@ class Expressions:
         if list(made) == [str(index) for index in range(len(made))]:
             self.lists.add(path)
             return Group("nn.ModuleList(", (display(list(made.values())),))
+        self.dictionaries.add(path)
         items = tuple(before(f"{emit(name)}: ", text) for name, text in made.items())
         return Group("nn.ModuleDict(", (Group("{", items, "}"),))
 
@@ -180,6 +182,9 @@ class Expressions:
             inside, before = before, f"{before}.{name}" if before else name
             if inside in self.lists and name.isdecimal():
                 text = f"{text}[{name}]"
+                continue
+            if inside in self.dictionaries and not _MEMBER.fullmatch(name):
+                text = f"{text}[{emit(name)}]"  # heads["part-of-speech"]
                 continue
             if not _MEMBER.fullmatch(name) or name.startswith("__"):
                 raise CompileError(f"{path!r} cannot be the path of a parameter.")

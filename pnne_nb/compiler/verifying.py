@@ -215,13 +215,18 @@ def difference(mine: Any, theirs: Any, place: str = "") -> str:
     if is_dataclass(mine) and type(mine) is type(theirs) and not isinstance(mine, type):
         one, other = ({field.name: getattr(side, field.name) for field in fields(side)} for side in (mine, theirs))
         return difference(one, other, place)
+    if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
+        same = mine.dtype == theirs.dtype and np.array_equal(mine, theirs, equal_nan=mine.dtype.kind in "fc")
+        return "" if same else f"{place}other values in an array"
     if type(mine) is type(theirs) and _is_made_of_attributes(mine) and mine is not theirs:
         return difference(vars(mine), vars(theirs), place)
-    if type(mine) is type(theirs) and (
-        mine is theirs or isinstance(mine, (bool, int, float, str, torch.Size, torch.device))
-    ):
+    if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, _COMPARED)):
         return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
     return f"{place}{describe(mine)} and {describe(theirs)}"
+
+
+_COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice, np.generic, torch.Size, torch.device)
+"""What is equal if it says so."""
 
 
 def _is_made_of_attributes(value: Any) -> bool:
@@ -230,6 +235,8 @@ def _is_made_of_attributes(value: Any) -> bool:
 
 
 def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    if mine.layout != torch.strided and mine.layout == theirs.layout and not mine.is_quantized:
+        return _same(mine.to_dense(), theirs.to_dense())
     if mine.is_quantized or mine.layout != torch.strided:
         return torch.equal(mine, theirs)
     return torch.equal(mine, theirs) or (

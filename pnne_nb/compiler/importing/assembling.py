@@ -20,6 +20,9 @@ from pnne_nb.graph.ops import AddGraph, AddNode, Connect, Op
 MAX_STORED = 10_000
 """Elements of a buffer or constant whose values a document keeps."""
 
+MAX_WISH = 90
+"""Letters of a name that is made of several, so that there is place for a number."""
+
 UNCALLED = "it is not called on the given inputs"
 
 
@@ -40,7 +43,8 @@ def complete(level: Level) -> None:
         if item.owner is None and len(item.member) == 1 and is_possible(item.member[0]):
             item.name = item.member[0]
             continue
-        item.name = free_name("_".join(item.member) if item.owner is None and item.member else item.name, taken)
+        wish = "_".join(item.member) if item.owner is None and item.member else item.name
+        item.name = free_name(re.sub(r"[^A-Za-z0-9_]", "_", wish)[:MAX_WISH], taken)
         taken.add(item.name)
     level.order = {item: index for index, item in enumerate(order)}
 
@@ -50,7 +54,9 @@ def _arrange(
 ) -> None:
     """Put the items of what `holder` has into its order; what stands in a container that is never called, too."""
     for name, value in _members(holder):
-        if not path and not is_possible(name) and not is_identifier(name):
+        # A submodule's attribute may have another name than its node.
+        is_held = isinstance(value, nn.Module) and is_identifier(name)
+        if not path and not is_held and not is_possible(name):
             raise UntranslatableError(f"no node can have the name of its member {name!r}")
         below = (*path, name)
         if below in held:

@@ -106,11 +106,15 @@ def _nest(level: Level, name: str) -> None:
     level.items[first:last] = [group]
 
 
+def _uses(item: Item, others: list[Item]) -> bool:
+    return any(source in others for source, _ in item.inputs.values())
+
+
 def _hoist(level: Level, name: str) -> None:
     """Move stored tensors, which are no calls, to where they do not stand between calls."""
     stored = [item for item in level.items if item.type in ("Parameter", "Buffer") and item.member]
     own = [item for item in stored if len(item.member) == 1]
     inside = [item for item in stored if item.member[0] == name and len(item.member) > 1]
     rest = [item for item in level.items if item not in own and item not in inside]
-    first = next((index for index, item in enumerate(rest) if item.member[:1] == (name,)), 0)
+    first = next((index for index, item in enumerate(rest) if item.member[:1] == (name,) or _uses(item, inside)), 0)
     level.items[:] = [*own, *rest[:first], *inside, *rest[first:]]

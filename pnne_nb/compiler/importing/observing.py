@@ -82,6 +82,8 @@ def observe(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fr
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
     message = f"{type(net).__name__} cannot be called with ({shown}): {failure}"
     hint = "Pass args and kwargs that the module takes."
+    if any(module._forward_hooks or module._forward_pre_hooks for module in net.modules()):
+        hint += " Or its hooks, which still speak of the original, are in the way of calling a copy of it: remove them."
     raise CompileError(message, [Diagnostic(code="bad-inputs", message=message, hint=hint)]) from failure
 
 

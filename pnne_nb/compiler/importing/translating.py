@@ -352,9 +352,10 @@ class _Translation:
             return self._level.add(item), "output"
         if type(value) in (tuple, list, fx.immutable_collections.immutable_list):
             return self._built("tuple" if type(value) is tuple else "list", [self._source(each) for each in value])
-        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in value):
             return self._built("dict", [self._source(each) for each in value.values()], keys=tuple(value))
-        raise UntranslatableError(f"a {type(value).__name__} with computed parts cannot be drawn")
+        kind = "dictionary whose keys are no texts" if isinstance(value, dict) else type(value).__name__
+        raise UntranslatableError(f"a {kind}, with computed parts, cannot be drawn")
 
     def _packed(self, item: Item, outputs: Returns) -> Source:
         parts = [(item, each) if isinstance(each, str) else self._packed(item, each) for each in outputs]

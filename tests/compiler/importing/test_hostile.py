@@ -383,3 +383,30 @@ def test_what_never_ends_is_refused() -> None:
 def test_inputs_beside_the_parameters_are_refused() -> None:
     with pytest.raises(pn.CompileError, match=r"Sequential cannot be called with .*meta"):
         pn.from_module(nn.Sequential(nn.Linear(4, 4)).to("meta"), torch.randn(2, 4))
+
+
+class Cache:
+    """What a model remembers for its next call; no port carries it."""
+
+    def __init__(self, keys: Tensor) -> None:
+        self.keys = [keys]
+        self.device = keys.device
+
+
+class Remembering(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Cache]:
+        y = self.linear(x)
+        return y, Cache(y)
+
+
+def test_objects_among_the_results_are_compared_by_what_they_hold() -> None:
+    net, x = Remembering(), torch.randn(2, 4)
+    graph = pn.from_module(net, x)
+    report = pn.verify(graph, net, x)
+    assert report, str(report)
+    assert report.opaque["module"].startswith("its forward cannot be traced: argument of type")
+    assert "keys: item 0: differs" in difference(Cache(x), Cache(x + 1))

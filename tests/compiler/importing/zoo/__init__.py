@@ -16,6 +16,8 @@ from tests.compiler.importing.zoo import (
     habits,
     keepers,
     language,
+    libraries,
+    papers,
     pictures,
     sequences,
     states,
@@ -262,4 +264,35 @@ MODELS: dict[str, Entry] = {
         lambda: keepers.Around(keepers.LayerDrop()), (image(2, 4),), others=((image(3, 4),),), opaque=("inner",)
     ),
     "mix style": Entry(keepers.MixStyle, (image(3, 4),), others=((image(2, 4),),)),
+    "staged": Entry(libraries.Staged, (image(2, 3, 9, 8),), others=((image(3, 3, 8, 7),),)),
+    "backbone with fpn": Entry(libraries.BackboneWithFPN, (image(2, 3, 16, 16),), others=((image(3, 3, 20, 14),),)),
+    "raft": Entry(
+        libraries.RAFT,
+        (image(2, 3, 12, 12), image(2, 3, 12, 12).flip(0)),
+        others=((image(3, 3, 12, 16), image(3, 3, 12, 16).flip(0)),),
+    ),
+    "hrnet": Entry(libraries.HRNet, (image(2, 3, 8, 8),), others=((image(3, 3, 12, 8),),)),
+    "named self": Entry(libraries.NamedSelf, (image(2, 3, 4),), others=((image(3, 5, 4),),)),
+    "methods of children": Entry(papers.Parent, (image(3, 4),), others=((image(5, 4),),)),
+    "state of children": Entry(papers.Stateful, (image(3, 4),), others=((image(5, 4),),)),
+    "patchtst": Entry(papers.PatchTST, (image(2, 10, 3),), others=((image(3, 10, 3),),)),
+    "called in two ways": Entry(papers.TwoWays, (image(2, 3, 4),), others=((image(3, 5, 4),),)),
+    "modulated": Entry(papers.Modulated, (image(2, 4, 3, 3), image(2, 4)), others=((image(3, 4, 3, 5), image(3, 4)),)),
+    "gru-d": Entry(
+        papers.GRUD,
+        (image(2, 4, 3), image(2, 4, 3).round(), image(2, 4, 3), torch.tensor([3, 4])),
+        others=((image(3, 4, 3), image(3, 4, 3).round(), image(3, 4, 3), torch.tensor([3, 4, 1])),),
+    ),
+    "egnn": Entry(
+        papers.EGNN, (image(4, 4), tokens(4, 2, 6), image(4, 3)), others=((image(5, 4), tokens(5, 2, 7), image(5, 3)),)
+    ),
+    "dgcnn": Entry(papers.DGCNN, (image(2, 3, 6),), others=((image(3, 3, 7),),)),
+    "adapted": Entry(papers.Adapted, (image(2, 4),), others=((image(3, 4),),)),
+    "diffusers unet": Entry(
+        papers.DiffusersUNet,
+        (image(2, 2, 8, 8), tokens(9, 2), image(2, 3, 3)),
+        others=((image(3, 2, 8, 12), tokens(9, 3), image(3, 3, 3)),),
+    ),
+    "diffusers unet step": Entry(papers.DiffusersUNet, (image(2, 2, 8, 8), 3, image(2, 3, 3))),
+    "heads": Entry(papers.Heads, (image(2, 4),), others=((image(3, 4),),)),
 }
