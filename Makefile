@@ -11,12 +11,17 @@ SHELL := /bin/bash -o pipefail
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/stamps
-PIP := $(PY) -m pip --disable-pip-version-check
+# Not compiled: most of what is installed is never imported, and what is gets compiled then, once.
+PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 FRONT_END := $(PY) hatch_build.py
 TESTS := tests
+# Two processes take the files of tests in turn, and each file's tests and each notebook's cells in their order. Files
+# are taken in the order of tests/conftest.py: a process that has started a browser takes nothing but browser tests.
+IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
-.PHONY: help lab test check bench front-end format types notebooks screenshots chromium clean
+.PHONY: help lab test test-front-end check check-python check-front-end bench front-end format types notebooks \
+    screenshots chromium clean
 
 help:
 	@sed -n '1,7p' Makefile
@@ -28,14 +33,14 @@ $(STAMPS)/venv: scripts/create_venv.sh
 # Installing builds the browser bundle if it is stale.
 $(STAMPS)/lab: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py $(FRONT_END_SOURCES)
 	@echo "== installing (PyTorch is large: the first time takes minutes)"
-	$(PIP) install --quiet -c constraints.txt -e '.[lab]'
+	$(PIP_INSTALL) -e '.[lab]'
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py
 	@echo "== installing (PyTorch is large: the first time takes minutes)"
-	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	$(PIP_INSTALL) -e '.[dev]'
 	requirements="$$($(FRONT_END) requirements)" && \
-	    if [ -n "$$requirements" ]; then $(PIP) install --quiet -c constraints.txt "$$requirements"; fi
+	    if [ -n "$$requirements" ]; then $(PIP_INSTALL) "$$requirements"; fi
 	@touch $@ $(STAMPS)/lab
 
 front-end: $(STAMPS)/dev
@@ -44,14 +49,19 @@ front-end: $(STAMPS)/dev
 lab: $(STAMPS)/lab
 	$(VENV)/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_quickstart.ipynb
 
-chromium:
+# After the virtual environment, for which apt-get may be needed too.
+chromium: $(STAMPS)/venv
 	@scripts/need_chromium.sh
 
-check: front-end
+check: check-python check-front-end
+
+check-python: front-end
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/mypy
+
+check-front-end: front-end
 	$(PY) -m pnne_nb.protocol.typescript --check
 	$(FRONT_END) npm run check
 	$(FRONT_END) npm run lint
@@ -64,12 +74,15 @@ format: front-end
 types: $(STAMPS)/dev
 	$(PY) -m pnne_nb.protocol.typescript
 
-test: check chromium
+test-front-end: check-front-end
 	@echo "== TypeScript tests"
 	$(FRONT_END) npm test
+
+test:
+	@$(MAKE) --no-print-directory -j 2 check test-front-end chromium
 	@echo "== Python, notebook and browser tests"
 	$(PY) -m pytest $(TESTS) notebooks --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout=120 \
-	    --durations=10 $(PYTEST_ARGS)
+	    $(IN_PARALLEL) --durations=10 $(PYTEST_ARGS)
 
 bench: front-end
 	$(PY) -m benchmarks

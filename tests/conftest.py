@@ -21,7 +21,7 @@ hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, dera
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("PNNE_HYPOTHESIS", "dev"))
 
-GRACE = 5.0
+GRACE = 30.0
 """Seconds that a closed thread has for ending."""
 
 # Threads of the libraries, which live as long as the process.
@@ -31,7 +31,7 @@ LIBRARY_THREADS = ("IPythonHistorySavingThread", "asyncio_", "pytest_timeout", "
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Playwright keeps an event loop running in this thread for as long as the browser lives, and there can be
-    # only one: whatever runs a loop of its own comes first.
+    # only one: whatever runs a loop of its own comes first, also where several processes share the files of tests.
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 

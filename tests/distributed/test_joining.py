@@ -21,7 +21,7 @@ class _Table:
     def __init__(self, count: int) -> None:
         self.count = count
         self.given: dict[int, Sequence[float]] = {}
-        self.barrier = Barrier(count, timeout=10)
+        self.barrier = Barrier(count, timeout=60)
 
 
 class _Seat:

@@ -30,7 +30,7 @@ class Worker:
         self.control.enter()
         while self.control.boundary() == "go":
             self.in_step.set()
-            assert self.finish_step.wait(10)
+            assert self.finish_step.wait(60)
             self.steps += 1
             self.control.stepped()
         self.control.end("stopped")
@@ -51,7 +51,7 @@ def worker() -> Iterator[Worker]:
     made.finish_step.set()
     made.control.stop()
     if made.thread.ident is not None:
-        made.thread.join(10)
+        made.thread.join(60)
 
 
 def test_states_of_a_whole_life(worker: Worker) -> None:
@@ -110,25 +110,25 @@ def test_stopping_before_the_start_does_nothing(worker: Worker) -> None:
 def test_a_visitor_waits_for_the_running_step_and_holds_the_next(worker: Worker) -> None:
     worker.finish_step.clear()
     worker.start()
-    assert worker.in_step.wait(10)
+    assert worker.in_step.wait(60)
     arrived = threading.Event()
     leave = threading.Event()
 
     def visit() -> None:
         with worker.control.visit("a test"):
             arrived.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
 
     visitor = threading.Thread(target=visit)
     visitor.start()
     assert not arrived.is_set()
     worker.finish_step.set()
-    assert arrived.wait(10)
+    assert arrived.wait(60)
     steps = worker.steps
     assert worker.control.waiting_for == "a test"
     assert worker.steps == steps
     leave.set()
-    visitor.join(10)
+    visitor.join(60)
     worker.until(lambda: worker.steps > steps)
     assert worker.control.waiting_for is None
 
@@ -157,7 +157,7 @@ def test_a_crowd_of_visitors_cannot_keep_training_from_its_steps(worker: Worker)
     worker.until(lambda: worker.steps > start + 20)
     enough.set()
     for visitor in visitors:
-        visitor.join(10)
+        visitor.join(60)
 
 
 def test_halting_and_ending_do_not_wait_for_a_visitor(worker: Worker) -> None:
@@ -179,7 +179,7 @@ def test_leaving_too_often_does_no_harm(worker: Worker) -> None:
 def test_an_interrupt_while_arriving_leaves_no_trace(worker: Worker) -> None:
     worker.finish_step.clear()
     worker.start()
-    assert worker.in_step.wait(10)
+    assert worker.in_step.wait(60)
 
     @contextmanager
     def interrupting() -> Iterator[None]:

@@ -13,7 +13,7 @@ from jupyter_client.manager import start_new_kernel
 
 from pnne_nb.widgets.comms import answer_while_busy
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 SETUP = """
 import threading

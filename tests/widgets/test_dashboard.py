@@ -23,7 +23,7 @@ from pnne_nb.widgets.controls import ControlBar
 from pnne_nb.widgets.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard
 from pnne_nb.widgets.pacing import IN_FLIGHT
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 OFFERED = [
     *("fc1", "relu1", "fc2"),

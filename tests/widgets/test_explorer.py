@@ -295,7 +295,7 @@ def test_a_module_that_a_cell_may_use_is_run_when_the_cell_has_ended(explorer: M
     busy = threading.Thread(target=cell)
     busy.start()
     try:
-        assert began.wait(10)
+        assert began.wait(60)
         click(explorer, "head")
         assert explorer.selected == "head"
         assert "A cell is running, and may use the model" in html(explorer)

@@ -18,7 +18,7 @@ import pnne_nb as pn
 from pnne_nb.widgets.overlay import place_of
 from tests.inspector.models import hooks_on
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Browser:

@@ -15,7 +15,7 @@ from pnne_nb.frames import Frame, StateFrame, StepFrame
 from pnne_nb.widgets.pacing import Pacer
 from pnne_nb.widgets.pump import Pump
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def step(number: int) -> StepFrame:
