@@ -223,12 +223,11 @@ class _Names:
     def __init__(self, patterns: str) -> None:
         parts = patterns.split("|")
         globs = [part for part in parts if set(part) & set("*?[")]
-        self._all = parts == ["*"]
         self._exact = frozenset(parts).difference(globs)
-        self._globs = "|".join(map(fnmatch.translate, globs)) if globs and not self._all else ""
+        self._globs = "|".join(map(fnmatch.translate, globs))
 
     def __contains__(self, name: str) -> bool:
-        if self._all or name in self._exact:
+        if name in self._exact:
             return True
         return self._globs != "" and self._pattern.match(name) is not None
 
@@ -330,14 +329,16 @@ ARGUMENT_DOCS: Table[str] = (
 """What arguments mean where torch does not say."""
 
 
-_by_argument: dict[int, dict[str, list[tuple[_Names, Any]]]] = {}
-"""Rows by argument name, for each table by its identity: hashing a whole table takes longer than looking it up."""
+_by_argument: dict[int, dict[str, list[tuple[_Names | None, Any]]]] = {}
+"""Rows by argument name, for each table by its identity: hashing a whole table takes longer than looking it up.
+
+None stands for all types."""
 
 
-def _rows(table: Table[Fact]) -> dict[str, list[tuple[_Names, Fact]]]:
-    by_name: dict[str, list[tuple[_Names, Fact]]] = {}
+def _rows(table: Table[Fact]) -> dict[str, list[tuple[_Names | None, Fact]]]:
+    by_name: dict[str, list[tuple[_Names | None, Fact]]] = {}
     for patterns, names, fact in table:
-        types = _Names(patterns)
+        types = _Names(patterns) if patterns != "*" else None
         for name in names.split() or [""]:
             by_name.setdefault(name, []).append((types, fact))
     return by_name
@@ -349,7 +350,7 @@ def lookup(table: Table[Fact], type_name: str, name: str = "") -> Fact | None:
     if rows is None:
         rows = _by_argument[id(table)] = _rows(table)
     for types, fact in rows.get(name, ()):
-        if type_name in types:
+        if types is None or type_name in types:
             found: Fact = fact
             return found
     return None

@@ -6,7 +6,7 @@ import contextlib
 import fnmatch
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -122,7 +122,8 @@ def _spec(
     # What stands after a hidden argument can no longer be passed by position.
     order = positional(itertools.takewhile(lambda argument: not _is_hidden(argument), calls))
     calls = [_adapted(name, argument) for argument in calls if not _is_hidden(argument)]
-    about = _argument_docs(name, function, {argument.name for argument in calls})
+    first, second = itertools.tee(_docstrings(name, function))
+    about = _argument_docs(name, first, {argument.name for argument in calls})
     return NodeSpec(
         type=name,
         category=category,
@@ -132,7 +133,7 @@ def _spec(
         outputs=outputs,
         properties=call_properties(name, calls, about),
         positional=order,
-        doc=facts.DOCS.get(name) or _summary(name, function),
+        doc=facts.DOCS.get(name) or next(filter(None, map(docs.summary, second)), ""),
         url=URL.format(target),
         torch=function,
     )
@@ -153,19 +154,15 @@ def _docstrings(name: str, function: Callable[..., Any]) -> Iterator[str]:
             yield getattr(value, "__doc__", None) or ""
 
 
-def _argument_docs(name: str, function: Callable[..., Any], wanted: set[str]) -> dict[str, str]:
+def _argument_docs(name: str, docstrings: Iterable[str], wanted: set[str]) -> dict[str, str]:
     about: dict[str, str] = {}
-    for doc in _docstrings(name, function):
+    for doc in docstrings:
         if len(about) == len(wanted):
             break
         about |= docs.arguments(doc, wanted.difference(about))
     for argument in wanted.difference(about):
         about[argument] = facts.lookup(facts.ARGUMENT_DOCS, name, argument) or ""
     return about
-
-
-def _summary(name: str, function: Callable[..., Any]) -> str:
-    return next((text for doc in _docstrings(name, function) if (text := docs.summary(doc))), "")
 
 
 def _is_hidden(argument: Argument) -> bool:

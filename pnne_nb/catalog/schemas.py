@@ -74,17 +74,18 @@ def signature(name: str, *, method: bool = False, without: frozenset[str] = froz
     overloads = [
         overload
         for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-        if not schema.overload_name.endswith("out") and not schema.overload_name.startswith("prim")
+        if not (known := schema.overload_name).endswith("out") and not known.startswith("prim")
         # Until torch 2.12, most had an overload for axes with names ("Dimname", "using_names"), which was never finished.
-        if "name" not in schema.overload_name.lower()
-        if schema.overload_name not in without
+        if "name" not in known.lower()
+        if known not in without
         if (overload := _read(schema, method=method)) is not None
     ]
     if not overloads:
         return None
     richest = max(overloads, key=lambda overload: (len(overload.results), len(overload.arguments)))
     overloads = [overload for overload in overloads if overload.returns_list == richest.returns_list]
-    return Signature(tuple(_merge([o.arguments for o in overloads])), tuple(_outputs(overloads, richest)))
+    merged = _merge([o.arguments for o in overloads]) if len(overloads) > 1 else richest.arguments.values()
+    return Signature(tuple(merged), tuple(_outputs(overloads, richest)))
 
 
 class _Overload(msgspec.Struct, frozen=True):
@@ -100,8 +101,8 @@ class _Overload(msgspec.Struct, frozen=True):
 
 def _read(schema: Schema, *, method: bool) -> _Overload | None:
     """Return one overload, or None if it is not for a forward pass on tensors."""
-    results = tuple((result.name, str(result.type)) for result in schema.returns)
     raw = [(argument, str(argument.real_type)) for argument in schema.arguments]
+    results = tuple([(result.name, str(result.type)) for result in schema.returns])
     if not results or (raw and raw[0][0].name in ("a", "l")) or any(argument.is_out for argument, _ in raw):
         # The operators of TorchScript on lists and numbers begin with an argument a or l.
         return None
