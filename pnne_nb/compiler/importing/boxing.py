@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from inspect import getclosurevars
+from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias, final
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.importing.assembling import UNCALLED, Assembly, class_name, class_title, stored
 from pnne_nb.compiler.importing.calling import parameter_names
 from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
-from pnne_nb.compiler.importing.mentioning import mentioned_by, used_of
+from pnne_nb.compiler.importing.mentioning import MODULES_OWN, mentioned_by, used_of
 from pnne_nb.compiler.importing.observing import Frame, Frames
 from pnne_nb.compiler.importing.wording import is_possible
 
@@ -107,7 +110,8 @@ class Boxes:
             level = None
             within = [each for each in module.modules() if each is not module]
             # Of what is held at several places, a drawing would have several.
-            if within and self._failed[path] < TRIES and not obstacle(module) and not any(map(self._is_shared, within)):
+            closed = obstacle(module) or any(map(self._is_shared, within)) or _keeps_functions(module)
+            if within and self._failed[path] < TRIES and not closed:
                 level = self._holding(module, path, mentioned | mentioned_by(type(module)))
             self._boxes[path] = level if level is not None and _has_open(level) else None
             if self._boxes[path] is not None:
@@ -218,6 +222,14 @@ def _kind(value: Any) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "number"
     return repr(value) if isinstance(value, (str, bool, type(None), torch.dtype)) else type(value).__name__
+
+
+def _keeps_functions(module: nn.Module) -> bool:
+    """Whether a module has functions as attributes that call modules: those of the original, in a copy too."""
+    kept = {name: value for name, value in vars(module).items() if name not in MODULES_OWN}
+    functions = [leaf for leaf in pytree.tree_leaves(kept) if isinstance(leaf, FunctionType)]
+    around = [value for function in functions for value in getclosurevars(function).nonlocals.values()]
+    return any(isinstance(each, nn.Module) for each in around)
 
 
 def _goes_by_sizes(level: Level) -> bool:

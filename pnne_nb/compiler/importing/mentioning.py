@@ -13,7 +13,9 @@ from typing import Any
 
 from torch import nn
 
-_MODULES_OWN = frozenset(vars(nn.Module()))
+MODULES_OWN = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
+
 _READS = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR")
 _VARIABLES = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")
 _NAMES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
@@ -25,7 +27,7 @@ def used_of(module: nn.Module, mentioned: frozenset[str]) -> str:
         kind = type(each)
         if _is_torchs(kind):
             continue
-        own = {name for name in vars(each) if name not in _MODULES_OWN}
+        own = {name for name in vars(each) if name not in MODULES_OWN}
         for base in _own_bases(kind):
             own |= {name for name in vars(base) if name != "forward" and not name.startswith("__")} | {base.__name__}
         found = sorted(own & mentioned)
@@ -76,12 +78,14 @@ def _read(code: types.CodeType, me: str = "") -> tuple[set[str], set[str]]:
     me = me or (code.co_varnames[0] if code.co_argcount else "")
     before: dis.Instruction | None = None
     for step in dis.get_instructions(code):
-        if step.opname in _READS:
+        if step.opname == "STORE_ATTR" and before is not None and before.opname == "SWAP":
+            pass  # of `self.count += 1`, which has read it
+        elif step.opname in _READS:
             is_own = before is not None and before.opname.startswith(_VARIABLES) and _last(before.argval) == me
             (own if is_own or step.opname == "LOAD_SUPER_ATTR" else names).add(str(step.argval))
         elif step.opname in _NAMES or (step.opname == "LOAD_CONST" and isinstance(step.argval, str)):
             names.add(str(step.argval))
-        before = step if step.opname not in ("CACHE", "EXTENDED_ARG", "NOP") else before
+        before = step if step.opname not in ("CACHE", "COPY", "EXTENDED_ARG", "NOP") else before
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             inner, inner_own = _read(constant, me)

@@ -411,8 +411,22 @@ class OneForTwo(nn.Module):
         return y if y.sum() < 1e9 else x
 
 
-def test_what_is_held_twice_stays_closed() -> None:
-    net = nn.Sequential(nn.Linear(4, 4), OneForTwo())
+class Remembering(nn.Module):
+    """Keeps a function that calls a part of it: in a copy, that of the original."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(4, 4)
+        self.call: Callable[[Tensor], Tensor] = lambda x: self.one(x * 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.call(x)
+        return y if y.sum() < 1e9 else x
+
+
+@pytest.mark.parametrize("make", [OneForTwo, Remembering])
+def test_what_a_drawing_would_miss_stays_closed(make: Callable[[], nn.Module]) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), make())
     graph = imported(net, torch.randn(3, 4))
     assert graph["1"].type == "Module"
     assert graph["1"].definition is None
