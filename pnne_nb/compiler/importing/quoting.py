@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import fx
 
-
 _SYMBOLS = {
     "is_": "is", "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
     "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//",
