@@ -16,6 +16,7 @@ from torch import nn
 
 from pnne_nb.compiler import loader
 from pnne_nb.compiler.expecting import Expected, misfits
+from pnne_nb.compiler.faking import imitation
 from pnne_nb.compiler.sections import Line
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
@@ -59,6 +60,8 @@ def blame(error: BaseException) -> str | None:
         failure = find_failure(current)
         if failure is not None:
             return failure.node
+        if (place := _while_compiling(current)) is not None:
+            return place
         current = current.__cause__ or current.__context__
     return None
 
@@ -83,6 +86,17 @@ def find_failure(error: BaseException) -> Failure | None:
     frame, line = last
     inputs = {name: describe(frame.f_locals[name]) for name in line.variables if name in frame.f_locals}
     return Failure(".".join(path), inputs)
+
+
+def _while_compiling(error: BaseException) -> str | None:
+    """Return the node at whose line ``torch.compile`` gave up, whose exceptions keep the lines it has read."""
+    path: list[str] = []
+    for frame in getattr(error, "real_stack", None) or ():
+        loaded = loader.find(frame.filename)
+        line = loaded.generated.lines.get(frame.lineno or 0) if loaded is not None else None
+        if line is not None and line.calls:
+            path.append(line.node)
+    return ".".join(path) or None
 
 
 def _outside(loaded: loader.Loaded, part: object) -> Iterator[str]:
@@ -176,10 +190,30 @@ def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
             return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch does not say
         return nn.Module.__call__(self, *args, **kwargs)
     except Exception as error:
-        named = _named(error, _unexpected(self, args, kwargs))
+        unexpected = _unexpected(self, args, kwargs)
+        compiled = self._compiled_call_impl is not None and find_failure(error) is None
+        named = _repeated(self, args, kwargs, unexpected) if compiled else None
+        named = named or _named(error, unexpected)
         if named is None:
             raise
         raise named from error
+
+
+def _repeated(model: nn.Module, args: Any, kwargs: Any, unexpected: str) -> ExecutionError | None:
+    """Return the exception of the same call of a model where Python runs it, or None if that does not fail.
+
+    What ``torch.compile`` raises names none of the nodes. The call is repeated on a copy without data, which costs no
+    memory, draws nothing and changes nothing.
+    """
+    try:
+        with imitation(model, (args, kwargs)) as (twin, (given, named)):
+            twin(*given, **named)
+    except ExecutionError as error:
+        message = f"{error}\n{unexpected}" if unexpected else str(error)
+        return ExecutionError(message, error.diagnostics)
+    except Exception:  # noqa: BLE001  # such as that it looks at its data: then the first one has to do
+        return None
+    return None
 
 
 def _unexpected(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -202,3 +202,29 @@ def test_a_reason_that_says_little_comes_with_its_kind(error: Exception, said: s
     model.get_submodule("act").register_forward_hook(fail)
     with pytest.raises(pn.ExecutionError, match=rf"Node 'act' failed: {said}\n"):
         model(torch.zeros(1, 8))
+
+
+def test_what_torch_compile_refuses_is_named_too() -> None:
+    model = pn.compile(graphs.nested())
+    model.compile(backend="eager")
+    try:
+        assert model(torch.zeros(2, 6)).shape == (2, 6)
+        with pytest.raises(
+            pn.ExecutionError, match=r"Node 'layer1.0' failed[^\n]*\n[^\n]*\n  input: \[2, 5\] float32"
+        ) as caught:
+            model(torch.zeros(2, 5))
+        assert "Input 'x' expects" in str(caught.value)
+        assert type(caught.value.__cause__).__module__.startswith("torch._dynamo")
+        assert blame(caught.value) == "layer1.0"
+    finally:
+        torch.compiler.reset()
+
+
+def test_a_module_that_a_person_compiles_has_its_node_found() -> None:
+    compiled = torch.compile(pn.compile(graphs.nested()), backend="eager")
+    try:
+        with pytest.raises(RuntimeError) as caught:
+            compiled(torch.zeros(2, 5))
+        assert blame(caught.value) == "layer1.0"
+    finally:
+        torch.compiler.reset()
