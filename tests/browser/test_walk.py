@@ -201,6 +201,7 @@ def test_who_may_only_look_sees_an_imported_block_in_order(workbench: Workbench)
 
 
 def test_read_only_height_theme_and_full_screen(workbench: Workbench) -> None:
+    workbench.notebook.set_theme("light")
     editor = workbench.open(PAIR, "height=420, read_only=True, theme='dark'")
     before = workbench.value("graph.version")
     box = editor.root.bounding_box()
@@ -208,6 +209,9 @@ def test_read_only_height_theme_and_full_screen(workbench: Workbench) -> None:
     assert box["height"] == pytest.approx(420, abs=2)
     expect(editor.root).to_have_attribute("data-theme", "dark")
     expect(editor.root.get_by_role("searchbox")).to_have_count(0)
+    said = editor.root.get_by_text("Read-only", exact=True)
+    expect(said).to_be_visible()
+    expect(editor.root.get_by_role("complementary", name="Properties")).not_to_contain_text("Del")
     editor.pick("linear1")
     expect(editor.field("linear1", "out_features")).to_be_disabled()
     editor.canvas.focus()
@@ -218,6 +222,7 @@ def test_read_only_height_theme_and_full_screen(workbench: Workbench) -> None:
     assert workbench.value("graph.version") == before
     workbench.execute("editor.read_only = False\neditor.theme = 'auto'\neditor.height = 520")
     expect(editor.root).to_have_attribute("data-theme", "light")
+    expect(said).to_have_count(0)
     expect(editor.root).to_have_css("height", "520px")
     editor.press("Escape", "Escape")
     editor.pick("linear2")
