@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
 import msgspec
@@ -16,6 +16,7 @@ StepFunction: TypeAlias = Callable[[nn.Module, Any], "Tensor | Mapping[str, Any]
 
 _OURS = frozenset({"learning_rate", "gradient_norm", "loss_scale", "memory", "process_memory"})
 """Names that the history has over steps already."""
+_OVER_EPOCHS = ("train_", "val_")
 
 
 class Logged(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
     rest = {name: value for name, value in returned.items() if name not in {"loss", "output", "target"}}
     numbers = {name: value for name, value in rest.items() if isinstance(name, str) and _is_number(value)}
     for name in numbers:
-        if name in _OURS or name.startswith(("train_", "val_")):
+        if name in _OURS or name.startswith(_OVER_EPOCHS):
             raise TrainingError(
                 f"{who} cannot record a number as {name!r}: the history has that name for something of its own, or "
                 "puts train_ and val_ before the name itself. Choose another name."
@@ -67,6 +68,11 @@ def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
     return Logged(kept, output.detach() if isinstance(output, Tensor) else output, returned.get("target")), scalar(
         returned["loss"], who
     )
+
+
+def recorded(names: Iterable[str]) -> list[str]:
+    """Which of a history's `names` a step function has recorded over the steps."""
+    return [name for name in names if name not in {"loss", *_OURS} and not name.startswith(_OVER_EPOCHS)]
 
 
 def scalar(loss: Any, who: str) -> Tensor:

@@ -16,6 +16,7 @@ from pnne_nb.inspector.patterns import leaf_layers, own_parameters
 from pnne_nb.probe import Cadence
 from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.logged import recorded
 from pnne_nb.widgets.controls import (
     AckMessage,
     ChooseMessage,
@@ -34,6 +35,7 @@ from pnne_nb.widgets.overlay import place_of
 from pnne_nb.widgets.pacing import IN_FLIGHT
 from pnne_nb.widgets.plots import HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot, Scale
 from pnne_nb.widgets.pump import Pump
+from pnne_nb.widgets.recorded import RecordedPlot
 from pnne_nb.widgets.resources import MemoryPlot, TimePlot
 from pnne_nb.widgets.status import ALIVE, Status
 
@@ -91,11 +93,13 @@ class TrainingDashboard(ipywidgets.VBox):
         self._offered = list(self._own)
         self._chooser = LayerChooser(self._answer, layers=self._offered, layer=next(iter(self._own), ""))
         self._histogram = HistogramPlot(above=self._chooser)
+        self._recorded = RecordedPlot()
         self._plots: tuple[Plot, ...] = (
             LossPlot(loss_scale),
             MetricPlot(),
             NormPlot(layers),
             self._histogram,
+            self._recorded,
             MemoryPlot(),
             TimePlot(),
         )
@@ -143,7 +147,8 @@ class TrainingDashboard(ipywidgets.VBox):
         self._engine = self._probe = None
         self._release()
         self._pump.join(5.0)
-        for widget in _tree(self):
+        # What was never shown is in no box.
+        for widget in (*_tree(self), *_tree(self._recorded.figure)):
             if widget is not self:
                 widget.close()
         super().close()
@@ -289,6 +294,9 @@ class TrainingDashboard(ipywidgets.VBox):
             StepFrame(step, 0, loss, float(rates[-1]), 0, 0.0)
             for step, loss in zip(steps.tolist(), losses.tolist(), strict=True)
         ]
+        for name in recorded(history):
+            for step, value in zip(*(values.tolist() for values in history.points(name)), strict=True):
+                self._recorded.remember(name, step, value)
         # An edit cuts the curve behind its step.
         taken += history.anomalies
         taken.sort(key=lambda frame: frame.step)
