@@ -26,6 +26,8 @@ from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_propert
 from pnne_nb.compiler.importing.mentioning import MODULES_OWN, mentioned_by, used_of
 from pnne_nb.compiler.importing.observing import Frame, Frames
 from pnne_nb.compiler.importing.wording import is_possible
+from pnne_nb.compiler.naming import is_identifier
+from pnne_nb.graph.names import free_name
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 _CLOSED = ("Module", "Parameter", "Buffer")
@@ -123,18 +125,24 @@ class Boxes:
 
     def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str]) -> Level | None:
         level = Level(class_title(module), module)
-        for group in (module._parameters, module._buffers, module._modules):
+        groups = (module._parameters, module._buffers, module._modules)
+        taken = {name for group in groups for name in group}
+        for group in groups:
             for name, value in group.items():
                 if value is None:
                     continue
-                if not is_possible(name):
+                # A submodule's attribute may have another name than its node.
+                is_held = isinstance(value, nn.Module) and is_identifier(name)
+                if not is_held and not is_possible(name):
                     return None
                 below = f"{path}.{name}" if path else name
-                level.add(
-                    self._part(value, name, below, mentioned)
-                    if isinstance(value, nn.Module)
-                    else stored(module, (name,))
-                )
+                if isinstance(value, nn.Module):
+                    item = level.add(self._part(value, name, below, mentioned))
+                else:
+                    item = level.add(stored(module, (name,)))
+                if not is_possible(name):
+                    item.name = free_name(name, taken)
+                    taken.add(item.name)
         level.order = {item: index for index, item in enumerate(level.items)}
         return level
 

@@ -432,6 +432,15 @@ def test_what_a_drawing_would_miss_stays_closed(make: Callable[[], nn.Module]) -
     assert graph["1"].definition is None
 
 
+def test_a_part_that_is_called_self_has_a_node() -> None:
+    net, x = nn.Sequential(Mixture(2), Mixture(2)), torch.randn(5, 4)
+    net[0].add_module("self", nn.Linear(4, 4))
+    graph = imported(net, x)
+    model = pn.compile(graph, reuse=net)
+    assert list(model.state_dict()) == list(net.state_dict())
+    assert graph["0.self2"].type == "Linear"
+
+
 def test_a_box_that_is_called_twice_is_shared() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
