@@ -9,13 +9,14 @@ export interface Origin {
 }
 
 const EQUAL = "Imported: gave the same as the original when both were run";
+const NOT_CALLED = "Imported: was not called when the model was compared with the original";
 
 /** Where a node came from; null for one that was drawn here, and for the ends of a graph, which have no original. */
 export function originOf(node: NodeState): Origin | null {
   const { origin } = node;
   if (typeof origin !== "object" || origin === null || node.type === "Input" || node.type === "Output") return null;
-  const { proof, reason } = origin as { proof?: unknown; reason?: unknown };
-  if (proof === "equal") return { proof, text: EQUAL };
+  const { proof, reason, called } = origin as { proof?: unknown; reason?: unknown; called?: unknown };
+  if (proof === "equal") return { proof, text: called === false ? NOT_CALLED : EQUAL };
   if (proof !== "opaque") return null;
   const what = isBox(node)
     ? "Imported as a module that runs its own code on what is inside"
