@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import torch
 from torch import nn
 
 from pnne_nb.compiler.importing.assigning import Attributes
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.recording import Recorder
 from pnne_nb.compiler.importing.values import Traced, TracedTensor, wrap
-
-if TYPE_CHECKING:
-    from pnne_nb.compiler.importing.tracing import Recorder
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 

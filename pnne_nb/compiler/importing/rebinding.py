@@ -13,7 +13,7 @@ import random
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.recording import Recorder
 from pnne_nb.compiler.importing.values import (
     UNKNOWN,
     Traced,
@@ -33,9 +34,6 @@ from pnne_nb.compiler.importing.values import (
     known,
     type_of,
 )
-
-if TYPE_CHECKING:
-    from pnne_nb.compiler.importing.tracing import Recorder
 
 _SIZED = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
 """What torch makes of sizes: refused by its compiled code where a size is only known when it runs."""

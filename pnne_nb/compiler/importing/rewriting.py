@@ -7,17 +7,15 @@ is known from the element type.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.recording import Recorder
 from pnne_nb.compiler.importing.values import UNKNOWN, TracedTensor, is_traced, known
 from pnne_nb.graph.registry import registry
-
-if TYPE_CHECKING:
-    from pnne_nb.compiler.importing.tracing import Recorder
 
 ABSENT = object()
 """Returned where there is nothing to rewrite."""

@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from pnne_nb.compiler.contexts import Inside, casts
 from pnne_nb.compiler.faking import cast
-from pnne_nb.compiler.importing import rewriting
+from pnne_nb.compiler.importing import recording, rewriting
 from pnne_nb.compiler.importing.assuming import Assumptions, Batch
 from pnne_nb.compiler.importing.calling import (
     Arguments,
@@ -137,7 +137,7 @@ def _reason(error: Exception) -> str:
 
 
 @final
-class Recorder(fx.Tracer):
+class Recorder(recording.Recorder):
     """Records the calls that one ``forward`` makes, and knows the shapes of what they return."""
 
     def __init__(self, module: nn.Module, frames: Frames, followed: Collection[str] = (), *, training: bool) -> None:
@@ -156,7 +156,7 @@ class Recorder(fx.Tracer):
         self._checked: set[fx.Node] = set()
         self._count: Counter[str] = Counter()
         self._branches = False
-        self.assumptions = Assumptions(self.graph)
+        self.assumptions: Assumptions = Assumptions(self.graph)
         self.surroundings = Surroundings()
         self.device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), torch.device("cpu"))
         self.root = module  # where fx looks for constants

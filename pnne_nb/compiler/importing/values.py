@@ -12,18 +12,16 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import torch
 from torch import fx, nn
 
 from pnne_nb.catalog.operators import ATTRIBUTES
 from pnne_nb.compiler.importing.drafting import UntranslatableError
+from pnne_nb.compiler.importing.recording import Recorder
 from pnne_nb.compiler.importing.storing import parts
 from pnne_nb.compiler.importing.surroundings import DeviceKind
-
-if TYPE_CHECKING:
-    from pnne_nb.compiler.importing.tracing import Recorder
 
 UNKNOWN = object()
 """The value of what depends on the data of a tensor."""
