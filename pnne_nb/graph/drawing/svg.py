@@ -166,7 +166,7 @@ def _card(root: Element, card: Card, look: str) -> None:
         },
     )
     SubElement(group, "title").text = _legal(card_text(card))
-    if card.type == "Subgraph" or card.run:
+    if card.uses or card.run:
         SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
     SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})
     SubElement(group, "rect", {"class": "card" if card.known else "card odd", **_box(0, 0, width, height), "rx": "9"})
