@@ -267,6 +267,8 @@ class Recorder(recording.Recorder):
     def create_arg(self, a: Any) -> Any:
         """Return an argument as the recording holds it."""
         if issubclass(type(a), Traced):
+            if a.tracer is not self:
+                raise UntranslatableError("it is given an object, such as a cache, that other calls have filled")
             return a.node
         if isinstance(a, np.generic):
             return a.item()  # NumPy's numbers are Python's

@@ -410,3 +410,37 @@ def test_objects_among_the_results_are_compared_by_what_they_hold() -> None:
     assert report, str(report)
     assert report.opaque["module"].startswith("its forward cannot be traced: argument of type")
     assert "keys: item 0: differs" in difference(Cache(x), Cache(x + 1))
+
+
+class Filler(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor, cache: Cache) -> Tensor:
+        x = self.linear(x)
+        cache.keys.append(x if self.training else x * 2)
+        out: Tensor = self.dropout(torch.stack([torch.cat(cache.keys), torch.cat(cache.keys[::-1])]).sum(0)[:2])
+        return out
+
+
+class Filling(nn.Module):
+    """Passes an object on to its layers, which each put something into it, and returns it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Filler(), Filler()])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Cache]:
+        cache = Cache(x)
+        for layer in self.layers:
+            x = layer(x, cache)
+        return x, cache
+
+
+def test_an_object_that_one_layer_fills_and_another_reads_is_not_taken_for_new() -> None:
+    net, x = Filling(), torch.randn(2, 4)
+    report = pn.verify(pn.from_module(net, x), net, x)
+    assert report, str(report)
+    assert "module" in report.opaque
