@@ -32,8 +32,9 @@ def find_input(content: Content, node: Node, name: str, types: Mapping[str, Node
     spec = types.get(node.type)
     if spec is None:
         return Port(name=name, kind="value")
-    if node.type in ("Subgraph", "Module"):
-        return _named(_ports(content, node, spec, outputs=False), name)
+    own = _own_names(content, node, spec, outputs=False)
+    if own is not None:
+        return Port(name=name, kind="value") if name in own else None
     return spec.input_named(name)
 
 
@@ -42,23 +43,29 @@ def find_output(content: Content, node: Node, name: str, types: Mapping[str, Nod
     spec = types.get(node.type)
     if spec is None:
         return Port(name=name, kind="value")
-    return _named(_ports(content, node, spec, outputs=True), name)
-
-
-def _named(ports: tuple[Port, ...], name: str) -> Port | None:
-    for port in ports:  # asked twice for every edge: a generator would take longer
+    own = _own_names(content, node, spec, outputs=True)
+    if own is not None:
+        return Port(name=name, kind="value") if name in own else None
+    for port in spec.present_outputs(node.properties):  # asked twice for every edge: a generator would take longer
         if port.name == name:
             return port
     return None
 
 
 def _ports(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[Port, ...]:
-    if node.type == "Subgraph":
-        names = content.graphs[node.definition].interface[outputs] if node.definition is not None else ()
-        return tuple(Port(name=name, kind="value") for name in names)
-    if node.type == "Module":
-        return tuple(Port(name=name, kind="value") for name in _listed(spec, node, "outputs" if outputs else "inputs"))
+    own = _own_names(content, node, spec, outputs=outputs)
+    if own is not None:
+        return tuple(Port(name=name, kind="value") for name in own)
     return spec.present_outputs(node.properties) if outputs else spec.inputs
+
+
+def _own_names(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[str, ...] | None:
+    """Return the names of the ports that a node has of its own, which may be thousands; None if its type says them."""
+    if node.type == "Subgraph":
+        return content.graphs[node.definition].interface[outputs] if node.definition is not None else ()
+    if node.type == "Module":
+        return _listed(spec, node, "outputs" if outputs else "inputs")
+    return None
 
 
 def _listed(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
