@@ -61,7 +61,9 @@ def _refer_to_called(level: Level) -> None:
 def _refer(item: Item) -> None:
     """Let an item stand for a tensor that a called submodule holds: ``self.embed.weight``."""
     if item.type != "Parameter":
-        raise UntranslatableError(f"it calls {item.member[0]} as a whole and also uses {'.'.join(item.member)}")
+        raise UntranslatableError(
+            f"it uses the buffer {'.'.join(item.member)} beside calls of what {item.member[0]} is or holds"
+        )
     item.name = "_".join(item.member)
     item.properties = {**item.properties, "of": ".".join(item.member)}
     item.member = ()
