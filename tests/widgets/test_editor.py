@@ -327,7 +327,7 @@ def test_a_registered_node_appears_in_every_open_editor_at_once(graph: pn.NodeGr
     for view in views:
         told = view.wait_for("nodeTypeAdded")["type"]
         assert (told["type"], told["category"]) == ("editor_test_double", "Mine")
-        assert [prop["name"] for prop in told["properties"]] == ["factor"]
+        assert [prop["name"] for prop in told["properties"]] == ["factor", "inside"]
     assert views[0].edit({"op": "addNode", "name": "d", "type": "editor_test_double"})["message"] == "committed"
     for editor in editors:
         editor.close()
