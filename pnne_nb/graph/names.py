@@ -93,8 +93,8 @@ def numbered(stem: str, taken: Container[str], first: int = 1) -> str:
     return f"{stem}{number}"
 
 
-def free_name(name: str, taken: Container[str]) -> str:
-    """Return `name` itself if it is free and legal, else with the smallest number that makes it so."""
+def free_name(name: str, taken: Container[str], first: int = 2) -> str:
+    """Return `name` itself if it is free and legal, else with the smallest number from `first` on that makes it so."""
     if name not in taken and name not in RESERVED and not name.startswith("__"):
         return name
-    return numbered(f"{name}_" if name[-1:].isdigit() else name, taken, first=2)
+    return numbered(f"{name}_" if name[-1:].isdigit() else name, taken, first)

@@ -60,3 +60,5 @@ def test_free_names() -> None:
     assert free_name("block", {"block", "block2"}) == "block3"
     assert free_name("conv1", {"conv1"}) == "conv1_2"
     assert free_name("train", ()) == "train2"
+    assert free_name("block", {"block", "block3"}, first=3) == "block4"
+    assert free_name("block", {"a"}, first=3) == "block"

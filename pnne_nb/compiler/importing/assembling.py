@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import final
 
@@ -39,12 +40,15 @@ def complete(level: Level) -> None:
     _arrange(level, level.holder, (), held, order)
     taken = {name for name, _ in _members(level.holder)}
     name_by_variables(level)
+    wishes: Counter[str] = Counter()
     for item in level.items:
         if item.owner is None and len(item.member) == 1 and is_possible(item.member[0]):
             item.name = item.member[0]
             continue
-        wish = "_".join(item.member) if item.owner is None and item.member else item.name
-        item.name = free_name(re.sub(r"[^A-Za-z0-9_]", "_", wish)[:MAX_WISH], taken)
+        said = "_".join(item.member) if item.owner is None and item.member else item.name
+        wish = re.sub(r"[^A-Za-z0-9_]", "_", said)[:MAX_WISH]
+        wishes[wish] += 1  # of a thousand equal calls, each would try the numbers of those before it
+        item.name = free_name(wish, taken, max(2, wishes[wish]))
         taken.add(item.name)
     level.order = {item: index for index, item in enumerate(order)}
 
