@@ -57,7 +57,7 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
         TrainingError: There is no target, or no tensor at all.
     """
     match raw:
-        case (Tensor(ndim=1 | 2 | 3 | 4 | 5) as single, Tensor() as compared) if wants_target:
+        case (Tensor() as single, Tensor() as compared) if wants_target and single.dim():
             # By far the most frequent form, and this runs at every step.
             return Batch((single,), {}, compared, single.shape[0])
         case StandIn():

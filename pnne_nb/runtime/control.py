@@ -168,7 +168,8 @@ class Control:
         """Between two steps: let others have the model, halt, end, or take the model and go on."""
         with self._lock:
             # At most boundaries nobody wants anything, and a small model's step is short.
-            if self._working and self._state == "running" and not self._is_wanted():
+            wanted = self._pause or self._stop or self._visits or self._lent_since is not None
+            if not wanted and self._working and self._state == "running":
                 return "go"
         while True:
             with self._turn:
@@ -190,9 +191,6 @@ class Control:
                     return "go"
                 self._state = news
             self._changed(news)
-
-    def _is_wanted(self) -> bool:
-        return bool(self._pause or self._stop or self._visits) or self._lent_since is not None
 
     def _may_leave_boundary(self) -> bool:
         if self._stop or self._news() is not None:

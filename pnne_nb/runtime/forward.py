@@ -28,6 +28,8 @@ class ForwardPass:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self._shapes_seen: set[tuple[Any, ...]] = set()
+        # Made once: making one takes as long as entering it.
+        self._without_gradients = torch.no_grad()
 
     def check_data(self) -> None:
         """Compare data in memory with the graph's Input nodes before anything is done.
@@ -123,8 +125,8 @@ class ForwardPass:
             if not isinstance(output, Logged) or output.output is None:
                 return False
             output, target = output.output, output.target
-        if batch.counts:
-            with torch.no_grad():
+        if batch.counts and metrics:
+            with self._without_gradients:
                 for name, metric in metrics.items():
                     try:
                         metric.update(output, target)

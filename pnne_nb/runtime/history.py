@@ -160,10 +160,11 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     def record(self, frame: StepFrame | EpochFrame | AnomalyFrame | MemoryFrame) -> None:
         """Take one frame in."""
+        if isinstance(frame, StepFrame):
+            self.record_step(frame)
+            return
         with self._lock:
             match frame:
-                case StepFrame():
-                    self._record_step(frame)
                 case MemoryFrame():
                     self._record_memory(frame)
                 case EpochFrame():
@@ -172,17 +173,21 @@ class History(Mapping[str, NDArray[np.float64]]):
                     self._anomalies.append(frame)
                     del self._anomalies[:-ANOMALIES_KEPT]
 
-    def _record_step(self, frame: StepFrame) -> None:
-        self._series["loss"].append(frame.step, frame.loss)
-        self._series["learning_rate"].append(frame.step, frame.learning_rate)
-        if frame.gradient_norm is not None:
-            self._over_steps("gradient_norm").append(frame.step, frame.gradient_norm)
-        if frame.loss_scale is not None:
-            self._over_steps("loss_scale").append(frame.step, frame.loss_scale)
-        for name, value in (frame.logged or {}).items():
-            self._over_steps(name).append(frame.step, value)
-        self._skipped_steps += frame.skipped
-        self._total_steps, self._seconds = frame.step, frame.seconds
+    def record_step(self, frame: StepFrame) -> None:
+        """Take one step in."""
+        step = frame.step
+        with self._lock:
+            self._series["loss"].append(step, frame.loss)
+            self._series["learning_rate"].append(step, frame.learning_rate)
+            if frame.gradient_norm is not None:
+                self._over_steps("gradient_norm").append(step, frame.gradient_norm)
+            if frame.loss_scale is not None:
+                self._over_steps("loss_scale").append(step, frame.loss_scale)
+            if frame.logged is not None:
+                for name, value in frame.logged.items():
+                    self._over_steps(name).append(step, value)
+            self._skipped_steps += frame.skipped
+            self._total_steps, self._seconds = step, frame.seconds
 
     def _record_memory(self, frame: MemoryFrame) -> None:
         if frame.devices:

@@ -20,10 +20,10 @@ from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.peers import ALONE
+from pnne_nb.runtime.precision import Precision
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.recipe import Recipe, require_validation
 from pnne_nb.runtime.sources import Source
-from pnne_nb.runtime.stages import Stages
 from pnne_nb.runtime.stepping import Step, Stepper
 from pnne_nb.runtime.turn import turn
 from pnne_nb.runtime.validating import Validated, Validation
@@ -84,18 +84,19 @@ class TrainingLoop:
         steps: Optimizer steps done.
         epoch: The epoch under way, from 1.
         position: Batches of that epoch already used.
-        doing: What is going on, for messages: ``"fetching batch 3 of epoch 1"``.
+        stages: Where the time goes.
     """
 
     def __init__(self, recipe: Recipe, randomness: PrivateRandomness, observers: Observers) -> None:
         self.steps = 0
         self.epoch = 1
         self.position = 0
-        self.doing = "starting"
+        self._doing = "starting"
         self._randomness = randomness
         self._forward = ForwardPass(recipe)
         self._modes = Modes()
         self._stepper = Stepper(self._forward, self._modes, randomness, observers)
+        self.stages = self._stepper.stages
         self._validation = Validation(self._forward, self._modes, randomness)
         self._loss_sum = 0.0
         self._examples = 0
@@ -119,14 +120,14 @@ class TrainingLoop:
         return sum(self.stages.seconds.values())
 
     @property
-    def stages(self) -> Stages:
-        """The same by stage."""
-        return self._stepper.stages
+    def doing(self) -> str:
+        """What is going on, for messages: ``"fetching batch 3 of epoch 1"``."""
+        return self._doing.format(batch=self.position + 1, epoch=self.epoch)
 
     @property
     def fetching(self) -> bool:
         """Whether the data is at work, not the model."""
-        return self.doing.startswith("fetching")
+        return self._doing.startswith("fetching")
 
     def check_data(self) -> None:
         """Compare data in memory with the graph's Input nodes before anything is done.
@@ -177,23 +178,26 @@ class TrainingLoop:
     # Training
 
     def _train_epoch(self) -> Iterator[Event]:
-        batches = self._open_epoch()
+        batches, stages, stepper = self._open_epoch(), self.stages, self._stepper
         self._modes.set(self.recipe.model, training=True)
         while True:
             if self.recipe.val is not None and self._is_validation_due():
                 yield from self._judge(self.recipe.val)
-            self.doing = "waiting for a step of another training in this process"
+            # Since the step before, it may have become another one.
+            recipe = self.recipe
+            self._doing = "waiting for a step of another training in this process"
             with turn, self._randomness:
-                self.stages.start()
-                self.doing = f"fetching batch {self.position + 1} of epoch {self.epoch}"
-                group = list(islice(batches, self.recipe.accumulate))
+                stages.start()
+                self._doing = "fetching batch {batch} of epoch {epoch}"
+                group = list(islice(batches, recipe.accumulate))
                 if not group:
                     break
-                self.stages.ended("data")
-                self.doing = f"training on batch {self.position + 1} of epoch {self.epoch}"
+                self._doing = "training on batch {batch} of epoch {epoch}"
                 self._modes.restore()
-                step = self._stepper.make(group, self.steps + 1, self.epoch)
-                self._advance("step", step.loss)
+                step = stepper.make(group, self.steps + 1, self.epoch)
+                if recipe.schedule is not None:
+                    self._advance(recipe.schedule, "step", step.loss)
+            self._doing = "between two steps"
             self.steps += 1
             self.position += len(group)
             self._examples += step.examples
@@ -201,15 +205,14 @@ class TrainingLoop:
             self._compared = step.compared
             if step.logged is not None:
                 self._logged.add(step.logged, step.examples)
-            self.stages.ended("other")
-            while self._stepper.eased:
-                yield Eased(self._stepper.eased.pop(0))
-            yield Stepped(self._frame(step))
+            stages.ended("other")
+            while stepper.eased:
+                yield Eased(stepper.eased.pop(0))
+            yield Stepped(self._frame(step, recipe.precision))
         if self.position == 0:
             raise TrainingError("The training data gave no batch at all.")
 
-    def _frame(self, step: Step) -> StepFrame:
-        precision = self.recipe.precision
+    def _frame(self, step: Step, precision: Precision) -> StepFrame:
         return StepFrame(
             self.steps,
             self.epoch,
@@ -240,7 +243,7 @@ class TrainingLoop:
         return True
 
     def _open_epoch(self) -> Iterator[Any]:
-        self.doing = f"opening the data of epoch {self.epoch}"
+        self._doing = "opening the data of epoch {epoch}"
         now = self._randomness.state_dict()
         if self.position == 0:
             self._epoch_randomness = now
@@ -252,9 +255,9 @@ class TrainingLoop:
             self._randomness.load_state_dict(now)
         return batches
 
-    def _advance(self, every: str, loss: float | None) -> None:
-        schedule: Schedule | None = self.recipe.schedule
-        if schedule is None or schedule.every != every:
+    @staticmethod
+    def _advance(schedule: Schedule, every: str, loss: float | None) -> None:
+        if schedule.every != every:
             return
         match schedule.scheduler:
             case ReduceLROnPlateau() as plateau:
@@ -276,7 +279,7 @@ class TrainingLoop:
         batch = 0
         with closing(self._validation.run(source)) as validation:
             while True:
-                self.doing = f"validating batch {batch + 1} of epoch {self.epoch}"
+                self._doing = f"validating batch {batch + 1} of epoch {{epoch}}"
                 self.stages.start()
                 try:
                     validated = next(validation)
@@ -313,7 +316,8 @@ class TrainingLoop:
             self._epochs_since_best = 0
         elif self._judged_epoch == self.epoch:
             self._epochs_since_best += 1
-        self._advance("epoch", loss)
+        if self.recipe.schedule is not None:
+            self._advance(self.recipe.schedule, "epoch", loss)
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
         self.epoch += 1
         self.position = 0

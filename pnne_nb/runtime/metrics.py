@@ -57,7 +57,9 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
 
 
 def _hits(output: Tensor, target: Tensor) -> Tensor:
-    if output.dim() == 2 and target.dim() == 1 and not target.is_floating_point() and len(output) == len(target):
+    # By far the most frequent form; `len` of a tensor is Python, and takes as long as all the rest of this line.
+    rows = output.dim() == 2 and target.dim() == 1 and not target.is_floating_point()
+    if rows and output.shape[0] == target.shape[0]:
         return output.argmax(1) == target
     if output.shape != target.shape and not target.is_floating_point():
         classes = 1 if output.dim() > 1 and output.shape[:1] + output.shape[2:] == target.shape else -1

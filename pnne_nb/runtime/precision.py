@@ -11,6 +11,7 @@ from torch import Tensor
 from pnne_nb.errors import TrainingError, expect, near, shown
 
 PrecisionName: TypeAlias = Literal["32", "bf16", "16"]
+_NO_AUTOCAST: AbstractContextManager[None] = nullcontext()
 
 
 def choose_device(device: str | torch.device) -> torch.device:
@@ -73,7 +74,7 @@ class Precision:
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of a forward pass."""
         if self._dtype is None:
-            return nullcontext()
+            return _NO_AUTOCAST
         return torch.autocast(self._device, self._dtype)
 
     def backward(self, loss: Tensor) -> None:

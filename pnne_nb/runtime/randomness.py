@@ -21,6 +21,9 @@ def key_of(*parts: int) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
+_state_of = torch.Generator.get_state
+
+
 class _Captured(NamedTuple):
     """States of Python's and numpy's global generators."""
 
@@ -78,13 +81,15 @@ class PrivateRandomness:
         self._theirs_others = self._mine_others
 
     def __enter__(self) -> None:
-        self._theirs = self._swap(self._mine)
+        self._theirs = [*map(_state_of, self._generators)]
+        self._set(self._mine)
         if self._python:
             self._theirs_others = _Captured.now()
             self._mine_others.restore()
 
     def __exit__(self, *_: object) -> None:
-        self._mine = self._swap(self._theirs)
+        self._mine = [*map(_state_of, self._generators)]
+        self._set(self._theirs)
         if self._python:
             self._mine_others = _Captured.now()
             self._theirs_others.restore()
@@ -95,15 +100,11 @@ class PrivateRandomness:
 
     def rewind(self) -> None:
         """Inside a block: be again where torch's generators were at its beginning."""
-        self._swap(self._mine)
+        self._set(self._mine)
 
-    def _swap(self, states: Sequence[Tensor]) -> list[Tensor]:
-        """Put the generators where `states` say; returns where they were."""
-        before = []
+    def _set(self, states: Sequence[Tensor]) -> None:
         for generator, state in zip(self._generators, states, strict=True):
-            before.append(generator.get_state())
             generator.set_state(state)
-        return before
 
     def state_dict(self) -> dict[str, Any]:
         """The states between two steps, in types that a safe load accepts."""

@@ -31,7 +31,7 @@ class Reports:
         self.listeners = Listeners()
         self._trends = Trends()
 
-    def announce(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
+    def announce(self, frame: EpochFrame | AnomalyFrame) -> None:
         """Keep and tell what happened; what a listener raises comes out here."""
         self.history.record(frame)
         self.channel.put(frame)
@@ -39,7 +39,9 @@ class Reports:
 
     def stepped(self, frame: StepFrame) -> None:
         """Announce a step, and what its numbers give reason for."""
-        self.announce(frame)
+        self.history.record_step(frame)
+        self.channel.put(frame)
+        self.listeners.tell(frame)
         for anomaly in self._trends.observe(frame):
             self.announce(anomaly)
 

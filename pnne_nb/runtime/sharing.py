@@ -59,7 +59,8 @@ class SharedModel:
         if isinstance(model.__dict__.get("train"), _GuardedTrain):
             raise TrainingError("Another engine is training this model: stop it first, or train a copy of the model.")
         object.__setattr__(model, "train", _GuardedTrain(self, model))
-        arrive, leave = _Guard(self._arrive, self), _Guard(self._leave, self)
+        mine = self._control.in_training_thread
+        arrive, leave = _Guard(self._arrive, self, mine), _Guard(self._leave, self, mine)
         # Another thread may be in the middle of a call: nobody may arrive whose leaving would go unseen.
         leaving = [
             model.register_forward_hook(leave, always_call=True).remove,
@@ -89,6 +90,9 @@ class SharedModel:
     @contextmanager
     def momentarily(self) -> Iterator[None]:
         """Have the model until the cell ends, or outside any cell for this block."""
+        if self._control.in_training_thread():
+            yield
+            return
         self._arrive()
         try:
             yield
@@ -144,8 +148,6 @@ class SharedModel:
             self.use()
 
     def _arrive(self, *_: object) -> None:
-        if self._control.in_training_thread():
-            return
         if cells.open_here():
             self.use()
         else:
@@ -153,7 +155,7 @@ class SharedModel:
             self._control.arrive(threading.get_ident(), "a use of the model in another thread")
 
     def _leave(self, *received: Any) -> None:
-        if self._control.in_training_thread() or cells.open_here():
+        if cells.open_here():
             return
         # After a forward pass the last argument is its output.
         if len(received) == 3 and isinstance(received[-1], Tensor) and received[-1].requires_grad:
@@ -188,12 +190,17 @@ def _no_guard() -> Callable[..., None]:
 class _Guard:
     """A hook of the live model that does nothing in its copies, which training knows nothing of."""
 
-    def __init__(self, function: Callable[..., None], shared: SharedModel) -> None:
+    def __init__(
+        self, function: Callable[..., None], shared: SharedModel, in_training_thread: Callable[[], bool]
+    ) -> None:
         self._function = function
         self._shared = shared
+        self._in_training_thread = in_training_thread
 
     def __call__(self, *received: Any) -> None:
-        self._function(*received)
+        # Each step of the training comes here twice.
+        if not self._in_training_thread():
+            self._function(*received)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
         # A copy is being made, whose layers come after its hooks: from here on it is a consistent one.

@@ -1,9 +1,9 @@
-"""Where a training's time goes: fetching data, forward, backward, update, watching, and the rest."""
+"""Where a training's time goes: fetching data to the device, forward, backward, update, watching, and the rest."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Literal, TypeAlias, final
 
 Stage: TypeAlias = Literal["data", "forward", "backward", "optimizer", "observe", "validation", "other"]
@@ -34,15 +34,15 @@ class Stages:
         self.seconds: dict[Stage, float] = dict.fromkeys(
             ("data", "forward", "backward", "optimizer", "observe", "validation", "other"), 0.0
         )
-        self._since = time.perf_counter()
+        self._since = perf_counter()
 
     def start(self) -> None:
         """From here on time counts; what was before belongs to no stage."""
-        self._since = time.perf_counter()
+        self._since = perf_counter()
 
     def ended(self, stage: Stage) -> None:
         """What was done since the last call was `stage`."""
-        now = time.perf_counter()
+        now = perf_counter()
         self.seconds[stage] += now - self._since
         self._since = now
 

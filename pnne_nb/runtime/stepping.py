@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -29,7 +30,7 @@ class NotFiniteError(TrainingError):
     """The loss or a gradient is NaN or infinite; the model is as it was before the step."""
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """A step that was made.
 
     Attributes:
@@ -130,6 +131,7 @@ class Stepper:
         return cut
 
     def _ease(self, largest: int, number: int) -> None:
+        self.stages.ended("other")
         self.pieces *= 2
         self._forward.recipe.optimizer.zero_grad(set_to_none=True)
         if self._forward.recipe.device.type != "cpu":
@@ -165,12 +167,17 @@ class Stepper:
         recipe, stages = self._forward.recipe, self.stages
         optimizer, precision = recipe.optimizer, recipe.precision
         self._updating = self._all_know = False
-        batches = [self._forward.prepare(raw) for raw in group]
-        examples = int(recipe.peers.sum([sum(batch.examples for batch in batches)])[0])
+        batches, mine = [], 0
+        for raw in group:
+            batch = self._forward.prepare(raw)
+            batches.append(batch)
+            mine += batch.examples
+        examples = int(recipe.peers.sum([mine])[0])
         rate = float(optimizer.param_groups[0]["lr"])
-        stages.ended("other")
+        stages.ended("data")
         with self._observers.watching(number) as watched:
-            stages.ended("observe")
+            if watched is not None:
+                stages.ended("observe")
             value, outputs = self._differentiate(group, batches, examples)
             precision.unscale(optimizer)
             if watched is not None:
@@ -188,24 +195,32 @@ class Stepper:
             stages.ended("optimizer")
             if watched is not None:
                 watched.updated()
-        stages.ended("observe")
-        compared = False
+        if watched is not None:
+            stages.ended("observe")
+        compared, logged = False, None
         for output, batch in zip(outputs, batches, strict=True):
             compared = self._forward.count(recipe.metrics, output, batch)
-        told = [(output, batch.examples) for output, batch in zip(outputs, batches, strict=True)]
-        logged = None if recipe.compares else averaged(told, recipe.peers)
+        if not recipe.compares:
+            told = [(output, batch.examples) for output, batch in zip(outputs, batches, strict=True)]
+            logged = averaged(told, recipe.peers)
         return Step(value, examples, rate, norm, not moved, logged, compared)
 
     def _differentiate(self, group: Sequence[Any], batches: Sequence[Batch], examples: int) -> tuple[float, list[Any]]:
-        """Loss and outputs of the batches; leaves the gradients of the loss with the parameters."""
+        """Loss and outputs of the batches; leaves the gradients of the loss with the parameters.
+
+        The stage of the last backward pass is still open then.
+        """
         recipe, stages = self._forward.recipe, self.stages
         peers, precision = recipe.peers, recipe.precision
+        together = peers.count > 1 and not recipe.in_parts
         value = 0.0
-        outputs = []
+        outputs: list[Any] = []
         recipe.optimizer.zero_grad(set_to_none=True)
         for raw, batch in zip(group, batches, strict=True):
+            if outputs:
+                stages.ended("backward")
             share = batch.examples / examples if examples else 1 / (len(batches) * peers.count)
-            output, loss = self._run(raw, batch)
+            output, loss = self._run_together(raw, batch) if together else self._forward.run(raw, batch)
             value += peers.sum([loss.item() * share])[0]
             stages.ended("forward")
             if not math.isfinite(value):
@@ -216,14 +231,11 @@ class Stepper:
                 raise TrainingError(_NO_GRADIENT)
             precision.backward(loss if weight == 1.0 else loss * weight)
             outputs.append(output.detach() if isinstance(output, Tensor) else output)
-            stages.ended("backward")
         return value, outputs
 
-    def _run(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
-        """The forward pass; where it is too much for one process of several, it is for all."""
+    def _run_together(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
+        """The forward pass of one process of several; where it is too much for one, it is for all."""
         peers = self._forward.recipe.peers
-        if peers.count == 1 or self._forward.recipe.in_parts:
-            return self._forward.run(raw, batch)
         made, short = None, ""
         try:
             made = self._forward.run(raw, batch)
@@ -248,6 +260,7 @@ class Stepper:
             self._randomness.rewind()
             found, _ = self._differentiate(group, batches, examples)
             self._check_gradients(wanted=False)
+            self.stages.ended("backward")
             return found
 
         return loss
@@ -256,7 +269,7 @@ class Stepper:
         """Clip the gradients if need be; returns their norm if it is `wanted` or taken anyway."""
         recipe = self._forward.recipe
         groups = recipe.optimizer.param_groups
-        gradients = [one.grad for group in groups for one in group["params"] if one.grad is not None]
+        gradients = [grad for group in groups for one in group["params"] if (grad := one.grad) is not None]
         if not gradients:
             raise TrainingError(_NO_GRADIENT)
         taken = wanted or recipe.grad_clip is not None

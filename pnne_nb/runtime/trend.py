@@ -81,9 +81,10 @@ class LossTrend:
         elif level.known and level.smoothed > _GROWTH * level.first > 0:
             what = f"about {level.smoothed:.3g} at step {step}, after {level.first:.3g} in the first {_STEPS} steps."
         else:
-            # The first steps may have been those of an explosion themselves.
-            usual = min(level.first, self._start.loss) if self._start.loss > 0 else level.first
-            self.said = self.said and level.smoothed > usual
+            if self.said:
+                # The first steps may have been those of an explosion themselves.
+                usual = min(level.first, self._start.loss) if self._start.loss > 0 else level.first
+                self.said = level.smoothed > usual
             return None
         if self.said:
             return None
@@ -147,10 +148,13 @@ class Trends:
 
     def observe(self, frame: StepFrame) -> list[AnomalyFrame]:
         """Take a step into account."""
-        found = [self._loss.observe(frame.step, frame.loss, frame.examples)]
+        told = self._loss.observe(frame.step, frame.loss, frame.examples)
+        found = [] if told is None else [told]
         # What a scaled gradient overflows to says nothing about the true one.
         if frame.gradient_norm is not None and not frame.skipped:
             level = self._loss.level
             learned = level.smoothed < _STILL_WRONG * level.first
-            found.append(self._gradients.observe(frame.step, frame.gradient_norm, learned=learned))
-        return [anomaly for anomaly in found if anomaly is not None]
+            told = self._gradients.observe(frame.step, frame.gradient_norm, learned=learned)
+            if told is not None:
+                found.append(told)
+        return found

@@ -247,7 +247,8 @@ class Work:
                 self._reports.stepped(frame)
                 if self._monitor.due(now):
                     self._reports.looked(*self._monitor.look(frame.step))
-                self._save(due=self._save_every.after_step(frame.step), improved=False)
+                if self._checkpoints is not None:
+                    self._save(due=self._save_every.after_step(frame.step), improved=False)
             case Judged(frame=judged, improved=improved):
                 self._reports.announce(judged)
                 self._save(due=False, improved=improved)
