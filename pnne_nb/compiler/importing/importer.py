@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -192,12 +193,13 @@ class _Import:
         return NodeGraph.from_json(graph.to_json())
 
     def _tie(self, level: Level) -> None:
-        """Remember which parameters have several names: the tensor of an embedding that is also the output's."""
+        """Remember which tensors have several names: the weight of an embedding that is also the output's."""
         held = {".".join(item.member): item for item in level.items if item.member and item.owner is None}
         whole = next((item for item in level.items if item.whole and item.inner is not None), None)
         first: dict[int, str] = {}
-        for path, parameter in self._net.named_parameters(remove_duplicate=False):
-            other = first.setdefault(id(parameter), path)
+        named = self._net.named_parameters(remove_duplicate=False), self._net.named_buffers(remove_duplicate=False)
+        for path, tensor in itertools.chain(*named):
+            other = first.setdefault(id(tensor), path)
             parts = path.split(".")
             above = next((".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in held), "")
             if other != path and above:
