@@ -7,6 +7,7 @@ under ``"state"``, with the version of this form under ``"pnne"`` and a BLAKE2 c
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -38,7 +39,7 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         state: Plain values and tensors.
 
     Raises:
-        CheckpointError: The file cannot be written, or `state` holds something else.
+        CheckpointError: The file cannot be written, something else than a file is there, or `state` holds something else.
     """
     text, tensors = pack(state)
     metadata = {"pnne": str(FORMAT), "checksum": _UNSIGNED, "state": text}
@@ -52,6 +53,7 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         if path.exists():
+            _require_file(path)
             path.replace(_previous(path))
         Path(temporary).replace(path)
         _sync_directory(path.parent)
@@ -59,6 +61,20 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
         raise CheckpointError(f"The checkpoint {_named(path)} cannot be written: {_reason(error)}.") from error
+
+
+def _require_file(path: Path) -> None:
+    """Refuse to move aside what is no file: a directory with all that is in it, a device.
+
+    Raises:
+        OSError: It is none.
+    """
+    if path.is_dir():
+        raise OSError(
+            errno.EISDIR, f"it is a directory; give the path of a file in it, such as {path.name}/mine{SUFFIX}"
+        )
+    if not path.is_file():
+        raise OSError(errno.EINVAL, "a device or a pipe is there, which no file can replace")
 
 
 def _named(path: str | Path) -> str:

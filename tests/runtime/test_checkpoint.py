@@ -300,6 +300,18 @@ def test_nothing_to_read_and_nowhere_to_write(tmp_path: Path) -> None:
         write(tmp_path / "file" / "a.ckpt", {})
 
 
+def test_only_files_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(
+        CheckpointError, match=r"it is a directory; give the path of a file in it, such as run/mine\.ckpt"
+    ):
+        write(tmp_path / "run", {})
+    with pytest.raises(CheckpointError, match="a device or a pipe is there"):
+        write(tmp_path / "pipe", {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pipe", "run"]
+
+
 def saved(tmp_path: Path, **options: Any) -> Path:
     trained = engine(**options)
     trained.step()
