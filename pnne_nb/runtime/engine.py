@@ -368,6 +368,8 @@ class TrainingEngine:
     def validate(self, *, wait: bool = True) -> dict[str, float]:
         """Validate now, between two steps; training waits, and goes on as if nothing was.
 
+        Where the training has halted in the middle of a validation of its own, this makes the rest of it.
+
         Args:
             wait: Return only when it is done; a button passes False, and gets nothing.
 
@@ -375,7 +377,7 @@ class TrainingEngine:
             ``"val_loss"`` and the metrics by name; the same go to `history` and to `channel`.
 
         Raises:
-            TrainingError: There is no validation data, or a validation is under way.
+            TrainingError: There is no validation data, or this is inside of a validation, in a metric say.
         """
         return self._work.validate(wait=wait)
 

@@ -294,12 +294,9 @@ class TrainingLoop:
         """An extra validation between two steps, one event a batch; the training is as before it.
 
         Raises:
-            TrainingError: There is no validation data, or the training itself is validating.
+            TrainingError: There is no validation data, or this is inside of a validation.
         """
-        source = require_validation(self.recipe)
-        if self._validation.began_with is not None:
-            raise TrainingError("The training is validating already: step() past it first.")
-        metrics = yield from self._validate(source)
+        metrics = yield from self._validate(require_validation(self.recipe))
         return EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
 
     def _train_metrics(self) -> dict[str, float]:

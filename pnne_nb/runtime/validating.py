@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from inspect import GEN_CLOSED, GEN_RUNNING, getgeneratorstate
 from typing import Any, final
 
 import msgspec
 import torch
 
+from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, as_batch
 from pnne_nb.runtime.easing import is_out_of_memory, pieces
 from pnne_nb.runtime.forward import ForwardPass
@@ -44,13 +46,42 @@ class Validation:
         self._modes = modes
         self._randomness = randomness
         self._pieces = 1
+        self._under_way: Generator[Validated, None, dict[str, float]] | None = None
+        self._found: dict[str, float] | None = None
 
     def run(self, source: Source) -> Generator[Validated, None, dict[str, float]]:
         """One pass, an event a batch; closed in the middle, it has never been.
 
+        Where a pass is under way, because the training halts in the middle of it or has lent the model, this is the
+        rest of that: whoever asks for a validation then has the result, and whoever has begun it finds it made.
+
         Returns:
             ``"val_loss"`` and the metrics by name.
+
+        Raises:
+            TrainingError: It is asked for from inside of a pass, by a metric say.
         """
+        begins = self._under_way is None
+        try:
+            while self._found is None:
+                # One that was carried on by somebody else, and ended there by an error or an interrupt, begins anew.
+                if self._under_way is None or getgeneratorstate(self._under_way) == GEN_CLOSED:
+                    self._under_way = self._pass(source)
+                if getgeneratorstate(self._under_way) == GEN_RUNNING:
+                    raise TrainingError("This is inside of a validation already, which would wait for itself.")
+                try:
+                    validated = next(self._under_way)
+                except StopIteration as end:
+                    self._found = end.value
+                else:
+                    yield validated
+            return self._found
+        finally:
+            if begins and self._under_way is not None:
+                self._under_way.close()
+                self._under_way = self._found = None
+
+    def _pass(self, source: Source) -> Generator[Validated, None, dict[str, float]]:
         forward, counting = self._forward, self._forward.recipe.val_metrics
         for metric in counting.values():
             metric.reset()

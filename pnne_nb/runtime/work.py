@@ -78,6 +78,7 @@ class Work:
         self._shared = shared
         self._control = control
         self._guarded = threading.Event()
+        self._validating = threading.RLock()
         self._determinism = determinism
         self._checkpoints = checkpoints
         self._save_every = save_every
@@ -128,7 +129,7 @@ class Work:
         """An extra validation between two steps, in the calling thread, or without `wait` in one of its own.
 
         Raises:
-            TrainingError: There is no validation data, or a validation is under way.
+            TrainingError: There is no validation data, or this is inside of a validation.
         """
         require_validation(self._loop.recipe)
         if wait:
@@ -137,7 +138,8 @@ class Work:
         return {}
 
     def _validate(self) -> dict[str, float]:
-        with self._control.visit("a validation"):
+        # Several may visit at once, and each would carry on the same pass.
+        with self._control.visit("a validation"), self._validating:
             self.sync()
             validation = self._determinism.over(self._loop.validate())
             while True:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from itertools import islice
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 
 from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.data import open_source
+from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.loop import EpochEnded, Judged, Stepped, TrainingLoop
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
@@ -115,6 +119,55 @@ def test_left_in_a_validation_between_two_steps_it_makes_the_same_one_again(leav
     ]
     generator.close()
     assert first + validated(interrupted, 2) == whole
+
+
+@pytest.mark.parametrize("asked_after", range(1, 15))
+@pytest.mark.parametrize("given_up_after", [None, 1])
+def test_an_extra_validation_anywhere_changes_nothing(asked_after: int, given_up_after: int | None) -> None:
+    def told(events: list[Any]) -> list[Any]:
+        return [
+            (event.frame.loss if isinstance(event, Stepped) else event.frame.metrics)
+            for event in events
+            if not isinstance(event, Validated)
+        ]
+
+    whole, trained = list(loop().run(2)), loop()
+    events = trained.run(2)
+    first = [next(events) for _ in range(asked_after)]
+    extra = trained.validate()
+    frames = list(islice(extra, given_up_after))
+    extra.close()
+    assert len(frames) <= 3
+    assert told(first + list(events)) == told(whole)
+
+
+@pytest.mark.parametrize("validated", [1, 2, 3])
+def test_asked_for_in_the_middle_of_a_validation_it_makes_the_rest(validated: int) -> None:
+    trained, found = loop(), []
+    events = trained.run(1)
+    before = [next(events) for _ in range(3 + validated)]
+
+    def ask() -> Generator[Validated, None, None]:
+        frame = yield from trained.validate()
+        found.append(frame.metrics)
+
+    assert [event.batch for event in ask()] == [1, 2, 3][validated:]
+    assert isinstance(before[-1], Validated)
+    assert isinstance(end := next(events), EpochEnded)
+    assert found[0].items() <= end.frame.metrics.items()
+
+
+def test_one_that_was_carried_on_and_failed_begins_anew() -> None:
+    metrics = [event.frame.metrics for event in loop().run(1) if isinstance(event, EpochEnded)]
+    trained = loop()
+    events = trained.run(1)
+    for _ in range(4):
+        next(events)
+    with patch.object(ForwardPass, "run", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        next(trained.validate())
+    rest = list(events)
+    assert [event.batch for event in rest if isinstance(event, Validated)] == [1, 2, 3]
+    assert [event.frame.metrics for event in rest if isinstance(event, EpochEnded)] == metrics
 
 
 def test_an_epoch_that_was_not_validated_is_no_reason_to_stop_early() -> None:

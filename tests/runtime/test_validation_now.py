@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame
+from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import engine, images
 
 
@@ -38,6 +42,63 @@ def test_it_works_while_training_runs_and_before_it_starts() -> None:
     trained.start()
     assert trained.validate()["val_loss"] > 0
     trained.stop()
+
+
+def engine_that_does(act: Callable[[TrainingEngine], object]) -> TrainingEngine:
+    """A training that does something once, in the middle of its first validation."""
+    made: list[TrainingEngine] = []
+
+    def mean(output: Tensor, _target: Tensor) -> Tensor:
+        if made and not made[0].module.training:
+            act(made.pop())
+        return output.mean()
+
+    trained = engine(val_data=images(seed=2), metrics=("accuracy", mean))
+    made.append(trained)
+    return trained
+
+
+def halted_in_a_validation() -> TrainingEngine:
+    trained = engine_that_does(lambda found: found.pause(wait=False))
+    halted = threading.Event()
+    trained.on("state", lambda frame: halted.set() if frame.state == "paused" else None)
+    trained.start()
+    assert halted.wait(60)
+    assert not trained.module.training
+    return trained
+
+
+def test_halted_in_the_middle_of_a_validation_it_makes_the_rest() -> None:
+    undisturbed = engine_that_does(lambda _: None)
+    undisturbed.start()
+    assert undisturbed.wait(60)
+    told: list[EpochFrame] = []
+    trained = halted_in_a_validation()
+    trained.on("epoch", told.append)
+    found = trained.validate()
+    assert [(frame.epoch, frame.step, frame.metrics) for frame in told] == [(1, 6, found)]
+    assert found["val_loss"] == undisturbed.history["val_loss"][0]
+    assert trained.validate() == found
+    trained.resume()
+    assert trained.wait(60)
+    assert trained.history["loss"].tolist() == undisturbed.history["loss"].tolist()
+    for name in ("val_loss", "val_accuracy", "val_mean", "train_accuracy"):
+        assert trained.history[name].tolist()[-2:] == undisturbed.history[name].tolist()
+
+
+def test_several_at_once_each_have_the_result() -> None:
+    trained = halted_in_a_validation()
+    with ThreadPoolExecutor(4) as askers:
+        found = list(askers.map(lambda _: trained.validate(), range(8)))
+    assert found == found[:1] * 8
+    trained.stop()
+
+
+def test_inside_of_a_validation_it_is_refused() -> None:
+    trained = engine_that_does(lambda found: found.validate())
+    trained.start()
+    with pytest.raises(TrainingError, match="This is inside of a validation already, which would wait for itself"):
+        trained.wait(60)
 
 
 def test_without_validation_data_it_is_refused() -> None:
