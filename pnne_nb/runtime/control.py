@@ -198,6 +198,10 @@ class Control:
         wants_to_work = not self._pause or self._steps > 0
         # From here on a visitor who leaves last hands the turn to the training, not to a newcomer.
         self._queued = wants_to_work
+        if self._reserved and not wants_to_work:
+            # Meanwhile it was told to halt: nobody need wait for a turn that it does not take.
+            self._reserved = False
+            self._turn.notify_all()
         return wants_to_work and not self._visits and self._loan_left() is None
 
     def _loan_left(self) -> float | None:

@@ -212,3 +212,29 @@ def test_the_training_thread_never_waits_for_itself() -> None:
         pass
     control.end("finished")
     assert control.wait_for_end(0)
+
+
+def test_a_turn_that_the_training_no_longer_wants_is_open_to_others(worker: Worker) -> None:
+    control = worker.control
+    control.arrive(1, "the first visit")
+    worker.start(steps=1)
+    worker.until(lambda: control._queued)
+    with control._turn:  # before the training looks again
+        control.leave(1)
+        control.resume()
+        control.pause()
+    assert control.settled(60)
+    visited = threading.Event()
+
+    def visit() -> None:
+        with control.visit("the second visit"):
+            visited.set()
+
+    visitor = threading.Thread(target=visit)
+    visitor.start()
+    try:
+        assert visited.wait(30)
+    finally:
+        control.stop()
+        visitor.join(60)
+    assert worker.steps == 0
