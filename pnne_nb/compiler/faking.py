@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.contexts import entered
@@ -35,10 +36,18 @@ def imitation(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
 
     tensors = [*model.parameters(), *model.buffers()]
     memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in tensors}
-    twin = copy.deepcopy(model, memo)
+    twin = without_counting(copy.deepcopy(model, memo))
     given = pytree.tree_map(lambda leaf: fake(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
     with _quietly(), mode:
         yield twin, given
+
+
+def without_counting(module: nn.Module) -> nn.Module:
+    """Have a module without data not ask how many batches it has seen, and return it: no size depends on that."""
+    for part in module.modules():
+        if isinstance(part, _BatchNorm) and part.momentum is None:  # the average of all batches
+            part.momentum = 0.0
+    return module
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from html import escape
 from typing import Any, final
 
@@ -14,11 +15,14 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import loader
 from pnne_nb.compiler.compiling import compile as compile_graph
+from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.examples import call_inputs
 from pnne_nb.compiler.faking import imitation
 from pnne_nb.compiler.observing import Observer
+from pnne_nb.compiler.running import blame
 from pnne_nb.compiler.stepping import Step, added_functions, stepping
-from pnne_nb.errors import CompileError, PnneError, expect
+from pnne_nb.compiler.verifying import copied, private_random_state
+from pnne_nb.errors import CompileError, Diagnostic, PnneError, expect
 from pnne_nb.graph.document import NodeGraph
 
 BACKWARD = "(backward)"
@@ -154,10 +158,15 @@ def plan_memory(
     except PnneError:
         raise
     except Exception as error:
-        raise CompileError(f"The memory cannot be worked out without data: {error}") from error
+        node = blame(error)
+        place = f" at {node!r}" if node is not None else ""
+        message = f"The memory cannot be worked out without data{place}: {error}"
+        raise CompileError(message, [Diagnostic(code="needs-data", message=message, node=node)]) from error
 
 
-def measure_memory(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, training: bool) -> MemoryPlan:
+def measure_memory(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, training: bool, data: bool = False
+) -> MemoryPlan:
     """Run a compiled model on tensors without data, and return what it would keep in memory.
 
     Args:
@@ -165,11 +174,12 @@ def measure_memory(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str,
         args: Positional inputs; only their shapes and types matter.
         kwargs: Those by name.
         training: Whether to run a training step, forward and backward, rather than a forward pass for inference.
+        data: Whether to run it on copies with their data, for a model that looks at it; that does take the memory.
     """
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
     fixed = sum(tensor.nbytes for tensor in (*tensors.values(), *inputs))
-    with imitation(model, (args, dict(kwargs))) as (twin, given):
+    with (_copies if data else imitation)(model, (args, dict(kwargs))) as (twin, given):
         twin.train(training)
         del tensors, inputs
         with Observer() as observer, torch.set_grad_enabled(training):
@@ -179,6 +189,12 @@ def measure_memory(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str,
             if training:
                 backward(result)
     return _plan(observer, forward, alive, fixed)
+
+
+@contextmanager
+def _copies(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
+    with private_random_state():
+        yield duplicate(model), copied(inputs)
 
 
 def _announced(model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], observer: Observer) -> Any:

@@ -24,7 +24,7 @@ from pnne_nb.compiler.binding import Bound, automatic_properties, bind, construc
 from pnne_nb.compiler.constants import TensorLiteral
 from pnne_nb.compiler.contexts import Inside, casts
 from pnne_nb.compiler.costs import FREE, Cost, MultiplyAdds, returned, weights
-from pnne_nb.compiler.faking import casting, on_cpu
+from pnne_nb.compiler.faking import casting, on_cpu, without_counting
 from pnne_nb.compiler.fitting import Trials
 from pnne_nb.compiler.mismatch import Finding, axis_findings, dtype_findings, failure_finding, size_findings
 from pnne_nb.compiler.operators import function_of
@@ -301,7 +301,7 @@ def build(construction: Construction, spec: NodeSpec) -> nn.Module:
         arguments = [_constant(argument) for argument in construction.arguments]
         keywords = {name: _constant(argument) for name, argument in construction.keywords}
         module: nn.Module = cls(*arguments, **keywords)
-    return module
+    return without_counting(module)
 
 
 def _constant(argument: Argument) -> object:

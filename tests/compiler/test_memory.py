@@ -155,7 +155,7 @@ def test_what_cannot_be_planned_says_why() -> None:
     graph.add("nonzero", "where")
     graph.disconnect("f0", "y")
     wire(graph, "f0 where y")
-    with pytest.raises(pn.CompileError, match="The memory cannot be worked out without data"):
+    with pytest.raises(pn.CompileError, match="The memory cannot be worked out without data at 'where'"):
         pn.plan_memory(graph, torch.randn(10, 100))
 
 

@@ -330,6 +330,18 @@ def test_an_unfinished_graph_has_shapes_as_far_as_it_goes() -> None:
     assert pn.infer_shapes(graph)["joint.output"].shape == ("N", 2)
 
 
+def test_a_norm_that_averages_all_batches_has_a_shape_and_a_plan() -> None:
+    """It asks how many batches it has seen, which tensors without data do not tell."""
+    graph = pn.NodeGraph("net")
+    graph.add("Input", "x", shape=("N", 3, 8, 8))
+    graph.add("BatchNorm2d", "norm", num_features=3, momentum=None)
+    graph.add("Output", "y")
+    graphs.wire(graph, "x norm y")
+    assert pn.infer_shapes(graph)["norm.output"].shape == ("N", 3, 8, 8)
+    assert pn.plan_memory(graph, torch.zeros(2, 3, 8, 8), training=True).peak > 2 * 3 * 8 * 8 * 4
+    assert pn.compile(graph).norm.momentum is None
+
+
 def test_a_custom_module_that_cannot_be_tried_is_a_warning() -> None:
     class Fussy(nn.Module):
         def __init__(self) -> None:

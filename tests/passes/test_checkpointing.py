@@ -111,3 +111,28 @@ def test_what_is_checkpointed_already_is_left() -> None:
     assert str(done.reports[0]) == ("CheckpointActivations: nothing to do\n  left block0: it is checkpointed already")
     with pytest.raises(pn.UnknownNodeError, match="There is no node 'nowhere'"):
         pn.transform(graph, [pn.passes.CheckpointActivations(["nowhere"])])
+
+
+def test_a_model_that_looks_at_its_data_is_measured_with_them() -> None:
+    graph = convnet(2)
+    wire_item(graph)
+    x = inputs()
+    done = pn.transform(graph, [pn.passes.CheckpointActivations(["block0"])], args=x)
+    (gain,) = [gain for gain in done.reports[0].gains if gain.what == "memory of a training step"]
+    assert gain.after < gain.before
+    budget = int(gain.before) - 1
+    done = pn.transform(graph, [pn.passes.CheckpointActivations(budget=budget)], args=x)
+    assert done.reports[0].changes
+    with pytest.raises(pn.PassError, match="A training step cannot do with 50 kB"):
+        pn.transform(graph, [pn.passes.CheckpointActivations(budget=50_000)], args=x)
+
+
+def wire_item(graph: pn.NodeGraph) -> None:
+    """Scale what a model gives by a number that only its data tell."""
+    for kind, name in (("mean", "average"), ("item", "number"), ("mul", "scaled")):
+        graph.add(kind, name)
+    graph.disconnect("head", "y")
+    wire(graph, "head average number")
+    graph.connect("head", "scaled.input")
+    graph.connect("number", "scaled.other")
+    graph.connect("scaled", "y")
