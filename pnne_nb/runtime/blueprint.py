@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Protocol, final
 
@@ -10,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pnne_nb.compiler.renaming import former_paths, mark, paths_since
+from pnne_nb.compiler.reusing import Former
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.graph.document import NodeGraph
@@ -19,9 +19,8 @@ from pnne_nb.runtime.distributed.packing import Drawing
 from pnne_nb.runtime.editing import follow_model
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.metrics import load_metric, make_metrics, saved_metric
-from pnne_nb.runtime.objectives import set_group_options
+from pnne_nb.runtime.objectives import Asked, changed_options, set_group_options
 from pnne_nb.runtime.parting import category_of
-from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.training_graph import DrawnTraining, read_training
 
 
@@ -177,7 +176,7 @@ class EditedTraining:
         recipe = loop.recipe
         drawn = read_training(self._graph, self._variables, seed=config.seed, device=recipe.device)
         self._require_same_batches(drawn)
-        options = _changed_options(recipe, self._drawn, drawn)
+        options = changed_options(recipe.optimizer, recipe.schedule, _asked(self._drawn), _asked(drawn))
         metrics, val_metrics = (make_metrics(drawn.metrics, recipe.device) for _ in range(2))
         for name, metric in metrics.items():
             if name in recipe.metrics:
@@ -192,12 +191,12 @@ class EditedTraining:
         self._meaning.follow()
         return cut
 
-    def _former(self, block: str) -> dict[str, str]:
+    def _former(self, block: str) -> Former:
         """The paths that layers of the model, which is `block` now, had in the model before."""
         paths = paths_since(self._graph, self._mark)
         now, before = (f"{name}." if name else "" for name in (block, self._drawn.block))
         return {
-            path.removeprefix(now): was.removeprefix(before) if was.startswith(before) else ""
+            path.removeprefix(now): was.removeprefix(before) if was is not None and was.startswith(before) else None
             for path, was in paths.items()
             if path.startswith(now)
         }
@@ -236,36 +235,5 @@ def _fixed(graph: NodeGraph) -> dict[str, Any]:
     return {name: (node.type, dict(node.properties), sorted(fed[name])) for name, node in nodes.items()}
 
 
-def _changed_options(recipe: Recipe, before: DrawnTraining, now: DrawnTraining) -> list[dict[str, Any]]:
-    """For each parameter group, the options that are drawn differently now; what was set otherwise stays.
-
-    A schedule begins with the learning rate that is drawn: where one is, the present rate changes in proportion.
-
-    Raises:
-        TrainingError: It is another optimizer, or the groups are others.
-    """
-    (kind, old), (other, new) = _named(before.optimizer), _named(now.optimizer)
-    old_groups, new_groups = before.parameter_groups or {}, now.parameter_groups or {}
-    if kind != other or list(old_groups) != list(new_groups):
-        raise TrainingError(
-            "The optimizer of a training under way cannot be another one, nor its groups: undo that, or make a new "
-            "engine."
-        )
-    groups = recipe.optimizer.param_groups
-    unnamed: list[Mapping[str, Any]] = [{}] * (len(groups) - len(old_groups))
-    defaults = {name: one.default for name, one in inspect.signature(type(recipe.optimizer)).parameters.items()}
-    changed = []
-    for group, first, second in zip(
-        groups, [*unnamed, *old_groups.values()], [*unnamed, *new_groups.values()], strict=True
-    ):
-        was, becomes = {**defaults, **old, **first}, {**defaults, **new, **second}
-        changes = {name: value for name, value in becomes.items() if name in group and was.get(name) != value}
-        if "lr" in changes and recipe.schedule is not None and was["lr"]:
-            changes["lr"] *= float(group["lr"]) / was["lr"]
-        changed.append(changes)
-    return changed
-
-
-def _named(choice: Any) -> tuple[str, Mapping[str, Any]]:
-    name, options = choice
-    return name, options
+def _asked(drawn: DrawnTraining) -> Asked:
+    return drawn.optimizer, drawn.parameter_groups or {}

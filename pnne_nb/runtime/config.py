@@ -132,11 +132,11 @@ class Config(msgspec.Struct, frozen=True):
 
     def plain(self) -> dict[str, Any]:
         """Those arguments that are plain values; functions and objects are left out."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if _is_plain(value)}
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if is_plain(value)}
 
     def objects(self) -> dict[str, Any]:
         """The arguments that `plain` leaves out, as they are."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if not _is_plain(value)}
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if not is_plain(value)}
 
     def recipe(
         self,
@@ -189,13 +189,14 @@ class Config(msgspec.Struct, frozen=True):
         )
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Whether a file can hold an argument: names and numbers, alone or in collections."""
     match value:
         case None | bool() | int() | float() | str():
             return True
         case list() | tuple():
-            return all(_is_plain(item) for item in value)
+            return all(is_plain(item) for item in value)
         case dict():
-            return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+            return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
         case _:
             return False

@@ -26,6 +26,9 @@ SchedulerChoice: TypeAlias = (
 )
 Interval: TypeAlias = Literal["epoch", "step"]
 
+Asked: TypeAlias = tuple[Any, Mapping[str, Options]]
+"""An optimizer by its name, alone or with options, and the options of its parameter groups by pattern."""
+
 _PER_STEP = frozenset({"OneCycleLR", "CyclicLR"})
 
 
@@ -132,6 +135,47 @@ def set_options(optimizer: torch.optim.Optimizer, schedule: Schedule | None, opt
     _require_options(optimizer, options)
     for number in range(len(optimizer.param_groups)):
         set_group_options(optimizer, schedule, number, options)
+
+
+def changed_options(
+    optimizer: torch.optim.Optimizer, schedule: Schedule | None, before: Asked, now: Asked
+) -> list[dict[str, Any]]:
+    """For each parameter group, the options that are asked for differently now; what was set otherwise stays.
+
+    A schedule begins with the learning rate that is asked for: where there is one, the present rate changes in
+    proportion.
+
+    Args:
+        optimizer: Under way.
+        schedule: Of its learning rates, or None.
+        before: Its name and options, and its parameter groups.
+        now: Likewise.
+
+    Raises:
+        TrainingError: It is another optimizer, or the groups are others.
+    """
+    (kind, old), (other, new) = _named(before[0]), _named(now[0])
+    if kind != other or list(before[1]) != list(now[1]):
+        raise TrainingError(
+            "The optimizer of a training under way cannot be another one, nor its groups: undo that, or make a new "
+            "engine."
+        )
+    groups = optimizer.param_groups
+    unnamed: list[Options] = [{}] * (len(groups) - len(before[1]))
+    defaults = {name: one.default for name, one in inspect.signature(type(optimizer)).parameters.items()}
+    changed = []
+    for group, first, second in zip(groups, [*unnamed, *before[1].values()], [*unnamed, *now[1].values()], strict=True):
+        was, becomes = {**defaults, **old, **first}, {**defaults, **new, **second}
+        changes = {name: value for name, value in becomes.items() if name in group and was.get(name) != value}
+        if "lr" in changes and schedule is not None and was["lr"]:
+            changes["lr"] *= float(group["lr"]) / was["lr"]
+        changed.append(changes)
+    return changed
+
+
+def _named(choice: Any) -> tuple[str, Options]:
+    name, options = (choice, {}) if isinstance(choice, str) else choice
+    return name, options
 
 
 def set_group_options(

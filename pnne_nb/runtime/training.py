@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
 from torch import nn
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, StateFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.blueprint import Blueprint, EditedGraph
 from pnne_nb.runtime.cadence import as_every
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
-from pnne_nb.runtime.config import Config
+from pnne_nb.runtime.config import Config, is_plain
 from pnne_nb.runtime.control import ENDED, Control
 from pnne_nb.runtime.data import Data
 from pnne_nb.runtime.determinism import Determinism
@@ -27,6 +27,7 @@ from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.lazy import make_weights
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.models import as_module, input_shapes
+from pnne_nb.runtime.objectives import changed_options, set_group_options
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.placing import devices_of, placed_paths
 from pnne_nb.runtime.randomness import PrivateRandomness
@@ -212,6 +213,7 @@ class Training:
             "loop": self.loop.state_dict(),
             "history": self.reports.history.state_dict(),
             "config": self._config.plain(),
+            "kinds": self._kinds(),
             "missing": list(self._config.objects()),
             "graph": None if blueprint is None else blueprint.document,
             "drawing": None if drawing is None else drawing.graph,
@@ -228,7 +230,9 @@ class Training:
         """
         if self.control.alive:
             raise TrainingError(f"The training is {self.control.state}: stop() it before loading a checkpoint.")
+        self._require_same_kinds(state)
         self.loop.load_state_dict(state["loop"])
+        self._set_changed_options(state["config"])
         self.reports.history.load_state_dict(state["history"])
         # The number of threads changes the last bits of a sum.
         self._threads = state["threads"]
@@ -236,6 +240,40 @@ class Training:
         if not epochs_changed:
             self.work.last_epoch = state["last_epoch"]
 
+    def _kinds(self) -> dict[str, str | None]:
+        recipe = self.loop.recipe
+        return {
+            "optimizer": type(recipe.optimizer).__name__,
+            "scheduler": None if recipe.schedule is None else type(recipe.schedule.scheduler).__name__,
+        }
+
+    def _require_same_kinds(self, state: Mapping[str, Any]) -> None:
+        kinds = state.get("kinds", {})
+        for what, kind in self._kinds().items():
+            before, was, now = kinds.get(what), state["config"].get(what), getattr(self._config, what)
+            other_schedule = what == "scheduler" and was is not None and is_plain(now) and was != now
+            if before is not None and kind is not None and (before != kind or other_schedule):
+                raise CheckpointError(
+                    f"The checkpoint holds the state of {_called(before, was)}, with which {_called(kind, now)} cannot go "
+                    f"on: give the same {what}, or leave it out. To train the weights on with another one, make a new "
+                    "engine of the model that resume_from(...).model gives."
+                )
+
+    def _set_changed_options(self, before: Mapping[str, Any]) -> None:
+        """What is asked of the optimizer now counts more than what a checkpoint has kept."""
+        was, now = before.get("optimizer"), self._config.optimizer
+        if was is None or not is_plain(now):
+            return
+        recipe = self.loop.recipe
+        asked = [(was, before.get("parameter_groups") or {}), (now, self._config.parameter_groups or {})]
+        for number, changes in enumerate(changed_options(recipe.optimizer, recipe.schedule, *asked)):
+            set_group_options(recipe.optimizer, recipe.schedule, number, changes)
+
     def _state_changed(self, state: TrainingState) -> None:
         self.work.rest()
         self.reports.state_changed(state, self.work.error if state == "failed" else None, self.model)
+
+
+def _called(kind: str, asked: Any) -> str:
+    """An optimizer or a scheduler, with its options where they are known."""
+    return kind if asked is None or not is_plain(asked) else repr(asked)

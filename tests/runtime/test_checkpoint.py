@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
-from pnne_nb.errors import CheckpointError
+from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.checkpoint import CheckpointDirectory, read, read_newest_good, write
 from pnne_nb.runtime.engine import TrainingEngine
@@ -335,6 +335,26 @@ def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
     path = saved(tmp_path)
     with pytest.raises(CheckpointError, match="The checkpoint does not fit this training"):
         TrainingEngine.resume_from(path, torch.nn.Sequential(torch.nn.Linear(36, 4)), images())
+
+
+def test_what_is_asked_differently_of_an_optimizer_counts(tmp_path: Path) -> None:
+    path = saved(tmp_path, optimizer=("SGD", {"lr": 0.1, "momentum": 0.5}), scheduler=("StepLR", {"step_size": 1}))
+    for options, message in (
+        (
+            {"optimizer": "AdamW"},
+            r"the state of \('SGD', .*\), with which 'AdamW' cannot go on: give the same optimizer",
+        ),
+        ({"optimizer": torch.optim.Adagrad}, "with which Adagrad cannot go on"),
+        ({"scheduler": ("StepLR", {"step_size": 2})}, r"with which \('StepLR', .'step_size': 2.\) cannot go on"),
+        ({"scheduler": ("ExponentialLR", {"gamma": 0.5})}, "with which .*ExponentialLR.* cannot go on: give the same"),
+    ):
+        with pytest.raises(TrainingError, match=message):
+            TrainingEngine.resume_from(path, network(), images(), **options)
+    resumed = TrainingEngine.resume_from(path, network(), images(), optimizer=("SGD", {"lr": 0.02, "momentum": 0.5}))
+    group = resumed.optimizer.param_groups[0]
+    assert (group["lr"], group["momentum"]) == (pytest.approx(0.02), 0.5)
+    alone = TrainingEngine.resume_from(path, network(), images(), scheduler=None)
+    assert alone.optimizer.param_groups[0]["lr"] == 0.1
 
 
 @pytest.mark.timeout(300)
