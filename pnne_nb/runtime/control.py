@@ -129,6 +129,8 @@ class Control:
     def settled(self, timeout: float | None = None) -> bool:
         """Wait until the training has obeyed: it has halted with no step left to make, or has ended.
 
+        What somebody else has taken back meanwhile, by `resume` or a new `launch`, is not waited for any longer.
+
         Args:
             timeout: Seconds at most.
 
@@ -141,8 +143,9 @@ class Control:
             return self._turn.wait_for(self._has_obeyed, timeout)
 
     def _has_obeyed(self) -> bool:
-        halted = self._state == "paused" and self._pause and not (self._steps or self._working or self._stop)
-        return halted or not self._alive
+        if not (self._alive and (self._pause or self._stop)):
+            return True
+        return self._state == "paused" and not (self._steps or self._working or self._stop)
 
     def wait_for_rest(self, *, wait: bool = True) -> None:
         """Wait until the training has obeyed, see `settled`; returns at once where that would be for ever."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -36,12 +37,10 @@ class Worker:
         self.control.end("stopped")
 
     def until(self, condition: Callable[[], bool]) -> None:
-        waiting = threading.Event()
-        for _ in range(2000):
-            if condition():
-                return
+        waiting, deadline = threading.Event(), time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, "The condition never came true."
             waiting.wait(0.005)
-        raise AssertionError("The condition never came true.")
 
 
 @pytest.fixture
@@ -59,22 +58,22 @@ def test_states_of_a_whole_life(worker: Worker) -> None:
     worker.start()
     worker.until(lambda: worker.steps > 3)
     worker.control.pause()
-    assert worker.control.settled(10)
+    assert worker.control.settled(60)
     halted_at = worker.steps
     worker.control.resume()
     worker.until(lambda: worker.steps > halted_at)
     worker.control.stop()
-    assert worker.control.settled(10)
+    assert worker.control.settled(60)
     assert worker.states == ["running", "paused", "running", "stopped"]
     assert not worker.control.alive
 
 
 def test_a_halted_training_makes_exactly_the_steps_allowed(worker: Worker) -> None:
     worker.start(steps=3)
-    assert worker.control.settled(10)
+    assert worker.control.settled(60)
     assert worker.steps == 3
     worker.control.allow(2)
-    assert worker.control.settled(10)
+    assert worker.control.settled(60)
     assert worker.steps == 5
     assert worker.states == ["paused"]
 
@@ -83,7 +82,7 @@ def test_steps_allowed_while_running_halt_it_afterwards(worker: Worker) -> None:
     worker.start()
     worker.until(lambda: worker.steps > 0)
     worker.control.allow(1)
-    assert worker.control.settled(10)
+    assert worker.control.settled(60)
     assert worker.control.state == "paused"
 
 
@@ -154,26 +153,28 @@ def test_a_crowd_of_visitors_cannot_keep_training_from_its_steps(worker: Worker)
     for visitor in visitors:
         visitor.start()
     start = worker.steps
-    worker.until(lambda: worker.steps > start + 20)
-    enough.set()
-    for visitor in visitors:
-        visitor.join(60)
+    try:
+        worker.until(lambda: worker.steps > start + 20)
+    finally:
+        enough.set()
+        for visitor in visitors:
+            visitor.join(60)
 
 
 def test_halting_and_ending_do_not_wait_for_a_visitor(worker: Worker) -> None:
     worker.start()
     with worker.control.visit("a long cell"):
         worker.control.pause()
-        assert worker.control.settled(10)
+        assert worker.control.settled(60)
         worker.control.stop()
-        assert worker.control.settled(10)
+        assert worker.control.settled(60)
     assert worker.states[-1] == "stopped"
 
 
 def test_leaving_too_often_does_no_harm(worker: Worker) -> None:
     worker.control.leave(5)
     worker.start(steps=1)
-    assert worker.control.settled(10)
+    assert worker.control.settled(60)
 
 
 def test_an_interrupt_while_arriving_leaves_no_trace(worker: Worker) -> None:
@@ -238,3 +239,16 @@ def test_a_turn_that_the_training_no_longer_wants_is_open_to_others(worker: Work
         control.stop()
         visitor.join(60)
     assert worker.steps == 0
+
+
+def test_nobody_waits_for_what_another_has_taken_back(worker: Worker) -> None:
+    worker.finish_step.clear()
+    worker.start()
+    worker.until(lambda: worker.control._working)
+    worker.control.pause()
+    waiter = threading.Thread(target=worker.control.wait_for_rest)
+    waiter.start()
+    assert not worker.control.settled(0)
+    worker.control.resume()
+    waiter.join(30)
+    assert not waiter.is_alive()
