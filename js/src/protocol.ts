@@ -641,21 +641,34 @@ export interface Frame {
 export interface Catalog {
   readonly message: "catalog";
   readonly key: string;
-  readonly types: readonly NodeTypeState[];
+  /** Of all types, each once: many types have the same ones, and the list is half of the message. */
+  readonly properties: readonly PropertyState[];
+  readonly types: readonly CatalogEntry[];
   readonly id: number | null;
   readonly client: string | null;
 }
 
-/** A node type as the browser needs it. */
-export interface NodeTypeState {
+/** A property as the browser needs it; `default` in JSON form, absent when required. */
+export interface PropertyState {
+  readonly name: string;
+  readonly type: PropertyType;
+  readonly required?: boolean;
+  readonly default?: Json;
+  readonly role?: "call" | "init" | "node";
+  readonly doc?: string;
+}
+
+/** A node type in a `Catalog`. */
+export interface CatalogEntry {
   readonly type: string;
   readonly category: string;
   readonly kind: NodeKind;
   readonly inputs?: readonly Port[];
   readonly outputs?: readonly Port[];
-  readonly properties?: readonly PropertyState[];
   readonly doc?: string;
   readonly url?: string;
+  /** Places in the catalogue's list of properties. */
+  readonly properties?: readonly number[];
 }
 
 /** One place where an edge can end (input) or start (output). */
@@ -676,20 +689,22 @@ export interface Port {
   readonly doc?: string;
 }
 
-/** A property as the browser needs it; `default` in JSON form, absent when required. */
-export interface PropertyState {
-  readonly name: string;
-  readonly type: PropertyType;
-  readonly required?: boolean;
-  readonly default?: Json;
-  readonly role?: "call" | "init" | "node";
-  readonly doc?: string;
-}
-
 /** A type was registered while the editor is open. */
 export interface NodeTypeAdded {
   readonly message: "nodeTypeAdded";
   readonly type: NodeTypeState;
+}
+
+/** A node type as the browser needs it. */
+export interface NodeTypeState {
+  readonly type: string;
+  readonly category: string;
+  readonly kind: NodeKind;
+  readonly inputs?: readonly Port[];
+  readonly outputs?: readonly Port[];
+  readonly doc?: string;
+  readonly url?: string;
+  readonly properties?: readonly PropertyState[];
 }
 
 /** The blocks that the palette offers: the Subgraph nodes of a document's outermost graph. */

@@ -73,7 +73,14 @@ beforeEach(() => {
   for (const request of model.sent.splice(0)) {
     if (request.message === "sync") model.receive(snapshot(3, ["a"], request.id, request.client));
     if (request.message === "getCatalog") {
-      model.receive({ message: "catalog", key: "k", types: [], id: request.id, client: request.client });
+      model.receive({
+        message: "catalog",
+        key: "k",
+        properties: [],
+        types: [],
+        id: request.id,
+        client: request.client,
+      });
     }
   }
 });

@@ -250,24 +250,42 @@ class PropertyState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     doc: str = ""
 
 
-class NodeTypeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A node type as the browser needs it."""
-
+class _TypeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     type: str
     category: str
     kind: NodeKind
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
-    properties: tuple[PropertyState, ...] = ()
     doc: str = ""
     url: str = ""
 
 
+class NodeTypeState(_TypeState, frozen=True):
+    """A node type as the browser needs it."""
+
+    properties: tuple[PropertyState, ...] = ()
+
+
+class CatalogEntry(_TypeState, frozen=True):
+    """A node type in a `Catalog`.
+
+    Attributes:
+        properties: Places in the catalogue's list of properties.
+    """
+
+    properties: tuple[int, ...] = ()
+
+
 class Catalog(_Message, frozen=True, tag="catalog"):
-    """Every node type; `key` changes when the content does, so that a page loads it once."""
+    """Every node type; `key` changes when the content does, so that a page loads it once.
+
+    Attributes:
+        properties: Of all types, each once: many types have the same ones, and the list is half of the message.
+    """
 
     key: str
-    types: tuple[NodeTypeState, ...]
+    properties: tuple[PropertyState, ...]
+    types: tuple[CatalogEntry, ...]
     id: int | None = None
     client: str | None = None
 

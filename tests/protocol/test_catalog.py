@@ -31,6 +31,17 @@ def test_the_key_is_that_of_the_content() -> None:
     assert catalog_event(specs).key != catalog_event(specs[:-1]).key
 
 
+def test_a_property_that_many_types_have_travels_once() -> None:
+    catalog = catalog_event(registry.values())
+    assert len(set(map(msgspec.json.encode, catalog.properties))) == len(catalog.properties)
+    for spec, entry in zip(registry.values(), catalog.types, strict=True):
+        state = node_type_state(spec)
+        assert tuple(catalog.properties[place] for place in entry.properties) == state.properties
+        assert (entry.type, entry.inputs, entry.outputs) == (state.type, state.inputs, state.outputs)
+    apart = msgspec.json.encode([node_type_state(spec) for spec in registry.values()])
+    assert len(msgspec.json.encode(catalog)) < 0.6 * len(apart)
+
+
 @pytest.mark.parametrize("name", ["Conv2d", "LSTM", "cat"])
 def test_torch_types_travel(name: str) -> None:
     assert name in pn.catalog

@@ -1,4 +1,4 @@
-import type { Catalog, NodeTypeState } from "../../protocol";
+import type { Catalog, CatalogEntry, NodeTypeState, PropertyState } from "../../protocol";
 
 /** The node types, loaded once per page: every editor on it is its own module instance, so the page itself keeps them. */
 export interface LoadedCatalog {
@@ -21,9 +21,15 @@ export function cachedCatalog(key: unknown): LoadedCatalog | null {
 }
 
 export function loadCatalog(message: Catalog): LoadedCatalog {
-  const loaded = { key: message.key, types: new Map(message.types.map((type) => [type.type, type])) };
+  const types = message.types.map((entry) => whole(entry, message.properties));
+  const loaded = { key: message.key, types: new Map(types.map((type) => [type.type, type])) };
   pageCache().set(message.key, loaded);
   return loaded;
+}
+
+/** A type with its properties, which the message holds once for all types. */
+function whole(entry: CatalogEntry, properties: readonly PropertyState[]): NodeTypeState {
+  return { ...entry, properties: (entry.properties ?? []).flatMap((place) => properties[place] ?? []) };
 }
 
 export function withType(catalog: LoadedCatalog | null, type: NodeTypeState): LoadedCatalog {
