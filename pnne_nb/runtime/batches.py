@@ -84,20 +84,21 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
                 "The data has no target for the loss: give pairs such as (X, y), or loss=None if the model "
                 "returns its own loss."
             )
-    examples = next((len(t) for t in _tensors((inputs, named, target)) if t.dim() > 0), 0)
+    examples = next((len(t) for t in tensors_in((inputs, named, target)) if t.dim() > 0), 0)
     return Batch(inputs, named, target, examples)
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor in a collection of collections."""
     match value:
         case Tensor():
             yield value
         case Mapping():
             for item in value.values():
-                yield from _tensors(item)
+                yield from tensors_in(item)
         case tuple() | list():
             for item in value:
-                yield from _tensors(item)
+                yield from tensors_in(item)
         case _:
             return
 

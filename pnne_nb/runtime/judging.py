@@ -12,20 +12,23 @@ class Objective:
     """Computes what losses or metrics are wired to, from the model's output and the batch's targets.
 
     Args:
-        module: The nodes between them.
+        module: Computes it.
         picks: Of each of its arguments, whether it is an output (0) or a target (1), and which.
         outputs: How many outputs the model has; one alone is no tuple.
+
+    Attributes:
+        module: The nodes between them.
     """
 
     def __init__(self, module: nn.Module, picks: tuple[tuple[int, int], ...], outputs: int) -> None:
-        self._module = module
+        self.module = module
         self._picks = picks
         self._outputs = outputs
 
     def __call__(self, output: Any, target: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the results, one for each end."""
         given = (output if self._outputs > 1 else (output,), target)
-        results = self._module(*(given[side][index] for side, index in self._picks))
+        results = self.module(*(given[side][index] for side, index in self._picks))
         return results if isinstance(results, tuple) else (results,)
 
 
@@ -36,6 +39,12 @@ class WeighedLoss:
     def __init__(self, objective: Objective, weights: list[float]) -> None:
         self._objective = objective
         self._weights = weights
+
+    @property
+    def layer(self) -> nn.Module | None:
+        """The layer that makes the loss, if it is one alone."""
+        layers = [layer for layer in self._objective.module.modules() if hasattr(layer, "reduction")]
+        return layers[0] if len(layers) == len(self._weights) == 1 else None
 
     def __call__(self, output: Any, target: Any) -> Tensor:
         terms = self._objective(output, target)

@@ -24,6 +24,7 @@ from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.soundness import Soundness, total_norm
 from pnne_nb.runtime.stages import Stages
+from pnne_nb.runtime.weighing import counts_for_nothing, shares
 
 
 class NotFiniteError(TrainingError):
@@ -98,13 +99,13 @@ class Stepper:
         """
         self._place = number, epoch
         while True:
-            cut = group if self.pieces == 1 else self._cut(group)
+            cut = list(enumerate(group)) if self.pieces == 1 else self._cut(group)
             try:
-                return self._step_or_nothing(cut)
+                return self._step_or_nothing([raw for _, raw in cut], [number for number, _ in cut])
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                largest = max(self._size(raw) for raw in cut)
+                largest = max(self._size(raw) for _, raw in cut)
                 if self._updating or not self._can_ease(largest):
                     raise
             # Outside of the block: the exception holds on to the tensors that were too many.
@@ -120,14 +121,16 @@ class Stepper:
         # Of a backward pass that fails in one process, the others do not know: they wait for its gradients.
         return self._all_know and peers.sum([float(largest > 1)])[0] > 0
 
-    def _cut(self, group: Sequence[Any]) -> list[Any]:
-        several, cut = self._forward.recipe.peers.count > 1, []
-        for raw in group:
+    def _cut(self, group: Sequence[Any]) -> list[tuple[int, Any]]:
+        """The pieces of all batches, each with the number of its batch."""
+        several = self._forward.recipe.peers.count > 1
+        cut: list[tuple[int, Any]] = []
+        for number, raw in enumerate(group):
             found = pieces(raw, self.pieces, self._size(raw))
-            cut += found
             if several:
                 # All processes make equally many passes, whatever their parts of the batch are.
-                cut += [StandIn(found[0])] * (self.pieces - len(found))
+                found += [StandIn(found[0])] * (self.pieces - len(found))
+            cut += [(number, piece) for piece in found]
         return cut
 
     def _ease(self, largest: int, number: int) -> None:
@@ -143,14 +146,14 @@ class Stepper:
         hint = "Batch norm sees the pieces one by one. A smaller batch_size, or bf16, saves memory as well."
         self.eased.append(AnomalyFrame(step=number, kind="out-of-memory", message=message, hint=hint))
 
-    def _step_or_nothing(self, group: Sequence[Any]) -> Step:
+    def _step_or_nothing(self, group: Sequence[Any], of: Sequence[int]) -> Step:
         """A step that raises leaves buffers and random state as before: it can be made again, or inspected."""
         buffers = self._modes.buffers
         buffers.take()
         # An optimizer that evaluates the loss in the middle of its update may leave with a half-made one.
         undo = _undo(self._forward.recipe.optimizer) if self._forward.recipe.needs_closure else None
         try:
-            return self._step(group)
+            return self._step(group, of)
         except BaseException as error:
             lost = device_lost(error)
             if lost is not None:
@@ -162,23 +165,19 @@ class Stepper:
             self._randomness.rewind()
             raise
 
-    def _step(self, group: Sequence[Any]) -> Step:
+    def _step(self, group: Sequence[Any], of: Sequence[int]) -> Step:
         number, _ = self._place
         recipe, stages = self._forward.recipe, self.stages
         optimizer, precision = recipe.optimizer, recipe.precision
         self._updating = self._all_know = False
-        batches, mine = [], 0
-        for raw in group:
-            batch = self._forward.prepare(raw)
-            batches.append(batch)
-            mine += batch.examples
-        examples = int(recipe.peers.sum([mine])[0])
+        batches = [self._forward.prepare(raw) for raw in group]
+        counting, examples = shares(recipe, batches, of)
         rate = float(optimizer.param_groups[0]["lr"])
         stages.ended("data")
         with self._observers.watching(number) as watched:
             if watched is not None:
                 stages.ended("observe")
-            value, outputs = self._differentiate(group, batches, examples)
+            value, outputs = self._differentiate(group, batches, counting)
             precision.unscale(optimizer)
             if watched is not None:
                 stages.ended("backward")
@@ -188,7 +187,7 @@ class Stepper:
             stages.ended("backward")
             self._updating = True
             if recipe.needs_closure:
-                optimizer.step(self._closure(group, batches, examples, value))
+                optimizer.step(self._closure(group, batches, counting, value))
                 moved = True
             else:
                 moved = precision.step(optimizer)
@@ -205,7 +204,9 @@ class Stepper:
             logged = averaged(told, recipe.peers)
         return Step(value, examples, rate, norm, not moved, logged, compared)
 
-    def _differentiate(self, group: Sequence[Any], batches: Sequence[Batch], examples: int) -> tuple[float, list[Any]]:
+    def _differentiate(
+        self, group: Sequence[Any], batches: Sequence[Batch], counting: Sequence[float]
+    ) -> tuple[float, list[Any]]:
         """Loss and outputs of the batches; leaves the gradients of the loss with the parameters.
 
         The stage of the last backward pass is still open then.
@@ -216,11 +217,12 @@ class Stepper:
         value = 0.0
         outputs: list[Any] = []
         recipe.optimizer.zero_grad(set_to_none=True)
-        for raw, batch in zip(group, batches, strict=True):
+        for raw, batch, share in zip(group, batches, counting, strict=True):
             if outputs:
                 stages.ended("backward")
-            share = batch.examples / examples if examples else 1 / (len(batches) * peers.count)
             output, loss = self._run_together(raw, batch) if together else self._forward.run(raw, batch)
+            if not share:
+                loss = counts_for_nothing(output, loss)
             value += peers.sum([loss.item() * share])[0]
             stages.ended("forward")
             if not math.isfinite(value):
@@ -249,7 +251,7 @@ class Stepper:
         return made
 
     def _closure(
-        self, group: Sequence[Any], batches: Sequence[Batch], examples: int, value: float
+        self, group: Sequence[Any], batches: Sequence[Batch], counting: Sequence[float], value: float
     ) -> Callable[[], float]:
         """What an optimizer such as LBFGS calls for the loss at other parameters: the same batches and draws."""
         known: list[float] = [value]
@@ -258,7 +260,7 @@ class Stepper:
             if known:
                 return known.pop()
             self._randomness.rewind()
-            found, _ = self._differentiate(group, batches, examples)
+            found, _ = self._differentiate(group, batches, counting)
             self._check_gradients(wanted=False)
             self.stages.ended("backward")
             return found

@@ -20,6 +20,7 @@ from pnne_nb.runtime.modes import Modes
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.sources import Source
 from pnne_nb.runtime.turn import turn
+from pnne_nb.runtime.weighing import weight_of
 
 
 class Validated(msgspec.Struct, frozen=True, tag=True):
@@ -85,7 +86,7 @@ class Validation:
         forward, counting = self._forward, self._forward.recipe.val_metrics
         for metric in counting.values():
             metric.reset()
-        total, seen, index = 0.0, 0, 0
+        total, seen, index = 0.0, 0.0, 0
         logged, compared = Means(), False
         self.began_with = self._randomness.state_dict()
         self._modes.set(forward.recipe.model, training=False)
@@ -98,9 +99,14 @@ class Validation:
                     if raw is None:
                         break
                     self._modes.restore()
-                    for batch, output, loss in self._judged(raw):
-                        total += loss * batch.examples
-                        seen += batch.examples
+                    judged = self._judged(raw)
+                    for batch, output, loss in judged:
+                        weight = weight_of(forward.recipe, batch)
+                        if weight is None:
+                            # Sums over the parts of a batch: their mean is one over batches.
+                            total, seen = total + loss, seen + 1 / (len(judged) * forward.recipe.peers.count)
+                        elif weight:
+                            total, seen = total + loss * weight, seen + weight
                         compared = forward.count(counting, output, batch)
                         if isinstance(output, Logged):
                             logged.add(output.told(), batch.examples)
