@@ -31,7 +31,7 @@ NO_CHROMIUM = (
 )
 START_SECONDS = 120.0
 CELL_SECONDS = 120.0
-PAGE_SECONDS = 30.0
+PAGE_SECONDS = 60.0
 """Generous: CI machines are slow and shared, and the first shapes after an import take seconds."""
 
 Theme = Literal["light", "dark"]
@@ -140,7 +140,7 @@ class Notebook:
         interface: Literal["lab", "notebook"] = "lab",
     ) -> None:
         self.path = path
-        self._server = server
+        self.directory = server.directory
         self._context = browser.new_context(viewport={"width": size[0], "height": size[1]})
         self.page: Page = self._context.new_page()
         self.page.set_default_timeout(PAGE_SECONDS * 1000)
@@ -236,7 +236,7 @@ class Notebook:
             then: What the cell does at its end.
             meanwhile: What it does again and again until then.
         """
-        busy = self._server.directory / "busy"
+        busy = self.directory / "busy"
         cell = self.run(
             f"import os, time\nopen('busy', 'w').close()\nwhile os.path.exists('busy'): {meanwhile}\n{then}", wait=False
         )
