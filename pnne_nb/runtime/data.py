@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sized
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,7 +24,16 @@ from pnne_nb.errors import TrainingError, shown
 from pnne_nb.runtime.samples import Columns, Samples, are_samples
 from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource
 
-Array: TypeAlias = Tensor | NDArray[Any]
+
+@runtime_checkable
+class Table(Protocol):
+    """What numpy can read, as a pandas DataFrame or Series."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The values."""
+
+
+Array: TypeAlias = "Tensor | NDArray[Any] | Table | list[Any]"
 Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Array, ...] | list[Array] | list[Any] | Mapping[str, Array]
 
 _ACCEPTED = (
@@ -98,7 +107,9 @@ def require_count(name: str, value: Any) -> None:
 
 def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> Source:
     sampler = loader.sampler
-    if isinstance(loader.dataset, IterableDataset) or type(loader.batch_sampler) is not BatchSampler:
+    # A loader that was given a batch_sampler has no batch_size.
+    ordered = loader.batch_size is not None and type(loader.batch_sampler) is BatchSampler
+    if isinstance(loader.dataset, IterableDataset) or not ordered:
         return StreamSource(loader)
     require_examples(_length(loader.dataset, name), name)
     if type(sampler) is SequentialSampler:
@@ -140,6 +151,8 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
                 tensors.append(array.detach())
             case np.ndarray():
                 tensors.append(_from_numpy(array, f"{name}[{index}]"))
+            case Table() | list():
+                tensors.append(_from_numpy(_values(array, f"{name}[{index}]"), f"{name}[{index}]"))
             case _:
                 raise TrainingError(f"{name}[{index}] is a {type(array).__name__}. {_ACCEPTED}")
     if not tensors:
@@ -163,6 +176,13 @@ def _by_name(arrays: Mapping[str, Array], name: str) -> dict[str, Tensor]:
     return dict(zip(arrays, as_tensors(tuple(arrays.values()), name), strict=True))
 
 
+def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(table)
+    except ValueError as error:
+        raise TrainingError(f"{name} is a list whose items differ in length, so it is no array: {error}") from error
+
+
 def _from_numpy(array: NDArray[Any], name: str) -> Tensor:
     """As a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64."""
     match array.dtype.kind:
@@ -173,4 +193,7 @@ def _from_numpy(array: NDArray[Any], name: str) -> Tensor:
         case "b" | "c":
             return torch.tensor(array)
         case _:
-            raise TrainingError(f"{name} holds elements of type {array.dtype}, which is no number.")
+            raise TrainingError(
+                f"{name} holds elements of type {array.dtype}, which is no number. Of names of classes, "
+                "np.unique(names, return_inverse=True) gives the numbers."
+            )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.batches import TARGET_KEYS, as_batch, to_device
-from pnne_nb.runtime.data import Array, Data, as_tensors, open_source, require_count
+from pnne_nb.runtime.data import Array, Data, Table, as_tensors, open_source, require_count
 from pnne_nb.runtime.failures import model_failed
 from pnne_nb.runtime.models import as_module
 from pnne_nb.runtime.precision import Precision, choose_device
@@ -128,7 +128,10 @@ class InferenceEngine:
     def predict(
         self, data: Data | Array | Iterator[Any], *, progress: Callable[[int, int | None], object] | None = None
     ) -> Any:
-        """The model's outputs for all of `data`, joined along the first dimension; see `stream`."""
+        """The model's outputs for all of `data`, joined along the first dimension; see `stream`.
+
+        Of a model that gives a single number for a batch, the numbers of the batches.
+        """
         return _joined(list(self.stream(data, progress=progress)))
 
     def probabilities(self, data: Data | Array | Iterator[Any]) -> Tensor:
@@ -158,21 +161,22 @@ class InferenceEngine:
         best = found.topk(min(k, found.shape[1]), dim=1)
         return Prediction(best.indices, best.values)
 
-    def warm_up(self, example: Tensor | tuple[Tensor, ...], times: int = 3) -> None:
+    def warm_up(self, example: Array | tuple[Array, ...], times: int = 3) -> None:
         """Run `example`, a batch of inputs, so that the first real one does not pay for what is set up once.
 
         Raises:
             TrainingError: `times` is no positive number.
         """
         require_count("times", times)
+        batch = tuple(map(_tensor, example)) if isinstance(example, tuple) else _tensor(example)
         for _ in range(times):
-            self._run(example)
+            self._run(batch)
 
 
 def _arrays(data: Data | Array, inputs: int | None) -> Data:
     """Arrays as `open_source` takes them: of one shape in a list, and not as many as `inputs`, they are examples."""
     match data:
-        case Tensor() | np.ndarray():
+        case Tensor() | np.ndarray() | Table():
             return (data,)
         case [Tensor() | np.ndarray(), *_] if isinstance(data, list):
             tensors = as_tensors(data, "data")
@@ -180,6 +184,10 @@ def _arrays(data: Data | Array, inputs: int | None) -> Data:
             return tensors if parts or len({tensor.shape for tensor in tensors}) > 1 else (torch.stack(tensors),)
         case _:
             return data
+
+
+def _tensor(value: Any) -> Any:
+    return as_tensors((value,), "example")[0] if isinstance(value, Table) and not isinstance(value, Tensor) else value
 
 
 def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
@@ -201,7 +209,11 @@ def _most_inputs(model: nn.Module) -> int | None:
 
 
 def _joined(outputs: list[Any]) -> Any:
+    if not outputs:
+        raise TrainingError("data is empty: there was no batch in it.")
     match outputs[0]:
+        case Tensor() as first if first.dim() == 0:
+            return torch.stack(outputs)
         case Tensor() as first if len(outputs) > 1 and len({one.shape[1:] for one in outputs}) > 1:
             raise TrainingError(
                 f"The model's outputs of different batches have shapes such as {tuple(first.shape)} and "

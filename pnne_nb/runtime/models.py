@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import nn
 
 from pnne_nb.compiler import compile as compile_graph
@@ -26,7 +28,12 @@ def as_module(model: nn.Module | NodeGraph, seed: int) -> nn.Module:
             with seeded_globals(seed):
                 return compile_graph(model)
         case _:
-            raise TrainingError(f"Give a NodeGraph or an nn.Module to train, not a {type(model).__name__}.")
+            raise TrainingError(f"Give a NodeGraph or an nn.Module to train, not a {_said(model)}")
+
+
+def _said(model: object) -> str:
+    hint = " Load it into a module first: model.load_state_dict(...)." if isinstance(model, Mapping) else ""
+    return f"{type(model).__name__}.{hint}"
 
 
 def input_shapes(model: nn.Module | NodeGraph) -> InputShapes:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn
 from pnne_nb.runtime.randomness import key_of, seeded_globals
 from pnne_nb.runtime.workers import WorkerStart, explained
@@ -262,6 +263,9 @@ class _KeyedDataset(Dataset[Any]):
     def _example(self, index: int) -> Any:
         try:
             return self._dataset[index]
+        except StopIteration as error:
+            # It would end the epoch here, as if there were no more examples.
+            raise TrainingError(f"The dataset raised StopIteration while reading example {index}.") from error
         except Exception as error:
             error.add_note(f"While reading example {index}.")
             raise

@@ -5,10 +5,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, as_batch, expect_shapes, to_device
@@ -112,6 +121,35 @@ class Stream(IterableDataset[tuple[Tensor, Tensor]]):
         yield from zip(X, Y, strict=True)
 
 
+def test_a_loader_with_batches_of_its_own_decides_about_them() -> None:
+    batches = BatchSampler(RandomSampler(range(10), generator=torch.Generator().manual_seed(3)), 4, drop_last=True)
+    source = opened(DataLoader(TensorDataset(X, Y), batch_sampler=batches))
+    found = order(source, 1)
+    assert source.size == 2
+    assert len(set(found)) == 8
+    assert found != sorted(found)
+
+
+class Ends(Dataset[Tensor]):
+    """Says of its seventh example that there are no more, as an iterator that was used up does."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> Tensor:
+        if index == 6:
+            raise StopIteration
+        return torch.tensor(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_dataset_cannot_end_an_epoch_early(workers: int) -> None:
+    source = opened(Ends(), shuffle=False, num_workers=workers)
+    with pytest.raises(TrainingError, match="The dataset raised StopIteration while reading example 6"):
+        list(source.batches(1))
+    source.close()
+
+
 def test_a_stream_has_no_known_size() -> None:
     source = opened(Stream())
     assert source.size is None
@@ -125,14 +163,31 @@ def test_numpy_arrays_become_what_layers_and_losses_expect() -> None:
 
 
 @pytest.mark.parametrize(
+    "data",
+    [
+        (pd.DataFrame(X.double().numpy()), pd.Series(Y.numpy(), dtype="Int64")),
+        (X.tolist(), Y.tolist()),
+        {"input": pd.DataFrame(X.double().numpy()), "target": Y.tolist()},
+    ],
+)
+def test_tables_and_lists_of_numbers_are_arrays(data: Any) -> None:
+    (inputs, targets), *_ = (
+        batch.values() if isinstance(batch, dict) else batch for batch in opened(data, shuffle=False).batches(1)
+    )
+    assert torch.equal(inputs, X[:4])
+    assert torch.equal(targets, Y[:4])
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
+        (([[1.0, 2.0], [3.0]], [1, 2]), r"train_data\[0\] is a list whose items differ in length"),
         ((X, Y[:9]), r"The parts of train_data have different numbers of examples: 10 and 9 \(shapes \(10, 2\) and"),
         ((X[:0], Y[:0]), "train_data is empty: there is no example in it"),
         ((), "train_data is empty. Give a DataLoader"),
         ((X, "labels"), r"train_data\[1\] is a str. Give a DataLoader, a Dataset, a tuple"),
         ((X, torch.tensor(1)), r"train_data\[1\] is a single number; the first dimension must count the examples"),
-        ((np.array(["a", "b"]),), r"train_data\[0\] holds elements of type <U1, which is no number"),
+        ((np.array(["a", "b"]),), r"train_data\[0\] holds elements of type <U1, which is no number. .*np.unique"),
         (X, "train_data is a Tensor. Give a DataLoader, a Dataset, a tuple"),
         (None, "train_data is a NoneType. Give a DataLoader"),
     ],

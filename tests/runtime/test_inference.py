@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -122,6 +123,27 @@ def batches() -> Iterator[Tensor]:
 def test_examples_in_a_list_and_a_generator_of_batches_will_do(data: Any) -> None:
     inference = InferenceEngine(network(), device="cpu", batch_size=40)
     assert torch.equal(inference.predict(data), inference.predict(PICTURES))
+
+
+def test_tables_and_numpy_arrays_will_do() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
+    inference = InferenceEngine(model, device="cpu")
+    inference.warm_up(PICTURES.flatten(1).double().numpy())
+    found = inference.predict(pd.DataFrame(PICTURES.flatten(1).numpy()))
+    assert torch.equal(found, inference.predict(PICTURES))
+
+
+def test_a_single_number_for_each_batch_and_no_batch_at_all() -> None:
+    class Total(nn.Module):
+        def forward(self, pictures: Tensor) -> Tensor:
+            return pictures.sum()
+
+    inference = InferenceEngine(Total(), device="cpu", batch_size=40)
+    assert inference.predict(PICTURES).shape == (3,)
+    with pytest.raises(TrainingError, match="data is empty: there was no batch in it"):
+        inference.predict(iter([]))
+    with pytest.raises(TrainingError, match=r"not a OrderedDict\. Load it into a module first"):
+        InferenceEngine(network().state_dict())  # type: ignore[arg-type]
 
 
 class Named(nn.Module):
