@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import NoneType
 from typing import SupportsIndex
 
 import msgspec
+import torch
 from torch import nn
 
 from pnne_nb.catalog.collecting import without_collections
@@ -19,7 +20,7 @@ from pnne_nb.compiler.checking import require_finished
 from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.equipping import settle, shell
 from pnne_nb.compiler.expecting import inputs_of
-from pnne_nb.compiler.holding import whole_node
+from pnne_nb.compiler.holding import whole_clash, whole_node
 from pnne_nb.compiler.loader import Loaded
 from pnne_nb.compiler.lowering import Lowered, has_automatic, lower
 from pnne_nb.compiler.placing import place
@@ -27,7 +28,7 @@ from pnne_nb.compiler.program import Ref, Unit
 from pnne_nb.compiler.reading import Drawing, read
 from pnne_nb.compiler.recomputing import recompute
 from pnne_nb.compiler.renaming import former_paths, remember
-from pnne_nb.compiler.reusing import carry_over, former_path
+from pnne_nb.compiler.reusing import Former, carry_over, place_in
 from pnne_nb.compiler.running import constructed, guard
 from pnne_nb.compiler.sections import Generated
 from pnne_nb.compiler.shapes import Shapes, TensorSpec, failure, infer
@@ -36,6 +37,7 @@ from pnne_nb.compiler.tidying import tidied
 from pnne_nb.compiler.unpacking import Parts
 from pnne_nb.errors import Diagnostic, ShapeError, expect
 from pnne_nb.graph import files
+from pnne_nb.graph.boxes import whole_of
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.records import DocumentState
 from pnne_nb.graph.registry import registry
@@ -107,17 +109,18 @@ def _made(graph: NodeGraph, reuse: nn.Module | None) -> nn.Module:
     loaded, expected = compiled.loaded, inputs_of(compiled.lowered.drawings[""])
     former = former_paths(graph, reuse) if reuse is not None else {}
     source = _around_whole(graph, reuse, former) if reuse is not None else None
-    opaque = _opaque_modules(loaded, source, former)
+    opaque = _opaque_modules(graph, loaded, source, former)
     absent = [path for path, device in loaded.generated.devices.items() if device == "meta"]
+    ready = {id(tensor) for module in _closed_whole(loaded, opaque) for tensor in _tensors(module)}
     require_room(compiled.lowered.unit, lambda: loaded.cls(*opaque), absent)
     model = constructed(loaded, opaque, expected)
     carried: list[str] = []
     if reuse is not None and source is not None:
         boxes = loaded.generated.boxes
         # A copy of a whole module has its tensors already, which may overlap.
-        carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former)
+        carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former, ready)
         if missing := settle(model, source, boxes, former):
-            raise failure(loaded.generated.name, missing)
+            raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
     remember(model, graph)
     if loaded.generated.absent:
         _require_values(graph, loaded, model, carried)
@@ -210,14 +213,15 @@ def _finish(graph: NodeGraph, lowered: Lowered) -> Unit:
     return place(recompute(lowered.unit, lowered.drawings), lowered.drawings, graph)
 
 
-def _around_whole(graph: NodeGraph, reuse: nn.Module, former: Mapping[str, str]) -> nn.Module:
+def _around_whole(graph: NodeGraph, reuse: nn.Module, former: Former) -> nn.Module:
     """Return a model to take tensors from that has them under the paths of the document.
 
     A document that only calls the module that it was imported from holds that in a node; the module itself does not.
     """
     whole = whole_node(graph)
-    name = (former_path(whole, former) or whole) if whole else ""
-    if not whole or (loader.loaded_from(reuse) is not None and name in reuse._modules):
+    name = place_in(whole, former) if whole else ""
+    is_held = loader.loaded_from(reuse) is not None and name in reuse._modules
+    if not whole or is_held or whole == whole_of(graph.nodes):
         return reuse
     around = nn.Module()
     around.add_module(name, reuse)
@@ -225,15 +229,20 @@ def _around_whole(graph: NodeGraph, reuse: nn.Module, former: Mapping[str, str])
     return around
 
 
-def _opaque_modules(loaded: Loaded, reuse: nn.Module | None, former: Mapping[str, str]) -> list[nn.Module]:
+def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None, former: Former) -> list[nn.Module]:
     modules: list[nn.Module] = []
     missing: list[Diagnostic] = []
     for path in loaded.generated.opaque:
         try:
-            place = former_path(path, former) or path
+            place = place_in(path, former)
             found = reuse.get_submodule(place) if reuse is not None else None
         except AttributeError:
             found = None
+        if found is not None and not place:
+            found = loader.itself(found)
+            if not path:
+                whole = whole_of(graph.nodes)
+                missing += [whole_clash(name, whole) for name in loaded.generated.drawn if hasattr(found, name)]
         if found is None:
             missing.append(
                 Diagnostic(
@@ -246,8 +255,26 @@ def _opaque_modules(loaded: Loaded, reuse: nn.Module | None, former: Mapping[str
         else:
             modules.append(shell(found) if path in loaded.generated.boxes else duplicate(found))
     if missing:
-        raise failure(loaded.generated.name, missing)
+        raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
     return modules
+
+
+def _closed_whole(loaded: Loaded, opaque: Sequence[nn.Module]) -> Iterator[nn.Module]:
+    """Yield the module that the model itself is, if it is a copy as it stands: its tensors may overlap."""
+    for path, module in zip(loaded.generated.opaque, opaque, strict=True):
+        if not path and path not in loaded.generated.boxes:
+            yield module
+
+
+def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def _on_screen(graph: NodeGraph, diagnostic: Diagnostic) -> Diagnostic:
+    """Return what is said of a module by its path, with the path of its node."""
+    path = diagnostic.node or whole_of(graph.nodes)
+    return msgspec.structs.replace(diagnostic, node=graph[path].path if path in graph else path)
 
 
 def _require_values(graph: NodeGraph, loaded: Loaded, model: nn.Module, carried: Collection[str]) -> None:
@@ -309,18 +336,26 @@ def _make_portable(loaded: Loaded, document: Callable[[], DocumentState]) -> Non
     for definition, name in loaded.generated.classes.items():
 
         def reduce(self: nn.Module, _: SupportsIndex, definition: str = definition) -> tuple[object, ...]:
-            return _restore, (blueprint(), definition), self.__getstate__()  # type: ignore[no-untyped-call]
+            own = () if definition else filter(None, (loader.own_class(self),))
+            return _restore, (blueprint(), definition, *own), self.__getstate__()  # type: ignore[no-untyped-call]
 
         getattr(loaded.module, name).__reduce_ex__ = reduce  # as object's, but for this class
+    loaded.cls.__deepcopy__ = None  # type: ignore[attr-defined]  # that of a class that it is of too knows nothing of it
 
 
-def _restore(blueprint: _Blueprint, definition: str = "") -> nn.Module:
-    """Return an empty model, or an empty part of one, for its state to be put into."""
+def _restore(blueprint: _Blueprint, definition: str = "", own: type[nn.Module] | None = None) -> nn.Module:
+    """Return an empty model, or an empty part of one, for its state to be put into.
+
+    Args:
+        blueprint: Of the model.
+        definition: Of the part; an empty text for the whole model.
+        own: The class of the module that the model itself is, if its graph keeps one as it is.
+    """
     loaded = loader.find(blueprint.key) or _restored.get(blueprint.key)
     if loaded is None:
         loaded = _restored[blueprint.key] = load(NodeGraph.from_json(blueprint.document))
     if not definition:
-        return loaded.empty()
+        return loaded.empty(own)
     part: type[nn.Module] = getattr(loaded.module, loaded.generated.classes[definition])
     return part.__new__(part)
 

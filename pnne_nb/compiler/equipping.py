@@ -9,13 +9,14 @@ took their place.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
 from pnne_nb.compiler.copying import computed
-from pnne_nb.compiler.reusing import former_path
+from pnne_nb.compiler.loader import itself
+from pnne_nb.compiler.reusing import Former, place_in
 from pnne_nb.errors import Diagnostic
 
 _PARTS = ("_parameters", "_buffers", "_modules")
@@ -29,7 +30,7 @@ def shell(original: nn.Module) -> nn.Module:
     return made
 
 
-def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Mapping[str, str]) -> list[Diagnostic]:
+def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Former) -> list[Diagnostic]:
     """Give the shells in a new model, which have their parts, everything else.
 
     Args:
@@ -43,12 +44,12 @@ def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Ma
     """
     if not boxes:
         return []
-    originals = dict(source.named_modules(remove_duplicate=False))
+    originals = {**dict(source.named_modules(remove_duplicate=False)), "": itself(source)}
     missing: list[Diagnostic] = []
     memo: dict[int, Any] = {id(each): each.detach().clone() for each in computed(source)}
     pairs: list[tuple[str, nn.Module, nn.Module]] = []
     for path, module in model.named_modules(remove_duplicate=False):
-        original = originals.get(former_path(path, former) or path)
+        original = originals.get(place_in(path, former))
         if original is None:
             continue
         if path in boxes:

@@ -39,6 +39,9 @@ _BUILTINS = frozenset({"choose", "dict", "getattr", "len", "list", "slice", "tup
 
 _MEMBER = re.compile(r"[A-Za-z0-9_]+")
 
+ITSELF = "itself"
+"""Name of the function in source that returns the module that a model is."""
+
 _DRAWN = {"zeros": "zeros", "ones": "ones", "normal": "randn", "uniform": "rand"}
 
 
@@ -65,6 +68,7 @@ class Expressions:
         names: What registered objects are called, by their targets.
         variables: Of the ``forward`` that is being written.
         lists: Paths of the lists of modules in the class that is being written.
+        whole: Name of the member that objects of that class themselves are.
     """
 
     variables: Variables
@@ -82,6 +86,7 @@ class Expressions:
         self.lists: set[str] = set()
         self.dictionaries: set[str] = set()
         self.imports: dict[str, str] = {}
+        self.whole = ""
         self._made: dict[int, Group] = {}  # equal layers share one construction; the unit keeps it alive
 
     def import_lines(self) -> list[str]:
@@ -140,6 +145,8 @@ class Expressions:
         match call.kind:
             case "member":
                 member, arguments = self.held(call.target), self._arguments(call.arguments, call)
+                if call.target == self.whole:  # the forward of its own class, and not the one that is being written
+                    return Group("self.own_class.forward(", (f"{ITSELF}(self)", *arguments))
                 return self._again(call, member, arguments) if call.again else Group(f"{member}(", tuple(arguments))
             case "function":
                 return notation(call, self.argument) or Group(

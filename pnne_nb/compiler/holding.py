@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pnne_nb.compiler.reading import Drawing
 from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.boxes import whole_of
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node
 
@@ -22,6 +23,22 @@ def member_paths(drawing: Drawing) -> dict[str, str]:
     return paths
 
 
+def module_paths(drawing: Drawing) -> dict[str, str]:
+    """Return where each node's module is below the graph's own: an empty path for a node that is the whole model."""
+    whole = "" if drawing.id else whole_of(drawing.nodes)
+    return {name: path if name != whole else "" for name, path in member_paths(drawing).items()}
+
+
+def whole_clash(node: str, whole: str) -> Diagnostic:
+    """Say that a node of the outermost graph has a name that the module needs which the model itself is."""
+    return Diagnostic(
+        code="name-taken",
+        message=f"The name {node} is taken: the model is what {whole} is, which has something of that name.",
+        node=node,
+        hint="Rename this node.",
+    )
+
+
 def place_of(node: Node) -> float:
     """Return where the original of an imported node stands among its members; infinity for a new node."""
     place = node.origin.get("member") if isinstance(node.origin, dict) else None
@@ -36,12 +53,13 @@ def ties(drawings: Mapping[str, Drawing], diagnostics: list[Diagnostic]) -> Iter
         diagnostics: What cannot be tied any more is added to it.
     """
     root = drawings[""]
-    paths = member_paths(root)
+    paths = module_paths(root)
     places: dict[str, dict[str, str]] = {}
     for name, node in root.nodes.items():
         tied = node.origin.get("ties") if isinstance(node.origin, dict) else None
         for below, other in tied.items() if isinstance(tied, dict) and _is_drawn(node) else ():
-            found = tuple(_holder(drawings, path, places) for path in (f"{paths[name]}.{below}", str(other)))
+            path = f"{paths[name]}.{below}" if paths[name] else below
+            found = tuple(_holder(drawings, each, places) for each in (path, str(other)))
             if "Module" in found:
                 continue  # what a graph only holds keeps its own tensors
             if not all(found):
@@ -54,7 +72,7 @@ def ties(drawings: Mapping[str, Drawing], diagnostics: list[Diagnostic]) -> Iter
                     )
                 )
                 continue
-            yield f"{paths[name]}.{below}", str(other)
+            yield path, str(other)
 
 
 def whole_node(graph: NodeGraph) -> str:
@@ -78,10 +96,10 @@ def _holder(drawings: Mapping[str, Drawing], path: str, places: dict[str, dict[s
     drawing, parts = drawings[""], path.split(".")
     while parts:
         if drawing.id not in places:
-            places[drawing.id] = {place: name for name, place in member_paths(drawing).items()}
+            places[drawing.id] = {place: name for name, place in module_paths(drawing).items()}
         names = places[drawing.id]
         length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in names), 0)
-        if not length:
+        if not length and "" not in names:
             return ""
         node = drawing.nodes[names[".".join(parts[:length])]]
         if node.definition is None or node.definition not in drawings:

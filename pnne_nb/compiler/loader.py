@@ -62,9 +62,14 @@ class Loaded:
         self.instances[model] = expected
         return model
 
-    def empty(self) -> nn.Module:
-        """Return a model without any content, for unpickling."""
-        model = self.cls.__new__(self.cls)
+    def empty(self, own: type[nn.Module] | None = None) -> nn.Module:
+        """Return a model without any content, for unpickling.
+
+        Args:
+            own: The class that it has beside its generated one (`own_class`).
+        """
+        cls = self.cls if own is None else self.module.__dict__["joined"](self.cls, own)
+        model: nn.Module = object.__new__(cls)
         self.instances[model] = ()
         return model
 
@@ -106,7 +111,29 @@ def loaded_from(model: nn.Module) -> Loaded | None:
     """Return the class that a compiled model is an instance of, or None for other modules."""
     with _lock:
         found = _loaded.get(type(model).__module__)
-    return found if found is not None and found.cls is type(model) else None
+    return found if found is not None and issubclass(type(model), found.cls) else None
+
+
+def own_class(model: nn.Module) -> type[nn.Module] | None:
+    """Return the class of the module that a compiled model itself is, if its graph keeps one as it is."""
+    own = getattr(type(model), "own_class", None) if loaded_from(model) is not None else None
+    return own if isinstance(own, type) else None
+
+
+def itself(model: nn.Module) -> nn.Module:
+    """Return the module that a compiled model is, without what is drawn around it; any other model as it is.
+
+    It shares everything with the model but the list of its submodules.
+    """
+    own, loaded = own_class(model), loaded_from(model)
+    if own is None or loaded is None:
+        return model
+    module: nn.Module = object.__new__(own)
+    object.__setattr__(module, "__dict__", dict(vars(model)))
+    drawn = loaded.generated.drawn
+    for kind in ("_parameters", "_buffers", "_modules"):
+        vars(module)[kind] = {name: part for name, part in vars(model)[kind].items() if name not in drawn}
+    return module
 
 
 def require(model: object, because: str) -> Loaded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from pnne_nb.compiler.binding import automatic_properties, bind, construct
 from pnne_nb.compiler.contexts import inside
 from pnne_nb.compiler.expressions import is_known
-from pnne_nb.compiler.holding import member_paths, place_of, ties
+from pnne_nb.compiler.holding import member_paths, place_of, ties, whole_clash
 from pnne_nb.compiler.program import (
     Argument,
     Attribute,
@@ -34,6 +34,7 @@ from pnne_nb.compiler.reading import NO_WIRES, Drawing, paths_of
 from pnne_nb.compiler.shapes import failure
 from pnne_nb.compiler.wishes import wishes
 from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.boxes import whole_of
 from pnne_nb.graph.node import Node, is_uncalled
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
@@ -172,10 +173,15 @@ class _Lowering:
         holds = self._held.get(drawing.id, "")
         if holds:
             calls = {}  # its own code decides
+        whole = "" if drawing.id else whole_of(drawing.nodes)
+        if whole:
+            self._require_free(drawing, whole, [member.name for _, member in members])
         program = Program(
             definition=drawing.id,
             # Imported members stand where the original has them: nodes are in the order in which they run.
-            members=tuple(member for _, member in sorted(members, key=lambda placed: placed[0])),
+            members=tuple(
+                member for _, member in sorted(members, key=lambda placed: (placed[1].name != whole, placed[0]))
+            ),
             entries=tuple(Entry(name, tensor=self._takes_tensor(drawing, name)) for name in drawing.inputs),
             calls=tuple(calls[name] for name in drawing.order if name in calls),
             results=tuple(
@@ -185,9 +191,19 @@ class _Lowering:
             ),
             ties=() if drawing.id else tuple(ties(self._drawings, self.diagnostics)),
             holds=holds,
+            whole=whole,
         )
         old = self._before.unit.programs.get(drawing.id) if self._before is not None else None
         return old if old is not None and _is_same(program, old) else program
+
+    def _require_free(self, drawing: Drawing, whole: str, members: Iterable[str]) -> None:
+        """Report nodes that have the name of something that the model holds as the module that it itself is."""
+        definition = drawing.nodes[whole].definition
+        inside = self._drawings.get(definition) if definition is not None else None
+        held = {place.partition(".")[0] for place in member_paths(inside).values()} if inside is not None else set()
+        self.diagnostics += [
+            whole_clash(name, whole) for name in members if name != whole and name.partition(".")[0] in held
+        ]
 
     def _unchanged(self, drawing: Drawing) -> Mapping[str, Bound] | None:
         """Return what became of the nodes of a graph in which nothing can have changed."""
@@ -377,7 +393,8 @@ def _is_same(one: Program, other: Program) -> bool:
         and len(one.calls) == len(other.calls)
         and all(map(operator.is_, one.members, other.members))
         and all(map(operator.is_, one.calls, other.calls))
-        and (one.entries, one.results, one.ties, one.holds) == (other.entries, other.results, other.ties, other.holds)
+        and (one.entries, one.results, one.ties) == (other.entries, other.results, other.ties)
+        and (one.holds, one.whole) == (other.holds, other.whole)
     )
 
 

@@ -214,6 +214,8 @@ class Program(msgspec.Struct, frozen=True):
         form: How the class is written: ``"chain"`` as an ``nn.Sequential``, ``"list"`` as a list of its members,
             ``"loop"`` as one whose members do the same one after the other.
         holds: Of what is inside a box, which has no ``forward``: the class of torch that holds it.
+        whole: Name of the member that an object of the class itself is: it is of that one's class too, and has what
+            that has, under the same names.
     """
 
     definition: str
@@ -225,6 +227,11 @@ class Program(msgspec.Struct, frozen=True):
     ties: tuple[tuple[str, str], ...] = ()
     form: Literal["", "chain", "list", "loop"] = ""
     holds: Holder = ""
+    whole: str = ""
+
+    def below(self, member: str, path: str = "") -> str:
+        """Return where a member is in an object of the class, or what is at a path inside the member."""
+        return ".".join(name for name in (member if member != self.whole else "", path) if name)
 
 
 class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields
@@ -253,9 +260,9 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
             found = inside[program.definition] = []
             for member in program.members:
                 if isinstance(member, Opaque) and member.definition:
-                    found.append(member.name)
+                    found.append(program.below(member.name))
                 if isinstance(member, (Nested, Opaque)) and member.definition:
-                    found += [f"{member.name}.{path}" for path in inside[member.definition]]
+                    found += [program.below(member.name, path) for path in inside[member.definition]]
         return tuple(inside[""])
 
     @functools.cached_property
@@ -268,8 +275,8 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
                 if isinstance(member, Weight):
                     continue
                 if member.device is not None:
-                    found[member.name] = member.device
+                    found[program.below(member.name)] = member.device
                 if isinstance(member, (Nested, Opaque)) and member.definition:
                     inner = inside[member.definition]
-                    found.update((f"{member.name}.{path}", device) for path, device in inner.items())
+                    found.update((program.below(member.name, path), device) for path, device in inner.items())
         return inside[""]

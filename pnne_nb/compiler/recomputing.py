@@ -68,6 +68,14 @@ def _counts_twice(node: Node) -> bool:
 
 def _faults(unit: Unit, program: Program, call: Call, path: str) -> Iterator[Diagnostic]:
     """Say why a call cannot be computed again."""
+    if call.target == program.whole:
+        yield Diagnostic(
+            code="checkpoint-whole",
+            message="It cannot be checkpointed: it is the whole model, and all that it keeps would be kept again while "
+            "it is computed again.",
+            node=path,
+            hint="Checkpoint blocks inside of it in its own code, or reset checkpoint.",
+        )
     for member in _inside(unit, program, call.target):
         if _draws_its_own(member):
             yield Diagnostic(

@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias, final
 
 from torch import nn
 
+from pnne_nb.compiler.reusing import Former
+from pnne_nb.graph.boxes import whole_of
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Transaction
 from pnne_nb.graph.ops import AddNode, Op, RemoveNode, RenameNode, SetProperty
@@ -45,7 +47,7 @@ class _Step(NamedTuple):
     Attributes:
         graph: The graph that holds it.
         name: Its name there.
-        held: The attribute that holds its module, if that is not its name.
+        held: The attribute that holds its module, if that is not its name; none if it is the whole model.
     """
 
     graph: str
@@ -136,7 +138,7 @@ def mark(graph: NodeGraph) -> int:
     return len(_track(graph).changes)
 
 
-def former_paths(graph: NodeGraph, model: nn.Module) -> dict[str, str]:
+def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
     """Return the paths that the modules of nodes have in an older model, by their paths now, if any have moved.
 
     Args:
@@ -148,17 +150,20 @@ def former_paths(graph: NodeGraph, model: nn.Module) -> dict[str, str]:
     return paths_since(graph, since) if known is track else {}
 
 
-def paths_since(graph: NodeGraph, since: int) -> dict[str, str]:
+def paths_since(graph: NodeGraph, since: int) -> Former:
     """Return the paths that nodes had at a `mark`, by their paths now, if any have moved.
 
-    A path that meanwhile belongs to a new node is mapped to an empty text.
+    A path that meanwhile belongs to a new node is mapped to None.
     """
     changes = _track(graph).changes[since:]
     if not changes:
         return {}
-    found = {_written(path): _written(_before(path, changes)) for path in _paths(graph, "", ())}
+    found: dict[str, str | None] = {}
+    for path in _paths(graph, "", ()):
+        before = _before(path, changes)
+        found[_written(path)] = _written(before) if before else None
     moved = {old for now, old in found.items() if old != now}
-    return {now: "" if old == now and now in moved else old for now, old in found.items()}
+    return {now: None if old == now and now in moved else old for now, old in found.items()}
 
 
 def _track(graph: NodeGraph) -> _Track:
@@ -176,16 +181,23 @@ def _inside(name: str, block: str, inside: Container[str]) -> str | None:
 
 
 def _paths(graph: NodeGraph, id: str, above: tuple[_Step, ...]) -> Iterator[tuple[_Step, ...]]:
-    for name, node in graph.graphs[id].nodes.items():
+    nodes = graph.graphs[id].nodes
+    whole = whole_of(nodes)
+    for name, node in nodes.items():
         held = node.origin.get("held") if isinstance(node.origin, dict) else None
-        path = (*above, _Step(id, name, held if isinstance(held, str) and node.shares is None else None))
+        is_held = isinstance(held, str) and node.shares is None and (held or name == whole)
+        path = (*above, _Step(id, name, str(held) if is_held else None))
         yield path
         if node.definition is not None and node.definition in graph.graphs:
             yield from _paths(graph, node.definition, path)
 
 
 def _written(path: tuple[_Step, ...]) -> str:
-    return ".".join(step.held or step.name for step in path)
+    return ".".join(filter(None, (step.held if step.held or _is_whole(step) else step.name for step in path)))
+
+
+def _is_whole(step: _Step) -> bool:
+    return step.graph == "" and step.held == ""
 
 
 def _before(path: tuple[_Step, ...], changes: Sequence[_Change]) -> tuple[_Step, ...]:

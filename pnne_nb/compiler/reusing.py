@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -12,8 +13,15 @@ from torch import nn
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.types import holds_tensor
 
+Former: TypeAlias = Mapping[str, str | None]
+"""Paths that modules had in another model, by their paths now, where they differ; None for those that are new."""
 
-def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+NOT_MOVED: Former = MappingProxyType({})
+
+
+def carry_over(
+    source: nn.Module, target: nn.Module, former: Former = NOT_MOVED, ready: Collection[int] = ()
+) -> list[str]:
     """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
 
     Device, element type and ``requires_grad`` come along, and so do ties: names that share one tensor in
@@ -24,7 +32,8 @@ def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] =
     Args:
         source: The model that has the tensors.
         target: The model that gets them.
-        former: Paths that modules of `target` have in `source`, where they differ; an empty path where it has none.
+        former: Paths that modules of `target` have in `source`.
+        ready: Tensors of `target`, by identity, that are copies already.
 
     Returns:
         The names of the tensors that were carried over.
@@ -41,7 +50,7 @@ def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] =
         before = former_path(prefix, former)
         place = f"{before}." if before else "" if before is not None else "\0"  # no tensor has that name
         for name, fresh in list(module._parameters.items()):
-            if fresh is None:
+            if fresh is None or id(fresh) in ready:
                 continue
             old = parameters.get(place + name)
             if old is not None and old.shape == fresh.shape:
@@ -56,7 +65,7 @@ def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] =
                     made[id(fresh)] = nn.Parameter(moved, requires_grad=fresh.requires_grad)
                 setattr(module, name, made[id(fresh)])
         for name, value in list(module._buffers.items()):
-            if value is None:
+            if value is None or id(value) in ready:
                 continue
             kept = buffers.get(place + name)
             if kept is not None and kept.shape == value.shape and name not in set_by_node[type(module)]:
@@ -70,14 +79,22 @@ def carry_over(source: nn.Module, target: nn.Module, former: Mapping[str, str] =
     return carried
 
 
-def former_path(path: str, former: Mapping[str, str]) -> str | None:
+def former_path(path: str, former: Former) -> str | None:
     """Return the path that a module had; None if it is new."""
     above = path
-    while above:
-        if above in former:
-            return f"{former[above]}{path.removeprefix(above)}" if former[above] else None
+    while above and above not in former:
         above = above.rpartition(".")[0]
-    return path
+    if above not in former:
+        return path
+    before = former[above]
+    # Either may be the whole model.
+    return None if before is None else ".".join(filter(None, (before, path.removeprefix(above).removeprefix("."))))
+
+
+def place_in(path: str, former: Former) -> str:
+    """Return where another model has what would stand in place of a module: under its own path, if that is new."""
+    before = former_path(path, former)
+    return path if before is None else before
 
 
 def typed_in(kind: type[nn.Module]) -> set[str]:
@@ -88,10 +105,10 @@ def typed_in(kind: type[nn.Module]) -> set[str]:
     return {prop.name for prop in spec.properties if prop.role == "init" and holds_tensor(prop.type)}
 
 
-def _match_modes(source: nn.Module, target: nn.Module, former: Mapping[str, str]) -> None:
+def _match_modes(source: nn.Module, target: nn.Module, former: Former) -> None:
     modes = {name: module.training for name, module in source.named_modules(remove_duplicate=False)}
     for name, module in target.named_modules(remove_duplicate=False):
-        training = modes.get(former_path(name, former) or name, source.training)
+        training = modes.get(place_in(name, former), source.training)
         if module.training is not training:
             module.training = training
 

@@ -101,7 +101,7 @@ def _while_compiling(error: BaseException) -> str | None:
 
 def _outside(loaded: loader.Loaded, part: object) -> Iterator[str]:
     """Yield where a nested module is that was called by itself, as when it is computed again for the backward pass."""
-    if type(part) is not loaded.cls:
+    if not isinstance(part, loaded.cls):
         for model in list(loaded.instances):
             path = next((path for path, module in model.named_modules() if module is part), "")
             if path:

@@ -115,7 +115,14 @@ class Generated(msgspec.Struct, frozen=True, dict=True):  # dict: for what is de
         """What stands where, by line number, from 1. It is looked up when something fails or is explained."""
         return {number: line for above, section in self.sections.values() for number, line in section.places(above)}
 
+    @functools.cached_property
+    def drawn(self) -> frozenset[str]:
+        """Names of what the root class holds beside the module that its objects themselves are."""
+        program = self.sections[""][1].program
+        return frozenset(member.name.partition(".")[0] for member in program.members if member.name != program.whole)
+
     @property
     def opaque(self) -> tuple[str, ...]:
         """Paths of the opaque modules, in the order in which the root class's constructor takes them."""
-        return tuple(".".join(path) for path in self.sections[""][1].opaque)
+        root = self.sections[""][1]
+        return tuple(root.program.below(path[0], ".".join(path[1:])) for path in root.opaque)

@@ -19,53 +19,17 @@ from typing import assert_never
 from pnne_nb.compiler.branches import CHOOSE, Branch, branches
 from pnne_nb.compiler.constants import emit
 from pnne_nb.compiler.contexts import NOWHERE, Inside, written
-from pnne_nb.compiler.expressions import Expressions, takes_device
+from pnne_nb.compiler.expressions import ITSELF, Expressions, takes_device
 from pnne_nb.compiler.formatting import INDENT, WIDTH, Group, Text, behind, display, laid_out, spread
 from pnne_nb.compiler.naming import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.operators import SETITEM
+from pnne_nb.compiler.prelude import CHECKPOINTED, EQUIPPED, WHOLE
 from pnne_nb.compiler.program import Call, Chain, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
 from pnne_nb.compiler.sections import Generated, Line, Part, Section
 from pnne_nb.compiler.variables import Variables
 
 _MANY = 6
 """Results that are not written one by one in the head of a ``forward``: they would not fit into its line."""
-
-CHECKPOINTED = '''
-
-@contextmanager
-def restored(module: nn.Module):
-    """Put a module's buffers back after it was computed again: statistics are to count each batch once."""
-    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    try:
-        yield
-    finally:
-        for buffer, value in kept:
-            buffer.copy_(value)
-
-
-def checkpointed(module: nn.Module, *args, **kwargs):
-    """Call a module, which is computed again for the backward pass instead of keeping what is inside."""
-    # torch.compile takes care of buffers itself.
-    extra = {} if torch.compiler.is_compiling() else {"context_fn": lambda: (nullcontext(), restored(module))}
-    return torch.utils.checkpoint.checkpoint(module, *args, use_reentrant=False, **extra, **kwargs)
-'''.splitlines()
-"""Stands in source whose checkpointed nodes have buffers."""
-
-EQUIPPED = '''
-
-def equipped(module: nn.Module, parts: nn.Module) -> nn.Module:
-    """Return a copy of a module that runs its own code on these parts, wherever it refers to its own."""
-    old, new = (
-        dict([*each.named_modules(), *each.named_parameters(), *each.named_buffers()]) for each in (module, parts)
-    )
-    made = copy.deepcopy(module, {id(part): new[path] for path, part in old.items() if path and path in new})
-    for kind in ("_parameters", "_buffers", "_modules"):
-        absent = {name: None for name, part in vars(module)[kind].items() if part is None}
-        vars(made)[kind] = {**absent, **vars(parts)[kind]}
-    vars(made)["_non_persistent_buffers_set"] = set(parts._non_persistent_buffers_set)
-    return made
-'''.splitlines()
-"""Stands in source of which modules run code of their own."""
 
 
 def generate(
@@ -99,7 +63,8 @@ def _runs_alike(one: Program, other: Program) -> bool:
         # repr tells 1 from 1.0 and True.
         and all(was is now or repr(was) == repr(now) for was, now in zip(one.calls, other.calls, strict=True))
         and [member.name for member in one.members] == [member.name for member in other.members]
-        and (one.entries, one.results, one.form, one.holds) == (other.entries, other.results, other.form, other.holds)
+        and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
+        and (one.holds, one.whole) == (other.holds, other.whole)
     )
 
 
@@ -114,6 +79,8 @@ class _Writer:
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
         if unit.boxes:
             self._expressions.reserved |= {"equipped", "copy"}
+        if unit.root.whole:
+            self._expressions.reserved |= {"become", "joined", ITSELF, "copy", "functools"}
         self._lines: list[str] = []  # of the section that is being written
         self._margin = "        "
         self._opposite = False
@@ -155,8 +122,10 @@ class _Writer:
         )
 
     def _header(self) -> list[str]:
-        used = {*self._expressions.used, *(("copy",) if self._unit.boxes else ())}
-        lines = [f"import {name}" for name in ("copy", "math", "operator") if name in used]
+        whole = self._unit.root.whole
+        used = {*self._expressions.used, *(("copy",) if self._unit.boxes or whole else ())}
+        used |= {"functools"} if whole else set()
+        lines = [f"import {name}" for name in ("copy", "functools", "math", "operator") if name in used]
         checkpointed = "checkpointed" in self._expressions.used
         lines += ["from contextlib import contextmanager, nullcontext"] if checkpointed else []
         lines += [""] if lines else []
@@ -165,7 +134,7 @@ class _Writer:
         if "F" in self._expressions.used:
             lines.append("import torch.nn.functional as F")
         lines += [*self._expressions.import_lines(), *(CHECKPOINTED if checkpointed else [])]
-        return [*lines, *(EQUIPPED if self._unit.boxes else [])]
+        return [*lines, *(EQUIPPED if self._unit.boxes else []), *(WHOLE if whole else [])]
 
     def _section(self, program: Program) -> Section:
         opaque = self._opaque[program.definition] = tuple(self._opaque_paths(program))
@@ -312,6 +281,9 @@ class _Writer:
     def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str]) -> None:
         name, text, line = member.name, self._made(member, opaque), Line(program.definition, member.name, calls=False)
         tail: tuple[str, ...]
+        if name == program.whole:
+            self._statement(Group("become(self, ", (text,)), line)
+            return
         if not isinstance(member, Weight):
             self._assign(name, text, "add_module", line)
             return
@@ -333,6 +305,7 @@ class _Writer:
     def _forward(self, program: Program) -> None:
         variables = Variables(program, self._expressions.reserved)
         self._expressions.variables = variables
+        self._expressions.whole = program.whole
         parameters = [
             f"{variables.entries[entry.node]}{self._annotation(tensor=entry.tensor)}" for entry in program.entries
         ]

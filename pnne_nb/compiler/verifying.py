@@ -21,6 +21,7 @@ from pnne_nb.compiler.copying import Copies, untouched
 from pnne_nb.compiler.holding import whole_node
 from pnne_nb.compiler.running import describe
 from pnne_nb.errors import CompileError, expect
+from pnne_nb.graph.boxes import whole_of
 from pnne_nb.graph.document import NodeGraph, expect_graph
 
 Mode: TypeAlias = Literal["train", "eval"]
@@ -106,7 +107,7 @@ def verify(
     with untouched(net):
         with private_random_state():
             model = compile_graph(graph, reuse=net)
-        checks = tuple(compare(net, model, args, given, whole_prefix(graph)))
+        checks = tuple(compare(net, model, args, given, key_prefix(graph)))
     results = [check for check in checks if check.what == "outputs"]
     if all(check.equal and check.detail for check in results):
         raise CompileError(f"Nothing can be compared: {results[0].detail}. Give the arguments of a call: args=(x,).")
@@ -129,9 +130,14 @@ def call_arguments(
 
 
 def whole_prefix(graph: NodeGraph) -> str:
-    """Return what stands before every key of a document that only calls the module that it was imported from."""
+    """Return what stands before every path of a document that only calls the module that it was imported from."""
     whole = whole_node(graph)
     return f"{whole}." if whole else ""
+
+
+def key_prefix(graph: NodeGraph) -> str:
+    """Return what stands before every key in the ``state_dict`` of such a document's model, if that is another one."""
+    return whole_prefix(graph) if whole_of(graph.nodes) != whole_node(graph) else ""
 
 
 def _collect_opaque(graph: NodeGraph, id: str, prefix: str, found: dict[str, str]) -> None:

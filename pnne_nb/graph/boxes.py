@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.node import Node
@@ -10,6 +10,20 @@ from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.graph.state import GraphIndex
 
 _HELD = ("Subgraph", "Module", "Parameter", "Buffer")
+
+
+def whole_of(nodes: Mapping[str, Node]) -> str:
+    """Return which node of the outermost graph is the model itself, or an empty string.
+
+    It stands for a module that was imported as a whole. The model holds what that holds, under the same names: its
+    ``state_dict`` says ``embed.weight``, and not ``module.embed.weight``.
+    """
+    return next((name for name, node in nodes.items() if _is_whole(node)), "")
+
+
+def _is_whole(node: Node) -> bool:
+    held = node.origin.get("held") if isinstance(node.origin, dict) else None
+    return node.type == "Module" and node.shares is None and held == ""
 
 
 def lint_held(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> Iterator[Diagnostic]:

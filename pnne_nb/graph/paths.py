@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from pnne_nb.errors import UnknownNodeError, shown
+from pnne_nb.graph.boxes import whole_of
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.state import Content, GraphIndex
 
@@ -34,6 +35,8 @@ def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
     graph = content.require(within)
     if not isinstance(prefix, str):
         raise UnknownNodeError(f"{shown(prefix)} is not the path of a node.")
+    if not within:
+        prefix = _from_root(content, prefix)
     for part in prefix.split(".") if prefix else ():
         node = graph.require(part)
         if node.definition is None:
@@ -50,7 +53,8 @@ def find_node(content: Content, ref: NodeRef, within: str = "") -> tuple[GraphIn
     Raises:
         UnknownNodeError: If there is no such node.
     """
-    prefix, dot, name = path_of(ref).rpartition(".")
+    path = path_of(ref)
+    prefix, dot, name = (path if within else _from_root(content, path)).rpartition(".")
     graph = enter(content, prefix, within)
     return graph, graph.require(name), prefix + dot
 
@@ -69,7 +73,7 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
         graph, node, _ = find_node(content, ref)
         return graph, node, ""
     graph = content.graphs[""]
-    parts = path.split(".")
+    parts = _from_root(content, path).split(".")
     for place, part in enumerate(parts):
         node = graph.require(part)
         rest = parts[place + 1 :]
@@ -82,6 +86,15 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
             return graph, node, rest[0]
         graph = inside
     raise UnknownNodeError(f"There is no node {shown(path)}.")
+
+
+def _from_root(content: Content, path: str) -> str:
+    """Return the path of a node as the document has it: where one node is the whole model, that may be left out."""
+    nodes = content.graphs[""].nodes
+    first = path.partition(".")[0]
+    whole = whole_of(nodes) if path and first not in nodes else ""
+    inside = nodes[whole].definition if whole else None
+    return f"{whole}.{path}" if inside is not None and first in content.graphs[inside].nodes else path
 
 
 def _ports(node: Node, inside: GraphIndex, *, output: bool) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.renaming import remember
-from pnne_nb.compiler.reusing import former_path, typed_in
+from pnne_nb.compiler.reusing import Former, former_path, typed_in
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.graph.document import NodeGraph
@@ -26,7 +26,7 @@ from pnne_nb.runtime.recipe import Recipe
 
 
 def follow_model(
-    graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe, former: Mapping[str, str]
+    graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe, former: Former
 ) -> AnomalyFrame | None:
     """Make the model in training what `graph` says, and go on by `recipe`; on an error nothing has changed.
 
@@ -78,7 +78,7 @@ def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     return {**parameters, **dict(model.named_buffers(remove_duplicate=False))}
 
 
-def _keep_modules(old: Mapping[str, nn.Module], new: nn.Module, former: Mapping[str, str], above: str = "") -> None:
+def _keep_modules(old: Mapping[str, nn.Module], new: nn.Module, former: Former, above: str = "") -> None:
     """Put each of the layers `old` in the place of an equal one of `new`, which is what there is at the path `above`."""
     for name, fresh in list(new._modules.items()):
         if fresh is None:
@@ -115,7 +115,7 @@ def _description(module: nn.Module) -> tuple[Any, ...]:
     return repr(module), shapes, settings, values
 
 
-def _keep_tensors(old: nn.Module, new: nn.Module, former: Mapping[str, str]) -> None:
+def _keep_tensors(old: nn.Module, new: nn.Module, former: Former) -> None:
     """Put each parameter and buffer of `old` in the place of its copy in `new`."""
     known = _tensors(old)
     for prefix, module in new.named_modules(remove_duplicate=False):

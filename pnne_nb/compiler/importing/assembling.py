@@ -220,6 +220,8 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["member"] = level.order[item]
     if item.owner is None and item.member and item.member != (item.name,):
         origin["held"] = ".".join(item.member)
+    if item.in_place:
+        origin["held"] = ""  # by the model itself
     if item.type == "Input":
         assumed = [text for text in level.assumed if re.search(rf"\b{re.escape(item.argument or item.name)}\b", text)]
         if assumed:

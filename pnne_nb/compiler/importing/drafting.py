@@ -46,6 +46,7 @@ class Item:
         owner: The item whose submodule it calls again.
         reason: Why it is opaque.
         whole: Whether it stands for the imported module itself.
+        in_place: Whether the model is then to be that module, rather than to hold it.
         argument: Of an Input, the name of the argument that it stands for.
         kinds: What its outputs carry, by port; tensors unless told otherwise.
         called: Whether the original calls it.
@@ -66,6 +67,7 @@ class Item:
     owner: Item | None = None
     reason: str = ""
     whole: bool = False
+    in_place: bool = False
     argument: str = ""
     kinds: dict[str, Kind] = field(default_factory=dict)
     called: bool = True

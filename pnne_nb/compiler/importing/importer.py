@@ -20,7 +20,7 @@ from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_ti
 from pnne_nb.compiler.importing.boxing import Boxes, Call
 from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
 from pnne_nb.compiler.importing.drafting import Item, Kind, Level, UntranslatableError
-from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.layers import is_extensible, layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.locating import Fault, find_fault
 from pnne_nb.compiler.importing.nesting import nest
 from pnne_nb.compiler.importing.observing import Frames, observe
@@ -205,7 +205,7 @@ class _Import:
             if other != path and above:
                 held[above].ties[path.removeprefix(f"{above}.")] = other
             elif other != path and whole is not None:
-                whole.ties[path] = f"{whole.name}.{other}"
+                whole.ties[path] = other if whole.in_place else f"{whole.name}.{other}"
 
     def _outermost(self, called: list[tuple[str, Any]], positional: int) -> Level:
         try:
@@ -246,6 +246,7 @@ class _Import:
         ports = port_names(self._net, positional, [name for name, _ in called[positional:]])
         properties: dict[str, object] = {"target": class_name(self._net), "inputs": ports}
         item = level.add(Item("Module", "module", properties, reason=reason, whole=True))
+        item.in_place = is_extensible(self._net)
         item.inner = self._boxes.inside(self._net, "")
         item.inputs = {name: (entry, "output") for name, entry in entries.items()}
         level.add(Item("Output", "output", inputs={"input": (item, "output")}))

@@ -40,6 +40,27 @@ def obstacle(module: nn.Module) -> str:
     return ""
 
 
+def is_extensible(module: nn.Module) -> bool:
+    """Whether a model can be of a module's class too, with more drawn around its ``forward``.
+
+    Hooks, and what else a class does when it is called, would go for all that is drawn.
+    """
+    cls: Any = type(module)
+    if isinstance(module, torch.jit.ScriptModule) or "forward" in vars(module):
+        return False
+    if cls.__call__ is not nn.Module.__call__ or any(getattr(module, name, None) for name in _CALLED):
+        return False
+    try:
+        type(cls)(cls.__name__, (_Drawn, cls), {})
+    except Exception:  # noqa: BLE001  # the class may refuse to be extended as it likes
+        return False
+    return True
+
+
+class _Drawn(nn.Module):
+    """As generated classes are."""
+
+
 def _is_torchs(hook: object) -> bool:
     """Whether a hook only reads what older versions of torch have saved, as weight normalization's does."""
     return str(getattr(getattr(hook, "hook", hook), "__module__", "")).startswith("torch.nn.utils.")

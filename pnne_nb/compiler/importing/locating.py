@@ -14,7 +14,15 @@ from pnne_nb.compiler.copying import Copies, duplicate
 from pnne_nb.compiler.importing.layers import difference as layer_difference
 from pnne_nb.compiler.importing.layers import layer_spec
 from pnne_nb.compiler.running import blame
-from pnne_nb.compiler.verifying import Check, compare, copied, difference, private_random_state, whole_prefix
+from pnne_nb.compiler.verifying import (
+    Check,
+    compare,
+    copied,
+    difference,
+    key_prefix,
+    private_random_state,
+    whole_prefix,
+)
 from pnne_nb.graph.document import NodeGraph
 
 TRIES = 5
@@ -45,7 +53,7 @@ def find_fault(
 ) -> Fault | None:
     """Return the innermost module that is not drawn as it is, or None if all are; `copies` are of `net` and `model`."""
     modules = dict(net.named_modules(remove_duplicate=False))
-    prefix = whole_prefix(graph)
+    prefix = key_prefix(graph)
     drawn = model.get_submodule(prefix.removesuffix("."))
     for path, module in drawn.named_modules():
         original = modules.get(path)
@@ -61,7 +69,7 @@ def find_fault(
                 break  # what is wrong is wrong in the same way again
             before = failed
     except Exception as error:  # noqa: BLE001  # whatever the drawn model raises is what is wrong with it
-        place = (blame(error) or "").removeprefix(prefix)
+        place = f"{blame(error) or ''}.".removeprefix(whole_prefix(graph)).rstrip(".")
         while place and place not in modules:
             place = place.rpartition(".")[0]
         return Fault(place, f"what was drawn of it fails: {str(error).splitlines()[0] if str(error) else error!r}")

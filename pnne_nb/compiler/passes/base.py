@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.faking import imitation
-from pnne_nb.compiler.holding import member_paths
+from pnne_nb.compiler.holding import module_paths
 from pnne_nb.compiler.observing import Observer
 from pnne_nb.compiler.passes.proving import Promise
 from pnne_nb.compiler.passes.reports import Change, Gain
@@ -45,7 +45,7 @@ class Subject:
         boxes = {node.definition for node in nodes if node.is_box}
         self.drawings = {id: drawing for id, drawing in self._all.items() if id not in boxes}
         self.prefixes: dict[str, list[str]] = paths_of(self._all)
-        self._attributes = {id: member_paths(drawing) for id, drawing in self._all.items()}
+        self._attributes = {id: module_paths(drawing) for id, drawing in self._all.items()}
 
     def paths(self, graph: str, node: str) -> tuple[str, ...]:
         """Return where a node is seen from the root: once for each use of its graph."""
@@ -59,7 +59,7 @@ class Subject:
             node = drawing.nodes[name]
             names.append(self._attributes[drawing.id][node.shares or name])
             drawing = self._all[node.definition or ""]
-        return ".".join(names)
+        return ".".join(filter(None, names))
 
     def owns(self, path: str) -> bool:
         """Whether the module or tensor of a node is its own, rather than one that it shares."""

@@ -394,9 +394,9 @@ def test_a_whole_net_that_goes_by_its_data_is_a_box() -> None:
         "module": "Module", "module.embed": "Embedding", "module.cell": "GRUCell", "module.out": "Linear",
     }  # fmt: skip
     made: Any = pn.compile(graph, reuse=net)
-    assert made.module.out.weight is made.module.embed.weight
+    assert made.out.weight is made.embed.weight
     again: Any = pn.compile(graph, reuse=made)
-    assert again.module.out.weight is again.module.embed.weight
+    assert again.out.weight is again.embed.weight
     assert torch.equal(again(x), net(x))
 
 

@@ -1,0 +1,63 @@
+"""Functions that stand in generated source before the classes, where these need them."""
+
+from __future__ import annotations
+
+CHECKPOINTED = '''
+
+@contextmanager
+def restored(module: nn.Module):
+    """Put a module's buffers back after it was computed again: statistics are to count each batch once."""
+    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def checkpointed(module: nn.Module, *args, **kwargs):
+    """Call a module, which is computed again for the backward pass instead of keeping what is inside."""
+    # torch.compile takes care of buffers itself.
+    extra = {} if torch.compiler.is_compiling() else {"context_fn": lambda: (nullcontext(), restored(module))}
+    return torch.utils.checkpoint.checkpoint(module, *args, use_reentrant=False, **extra, **kwargs)
+'''.splitlines()
+"""Stands in source whose checkpointed nodes have buffers."""
+
+EQUIPPED = '''
+
+def equipped(module: nn.Module, parts: nn.Module) -> nn.Module:
+    """Return a copy of a module that runs its own code on these parts, wherever it refers to its own."""
+    old, new = (
+        dict([*each.named_modules(), *each.named_parameters(), *each.named_buffers()]) for each in (module, parts)
+    )
+    made = copy.deepcopy(module, {id(part): new[path] for path, part in old.items() if path and path in new})
+    for kind in ("_parameters", "_buffers", "_modules"):
+        absent = {name: None for name, part in vars(module)[kind].items() if part is None}
+        vars(made)[kind] = {**absent, **vars(parts)[kind]}
+    vars(made)["_non_persistent_buffers_set"] = set(parts._non_persistent_buffers_set)
+    return made
+'''.splitlines()
+"""Stands in source of which modules run code of their own."""
+
+WHOLE = '''
+
+@functools.cache
+def joined(drawn: type[nn.Module], own: type[nn.Module]) -> type[nn.Module]:
+    """Return the class of modules that are of both classes."""
+    return type(own)(drawn.__name__, (drawn, own), {"__module__": drawn.__module__, "own_class": own})
+
+
+def become(model: nn.Module, module: nn.Module) -> None:
+    """Have a model be what a module is: of its class too, and with what it has, under the same names."""
+    model.__class__ = joined(type(model), type(module))
+    parts = [*module.modules(), *module.parameters(), *module.buffers()]
+    vars(model).update(copy.deepcopy(vars(module), {**{id(part): part for part in parts}, id(module): model}))
+
+
+def itself(model: nn.Module) -> nn.Module:
+    """Return the module that a model has become, whose code means its own forward where it calls itself."""
+    module = object.__new__(model.own_class)
+    object.__setattr__(module, "__dict__", vars(model))
+    return module
+'''.splitlines()
+"""Stands in source of a model that is itself a module that the graph keeps as it is."""
