@@ -66,9 +66,10 @@ def place(unit: Unit, drawings: Mapping[str, Drawing], graph: NodeGraph) -> Unit
         return unit
     placing = _Placing(paths_of(drawings), wanted, _tensors(graph))
     programs = {id: placing.program(program) for id, program in unit.programs.items()}
-    if placing.diagnostics:
-        raise failure(unit.name, placing.diagnostics)
-    return msgspec.structs.replace(unit, programs=programs)
+    placed = msgspec.structs.replace(unit, programs=programs)
+    if wrong := [*placing.diagnostics, *_torn(placed)]:
+        raise failure(unit.name, wrong)
+    return placed
 
 
 def transfers(unit: Unit) -> Iterator[Transfer]:
@@ -102,6 +103,26 @@ def _tensors(graph: NodeGraph) -> set[tuple[str, str, str]]:
     return found
 
 
+def _torn(unit: Unit) -> Iterator[Diagnostic]:
+    """Yield what is wrong where two names of one tensor are on different devices."""
+    for paths in unit.programs[""].ties:
+        owners = [path.rpartition(".")[0] for path in paths]
+        one, other = ((_device_of(owner, unit.devices) or "the device of the inputs") for owner in owners)
+        if one != other:
+            yield Diagnostic(
+                code="device-tied",
+                message=f"{paths[0]} and {paths[1]} are one tensor, and would be on {one} and on {other}.",
+                node=owners[0] or None,
+                hint=f"Set the device of {owners[0] or 'the one'} and of {owners[1] or 'the other'} to the same.",
+            )
+
+
+def _device_of(path: str, devices: Mapping[str, str]) -> str:
+    while path and path not in devices:
+        path = path.rpartition(".")[0]
+    return devices.get(path, HOME)
+
+
 @final
 class _Placing:
     def __init__(
@@ -124,9 +145,13 @@ class _Placing:
         self._id = program.definition
         self._members = {member.name: member for member in program.members}
         self._lies: dict[str, str] = dict(self._wanted[program.definition])  # where each member is
-        self._places: dict[Ref, str] = {Ref(entry.node, "output"): HOME for entry in program.entries}
+        self._places: dict[Ref, str] = {}
+        self._home: Ref | None = None  # the last tensor on the device of the arguments: the likeliest to be in use
+        for entry in program.entries:
+            self._settle(Ref(entry.node, "output"), HOME)
         self._calls: list[Call] = []
         self._made: set[Ref] = set()
+        self._devices: dict[Ref, str] = {}  # where the tensors are whose devices the author's own code asked for
         for call in program.calls:
             self._call(call)
         self._results[program.definition] = tuple(
@@ -143,11 +168,28 @@ class _Placing:
         if call.kind == "member":
             here = self._lies.setdefault(call.target, here)
             outputs = self._put(call, here)
-        self._calls.append(self._brought(call, here, first))
+        self._calls.append(self._brought(call, here))
+        there = here if call.kind == "member" else self._asked_for(call, here)
         for index, port in enumerate(_flat(call.results)):
             ref = Ref(call.node, port)
             free = not self._is_tensor(ref) and (call.target in _SIZES or (call.kind != "member" and not bound))
-            self._places[ref] = NOWHERE if free else outputs[index] if outputs else here
+            self._settle(ref, NOWHERE if free else outputs[index] if outputs else there)
+            if free and call.target == "getattr" and call.arguments[1:] == (Constant("device"),):
+                self._devices[ref] = here
+
+    def _asked_for(self, call: Call, here: str) -> str:
+        """Return the device that a function is told by its own arguments, or `here`."""
+        for name, value in (*(("", each) for each in call.arguments), *call.keywords):
+            if isinstance(value, Ref) and value in self._devices:
+                return self._devices[value]
+            if name == "device" and isinstance(value, Constant) and isinstance(value.value, str):
+                return value.value
+        return here
+
+    def _settle(self, ref: Ref, place: str) -> None:
+        self._places[ref] = place
+        if place == HOME and self._is_tensor(ref):
+            self._home = ref
 
     def _put(self, call: Call, here: str) -> tuple[str, ...]:
         """Put the member that is called on its device; return where its results are, if not all of them there."""
@@ -155,28 +197,26 @@ class _Placing:
         assert not isinstance(member, Weight), "a weight is not called"
         if isinstance(member, Nested) and self._own[member.definition]:
             if here != HOME:
-                self.diagnostics.append(
-                    Diagnostic(
-                        code="device-inside",
-                        message=f"It would run on {here}, and nodes inside it have devices of their own.",
-                        node=self._path(call),
-                        hint="Set the device of every node inside, or of this one alone.",
-                    )
+                self._refuse(
+                    call,
+                    "device-inside",
+                    f"It would run on {here}, and nodes inside it have devices of their own.",
+                    "Set the device of every node inside, or of this one alone.",
                 )
             return self._results[member.definition]
         if here != HOME:
             self._members[call.target] = msgspec.structs.replace(member, device=here)
         return ()
 
-    def _brought(self, call: Call, here: str, first: Ref | None) -> Call:
+    def _brought(self, call: Call, here: str) -> Call:
         """Return a call whose arguments are where it runs, after adding what moves them."""
 
         def bring(argument: Argument) -> Argument:
             match argument:
                 case Ref() if self._places[argument] not in (here, NOWHERE):
-                    return self._moved(call, argument, argument, here, first)
+                    return self._moved(call, argument, argument, here)
                 case Attribute(name) if here != HOME:
-                    return self._moved(call, argument, Ref(name.partition(".")[0], "output"), here, first)
+                    return self._moved(call, argument, Ref(name.partition(".")[0], "output"), here)
                 case Arguments(items):
                     return Arguments(tuple(map(bring, items)))
             return argument
@@ -185,23 +225,24 @@ class _Placing:
         keywords = tuple((name, bring(value)) for name, value in call.keywords)
         return msgspec.structs.replace(call, arguments=arguments, keywords=keywords)
 
-    def _moved(self, call: Call, value: Ref | Attribute, source: Ref, here: str, first: Ref | None) -> Argument:
+    def _moved(self, call: Call, value: Ref | Attribute, source: Ref, here: str) -> Argument:
         if isinstance(value, Ref) and not self._is_tensor(value):
-            self.diagnostics.append(
-                Diagnostic(
-                    code="device-not-a-tensor",
-                    message=f"What {value.node} gives is on {self._places[value] or 'the device of the inputs'} and is "
-                    f"needed on {here or 'that device'}, but only tensors are moved.",
-                    node=self._path(call),
-                    hint=f"Give {value.node} and this node the same device.",
-                )
+            self._refuse(
+                call,
+                "device-not-a-tensor",
+                f"What {value.node} gives is on {self._places[value] or 'the device of the inputs'} and is "
+                f"needed on {here or 'that device'}, but only tensors are moved.",
+                f"Have all that goes into {value.node} made where this node is.",
             )
             return value
         target: Argument = Constant(here)
         if here == HOME:
-            # Where the arguments are is known only when they come.
-            assert first is not None, "only a tensor's place can be the place of the arguments"
-            target = self._added(Call(first.node, "function", "getattr", (first, Constant("device")), (), (_DEVICE,)))
+            # Where the arguments are is known only when they come. The last tensor there is the likeliest to be in use.
+            there = [ref for ref, place in self._places.items() if place == HOME and self._is_tensor(ref)]
+            assert there, "something was on the device of the arguments: a tensor, or a module that took one"
+            target = self._added(
+                Call(there[-1].node, "function", "getattr", (there[-1], Constant("device")), (), (_DEVICE,))
+            )
         return self._added(Call(source.node, "method", "to", (value, target), (), (f"{source.port}{_AT}{here}",)))
 
     def _added(self, call: Call) -> Ref:
@@ -211,8 +252,9 @@ class _Placing:
             self._calls.append(call)
         return ref
 
-    def _path(self, call: Call) -> str:
-        return f"{self._paths[self._id][0]}{call.node}"
+    def _refuse(self, call: Call, code: str, message: str, hint: str) -> None:
+        path = f"{self._paths[self._id][0]}{call.node}"
+        self.diagnostics.append(Diagnostic(code=code, message=message, node=path, hint=hint))
 
     def _is_tensor(self, ref: Ref) -> bool:
         return (self._id, ref.node, ref.port) in self._tensors

@@ -258,6 +258,8 @@ class _Trial:
             return describe(functional_call(self._module, held, tuple(arguments), keywords))
         if self._module is not None:
             return describe(self._module(*arguments, **keywords))
+        if "device" in keywords:  # which this machine may not have
+            keywords["device"] = "cpu" if self._casts else "meta"
         if self._spec.kind == "method":
             return describe(getattr(arguments[0], self._spec.target)(*arguments[1:], **keywords))
         function = function_of(self._spec, len(arguments), plain=not keywords)

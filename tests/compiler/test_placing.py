@@ -144,6 +144,75 @@ def test_a_placed_model_keeps_its_places_when_weights_are_reused() -> None:
     assert model(torch.zeros(2, 4)).device.type == "meta"
 
 
+def test_a_shared_layer_calls_what_it_takes_back_to_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the arguments are has to be asked of a tensor that is there, not of the one that is to come."""
+    graph = chain()
+    graph.set("two", device="cuda:0")
+    graph.disconnect("sum", "three")
+    graph.remove("three")
+    graph.add("Linear", "again", shares="one")
+    wire(graph, "sum again y")
+    assert "= x.device" in pn.to_source(graph) or "= act.device" in pn.to_source(graph)
+    assert on_imagined_devices(graph, monkeypatch, torch.zeros(2, 4)).device == torch.device("cpu")
+
+
+def test_a_tensor_is_where_the_code_itself_has_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stateful(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(4, 4)
+            self.cell = nn.LSTMCell(4, 4)
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = self.first(x)
+            state = torch.zeros(h.size(0), 4, device=h.device)
+            h, _ = self.cell(h, (state, torch.zeros_like(state)))
+            return self.last(h)  # type: ignore[no-any-return]  # torch does not say
+
+    graph = pn.from_module(Stateful(), torch.zeros(2, 4))
+    graph.set("first", device="cuda:0")
+    assert pn.to_source(graph).count(".to(") == 4, "three layers and the input; the state is made in place"
+    assert on_imagined_devices(graph, monkeypatch, torch.zeros(2, 4)).device == torch.device("cuda:0")
+
+
+def test_a_tied_weight_is_on_one_device() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(8, 4)
+            self.norm = nn.LayerNorm(4)
+            self.head = nn.Linear(4, 8, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.norm(self.embed(x)))  # type: ignore[no-any-return]  # torch does not say
+
+    net = Tied()
+    graph = pn.from_module(net, torch.zeros(2, 3, dtype=torch.long))
+    graph.set("norm", device="cuda:0")  # the head follows
+    with pytest.raises(
+        pn.CompileError,
+        match=r"head.weight and embed.weight are one tensor, and would be on cuda:0 and on the device of the inputs\. "
+        r"Set the device of head and of embed to the same\.",
+    ):
+        pn.compile(graph, reuse=net)
+    for node in ("embed", "head"):
+        graph.set(node, device="cpu")
+    graph.set("norm", device="meta")
+    assert pn.to_source(graph).count('.to("cpu")') == 4, "two layers, and what goes into them"
+
+
+def test_shapes_do_not_ask_for_devices_that_are_not_there() -> None:
+    graph = pn.NodeGraph()
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("to", "moved", device="cuda:1")
+    graph.add("zeros_like", "made", device="cuda:1")
+    graph.add("Output", "y")
+    wire(graph, "x moved made y")
+    assert pn.infer_shapes(graph)["made.output"].shape == ("N", 4)
+
+
 def test_a_device_that_is_not_there_is_named_with_its_node() -> None:
     graph = chain()
     graph.set("two", device="cuda:99")
