@@ -102,5 +102,5 @@ def children() -> list[psutil.Process]:
 
 def assert_gone(processes: list[psutil.Process]) -> None:
     """Insist that processes end soon."""
-    _, alive = psutil.wait_procs(processes, timeout=30)
+    _, alive = psutil.wait_procs(processes, timeout=SECONDS)
     assert not alive

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import pytest
 import torch
@@ -256,8 +257,14 @@ def test_objects_of_a_notebook_s_own_classes_are_handed_over(tmp_path: Path, mon
 
 def test_a_group_that_hangs_is_ended_and_says_so() -> None:
     engine = groups.engine(checkpoint_every=(2, "steps"))
-    groups.at_step(engine, 3, lambda: os.kill(group.processes[1], signal.SIGSTOP))
-    group = engine.launch(nproc=2, timeout=5)
+
+    def halt() -> None:
+        os.kill(group.processes[1], signal.SIGSTOP)
+        # Not before: on a busy machine, steps may take as long.
+        group._plan = msgspec.structs.replace(group._plan, timeout=5.0)
+
+    groups.at_step(engine, 3, halt)
+    group = engine.launch(nproc=2)
     with pytest.raises(
         TrainingError, match=r"hangs: no news for 5 seconds after step 3\. All its processes were ended"
     ):

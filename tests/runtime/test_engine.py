@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from pnne_nb.errors import CompileError, TrainingError
+from pnne_nb.errors import CheckpointError, CompileError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, ProgressFrame, StateFrame, StepFrame
 from pnne_nb.probe import Cadence
 from pnne_nb.runtime.engine import TrainingEngine
@@ -207,6 +207,54 @@ def test_a_step_function_records_numbers_and_gives_metrics_what_they_compare() -
     assert "more" not in told.history
 
 
+class Adversaries(nn.Module):
+    """A generator and who tells its pictures from true ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(7)
+            self.makes = nn.Linear(4, 36)
+            self.tells = nn.Sequential(nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def adversarial() -> dict[str, Any]:
+    """Arguments of a training with two optimizers, one of which the step function moves itself."""
+    model = Adversaries()
+    judging = torch.optim.Adam(model.tells.parameters(), 1e-2)
+
+    def step(net: Any, batch: Any) -> dict[str, Tensor]:
+        made = net.makes(torch.randn(len(batch[0]), 4))
+        judging.zero_grad()
+        told = net.tells(made.detach()).sigmoid().mean() - net.tells(batch[0].flatten(1)).sigmoid().mean()
+        told.backward()
+        judging.step()
+        return {"loss": -net.tells(made).sigmoid().mean(), "judge_loss": told}
+
+    options = {"optimizer": torch.optim.Adam(model.makes.parameters(), 1e-2), "step_function": step}
+    return {"model": model, **options, "stateful": {"judging": judging}}
+
+
+def test_a_second_optimizer_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    whole = engine(**adversarial())
+    whole.step(5)
+    whole.save_checkpoint(tmp_path / "a.ckpt")
+    whole.resume()
+    assert whole.wait(60)
+    with pytest.raises(CheckpointError, match="cannot hold optimizer, step_function, stateful: give them"):
+        TrainingEngine.resume_from(tmp_path / "a.ckpt", Adversaries(), images())
+    resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", train_data=images(), **adversarial())
+    resumed.start()
+    assert resumed.wait(60)
+    for name in ("loss", "judge_loss"):
+        assert resumed.history[name].tolist() == whole.history[name].tolist()
+
+
+def test_what_cannot_be_kept_in_a_checkpoint() -> None:
+    with pytest.raises(TrainingError, match=r"stateful\['ema'\] is a int, which has no state_dict and load_state_dict"):
+        engine(stateful={"ema": 3})
+
+
 def test_what_a_step_function_has_told_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     def step(model: nn.Module, batch: Any) -> dict[str, Any]:
         scores = model(batch[0])
@@ -316,7 +364,7 @@ def test_stepping_past_the_end_finishes() -> None:
 
 
 def test_stepping_a_running_training_halts_it() -> None:
-    trained = engine(epochs=1000)
+    trained = engine(epochs=10**6)
     trained.start()
     trained.step(2)
     assert trained.state == "paused"
@@ -344,7 +392,7 @@ def test_a_finished_training_makes_its_epochs_again() -> None:
 
 
 def test_starting_twice_is_starting_once() -> None:
-    trained = engine(epochs=1000)
+    trained = engine(epochs=10**6)
     trained.start()
     trained.pause()
     trained.stop()
@@ -356,7 +404,7 @@ def test_starting_twice_is_starting_once() -> None:
 
 
 def test_buttons_only_ask() -> None:
-    trained = engine(epochs=1000)
+    trained = engine(epochs=10**6)
     paused, stopped = threading.Event(), threading.Event()
     trained.on("state", lambda frame: {"paused": paused, "stopped": stopped}.get(frame.state, threading.Event()).set())
     trained.start()
@@ -390,7 +438,7 @@ def test_waiting_has_a_time_limit() -> None:
 
 
 def test_an_interrupt_ends_the_waiting_not_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = engine(epochs=1000)
+    trained = engine(epochs=10**6)
     trained.start()
 
     def interrupted(timeout: float | None) -> bool:
@@ -437,7 +485,7 @@ def test_optimizer_settings_change_while_it_runs() -> None:
 
 
 def test_a_paused_block_has_the_model_to_itself() -> None:
-    trained = engine(epochs=1000)
+    trained = engine(epochs=10**6)
     trained.start()
     with trained.paused() as model:
         before = [parameter.detach().clone() for parameter in model.parameters()]
@@ -744,7 +792,7 @@ def test_something_else_than_a_model() -> None:
 
 def test_one_model_is_trained_by_one_engine_at_a_time() -> None:
     model = network()
-    first, second = engine(model=model, epochs=1000), engine(model=model)
+    first, second = engine(model=model, epochs=10**6), engine(model=model)
     first.step()
     second.start()
     with pytest.raises(TrainingError, match="Another engine is training this model: stop it first"):

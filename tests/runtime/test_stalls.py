@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,14 +17,16 @@ from tests.runtime.tasks import engine
 class Held(Dataset[tuple[Tensor, int]]):
     """Waits at one item until it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits: Callable[[], object]) -> None:
         self.let_go = threading.Event()
+        self.waits = waits
 
     def __len__(self) -> int:
         return 64
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         if index == 40:
+            self.waits()
             assert self.let_go.wait(60)
         return torch.ones(1, 6, 6), index % 4
 
@@ -31,13 +34,15 @@ class Held(Dataset[tuple[Tensor, int]]):
 def test_data_that_does_not_come_is_told_of_and_training_goes_on_when_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stalls, "PATIENCE", 0.2)
-    data = Held()
+    monkeypatch.setattr(stalls, "_LOOKS", 1000)
+    # On a busy machine, any step may take long.
+    data = Held(lambda: monkeypatch.setattr(stalls, "PATIENCE", 0.2))
     trained = engine(train_data=data, shuffle=False, epochs=1)
     told: list[AnomalyFrame] = []
 
     def note(frame: AnomalyFrame) -> None:
         told.append(frame)
+        monkeypatch.undo()
         data.let_go.set()
 
     trained.on("anomaly", note)

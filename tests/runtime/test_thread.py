@@ -110,10 +110,10 @@ def test_a_process_ends_in_the_middle_of_a_step(code: str, tmp_path: Path) -> No
 
 def test_python_switches_threads_more_often_while_training_only() -> None:
     before = sys.getswitchinterval()
-    trained = engine(epochs=1000)
+    trained = engine(epochs=10**6)
     trained.step()
     assert sys.getswitchinterval() == pytest.approx(thread._SWITCH_INTERVAL)
-    other = engine(epochs=1000)
+    other = engine(epochs=10**6)
     other.step()
     trained.stop()
     assert sys.getswitchinterval() == pytest.approx(thread._SWITCH_INTERVAL)
