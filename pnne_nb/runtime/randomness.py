@@ -21,6 +21,9 @@ def key_of(*parts: int) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
+_WORDS = 625
+"""Numbers in a state of Python's generator."""
+
 _state_of = torch.Generator.get_state
 
 
@@ -56,6 +59,25 @@ def seeded_globals(seed: int) -> Iterator[None]:
         finally:
             torch.default_generator.set_state(torch_state)
             others.restore()
+
+
+def globals_as_numbers() -> list[float]:
+    """The states of the CPU's global generators, for another process: always equally many numbers, each of them exact."""
+    (_, internal, gauss), (_, keys, position, has_gauss, cached) = _Captured.now()
+    python = [*internal, gauss is not None, gauss or 0.0]
+    return [*map(float, [*_state_of(torch.default_generator).tolist(), *python, *keys, position, has_gauss, cached])]
+
+
+def set_globals(numbers: Sequence[float]) -> None:
+    """Be where `globals_as_numbers` was."""
+    count = _state_of(torch.default_generator).numel()
+    internal, (has, gauss) = numbers[count : count + _WORDS], numbers[count + _WORDS : count + _WORDS + 2]
+    *keys, position, has_gauss, cached = numbers[count + _WORDS + 2 :]
+    torch.default_generator.set_state(torch.tensor(numbers[:count], dtype=torch.uint8))
+    _Captured(
+        (random.Random.VERSION, tuple(map(int, internal)), gauss if has else None),
+        ("MT19937", np.array(keys, dtype=np.uint32), int(position), int(has_gauss), cached),
+    ).restore()
 
 
 @final

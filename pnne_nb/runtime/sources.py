@@ -178,10 +178,14 @@ class DatasetSource:
 
 @final
 class StreamSource:
-    """Batches of a loader that decides itself: resuming means reading again what was read."""
+    """Batches of a loader that decides itself: resuming means reading again what was read.
+
+    Attributes:
+        loader: As it was given.
+    """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        self._loader = loader
+        self.loader = loader
         self.draws = True
         self.size: int | None = None
         if not isinstance(loader.dataset, IterableDataset):
@@ -197,12 +201,12 @@ class StreamSource:
 
     def _start(self) -> Iterator[Any]:
         """The loader's next pass, with workers that start as ours do; the loader itself stays as it was given."""
-        given = self._loader.worker_init_fn
-        self._loader.worker_init_fn = WorkerStart(given)
+        given = self.loader.worker_init_fn
+        self.loader.worker_init_fn = WorkerStart(given)
         try:
-            return iter(self._loader)
+            return iter(self.loader)
         finally:
-            self._loader.worker_init_fn = given
+            self.loader.worker_init_fn = given
 
     def close(self) -> None:
         """The loader belongs to whoever gave it."""

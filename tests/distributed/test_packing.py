@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data import Data, open_source
+from pnne_nb.runtime.distributed.luggage import Luggage, unpacked
 from pnne_nb.runtime.distributed.packing import Drawing, Packing, unpack
 from pnne_nb.runtime.sources import Source
 from tests.runtime import tasks
@@ -54,9 +56,9 @@ def _same(one: Source | None, other: Source | None) -> None:
 def test_the_same_batches_come_in_the_same_order(train: Data, tmp_path: Path) -> None:
     sources = _opened(train, tasks.images(2))
     Packing(*sources, None).write(tmp_path)
-    unpacked = unpack(tmp_path)
-    assert unpacked.train is not None
-    for packed, source in zip(sources, _opened(unpacked.train, unpacked.val), strict=True):
+    found = unpack(tmp_path)
+    assert found.train is not None
+    for packed, source in zip(sources, _opened(found.train, found.val), strict=True):
         _same(packed, source)
 
 
@@ -64,10 +66,10 @@ def test_variables_of_a_drawn_training(tmp_path: Path) -> None:
     pictures, classes = tasks.images()
     drawing = Drawing("{}", {"pair": (pictures, classes.numpy()), "array": classes, "dataset": TensorDataset(pictures)})
     Packing(*_opened(tasks.images(), None), drawing).write(tmp_path)
-    unpacked = unpack(tmp_path)
-    assert unpacked.train is None
-    assert unpacked.drawing is not None
-    found = unpacked.drawing.variables
+    opened = unpack(tmp_path)
+    assert opened.train is None
+    assert opened.drawing is not None
+    found = opened.drawing.variables
     assert all(map(torch.equal, _flat(found["pair"]), (pictures, classes)))
     assert torch.equal(found["array"], classes)
     assert torch.equal(found["dataset"][0], pictures)
@@ -87,3 +89,38 @@ def test_files_that_are_none(damage: bytes | None, message: str, tmp_path: Path)
 def test_variables_that_are_no_arrays() -> None:
     with pytest.raises(TrainingError, match="The variable 'mine' is a Noisy, which exists in this process only"):
         Packing(*_opened(tasks.images(), None), Drawing("{}", {"mine": tasks.Noisy()}))
+
+
+class _Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        yield from zip(*tasks.images(), strict=True)
+
+
+def _loaders() -> list[DataLoader[Any]]:
+    data = TensorDataset(*tasks.images())
+    backwards = range(tasks.EXAMPLES - 1, -1, -1)
+    return [
+        DataLoader(_Stream(), batch_size=7, drop_last=True),
+        DataLoader(data, batch_size=7, sampler=backwards),
+        DataLoader(data, batch_size=7, shuffle=True, generator=torch.Generator().manual_seed(3)),
+        DataLoader(data, batch_sampler=BatchSampler(backwards, 5, drop_last=False)),
+        DataLoader(data, batch_size=None, sampler=BatchSampler(backwards, 5, drop_last=False)),
+    ]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_loaders_with_an_order_of_their_own_are_handed_over(number: int, tmp_path: Path) -> None:
+    sources = _opened(_loaders()[number], None)
+    packing = Packing(*sources, None, hands_over=True)
+    packing.write(tmp_path)
+    packed = Luggage(train=packing.handed["train"]).packed()
+    found = unpack(tmp_path, unpacked(packed)).train
+    assert isinstance(found, DataLoader)
+    _same(sources[0], _opened(found, None)[0])
+
+
+def test_a_loader_that_is_shared_already() -> None:
+    data = TensorDataset(*tasks.images())
+    loader: DataLoader[Any] = DataLoader(data, sampler=DistributedSampler(data, num_replicas=2, rank=0))
+    with pytest.raises(TrainingError, match="a group cuts each batch by itself: give the loader without one"):
+        Packing(*_opened(loader, None), None, hands_over=True)

@@ -1,19 +1,23 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, Subset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn, as_batch
 from pnne_nb.runtime.data import open_source
 from pnne_nb.runtime.distributed.sharding import Sharded, sharded
-from pnne_nb.runtime.sources import DatasetSource, Share
+from pnne_nb.runtime.peers import ALONE
+from pnne_nb.runtime.randomness import seeded_globals
+from pnne_nb.runtime.sources import DatasetSource, Share, StreamSource
 from tests.runtime import tasks
 
 
@@ -39,7 +43,7 @@ def test_the_parts_of_all_processes_are_the_batch_in_order(examples: int, count:
         "weight": torch.ones(13),
         "target": (torch.arange(examples) * 2,),
     }
-    parts = [next(Sharded(_Once(batch), Share(rank, count)).batches(1)) for rank in range(count)]
+    parts = [next(Sharded(_Once(batch), Share(rank, count), ALONE).batches(1)) for rank in range(count)]
     real = [part for part in parts if not isinstance(part, StandIn)]
     assert torch.equal(torch.cat([part["x"] for part in real]), batch["x"])
     assert torch.equal(torch.cat([part["target"][0] for part in real]), batch["target"][0])
@@ -55,12 +59,12 @@ def test_the_parts_of_all_processes_are_the_batch_in_order(examples: int, count:
 
 def test_batches_that_nobody_can_share() -> None:
     with pytest.raises(TrainingError, match="no dimension of examples"):
-        next(Sharded(_Once((torch.tensor(1.0),)), Share(0, 2)).batches(1))
+        next(Sharded(_Once((torch.tensor(1.0),)), Share(0, 2), ALONE).batches(1))
 
 
 def test_it_is_the_source_but_for_the_cut() -> None:
     source = _Once((torch.arange(4),))
-    sharded = Sharded(source, Share(1, 2))
+    sharded = Sharded(source, Share(1, 2), ALONE)
     assert (sharded.size, sharded.draws) == (1, False)
     assert list(sharded.batches(1, 1)) == []
     sharded.close()
@@ -72,7 +76,7 @@ def test_a_dataset_is_loaded_in_parts_that_make_up_its_batches(count: int, batch
     loader: DataLoader[Any] = DataLoader(Subset(TensorDataset(*tasks.images()), range(43)), batch_size, shuffle=True)
     source = open_source(loader, batch_size=1, shuffle=False, seed=3, num_workers=0, name="data")
     assert isinstance(source, DatasetSource)
-    parts = [list(sharded(source, Share(rank, count)).batches(2, start)) for rank in range(count)]
+    parts = [list(sharded(source, Share(rank, count), ALONE).batches(2, start)) for rank in range(count)]
     for whole, *pieces in zip(source.batches(2, start), *parts, strict=True):
         real = [piece for piece in pieces if not isinstance(piece, StandIn)]
         assert torch.equal(torch.cat([piece[0] for piece in real]), whole[0])
@@ -85,8 +89,50 @@ def test_processes_draw_noise_of_their_own_and_the_same_when_they_come_again() -
     source = open_source(tasks.Noisy(), batch_size=8, shuffle=False, seed=3, num_workers=0, name="data")
 
     def noise(rank: int, start: int) -> torch.Tensor:
-        part: torch.Tensor = next(iter(sharded(source, Share(rank, 2)).batches(1, start)))[0]
+        part: torch.Tensor = next(iter(sharded(source, Share(rank, 2), ALONE).batches(1, start)))[0]
         return part - tasks.images()[0][8 * start + 4 * rank :][:4]
 
     assert torch.equal(noise(1, 2), noise(1, 2))
     assert not torch.allclose(noise(0, 2), noise(1, 2))
+
+
+class _Drawn(IterableDataset[torch.Tensor]):
+    """Draws its examples from every global generator."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        for _ in range(10):
+            yield torch.rand(2) + random.gauss(0, 1) + float(np.random.normal())  # noqa: NPY002  datasets do
+
+
+class _First:
+    """What the first of two processes has told the other."""
+
+    count = 2
+
+    def __init__(self, told: list[list[float]]) -> None:
+        self.told = told
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Keeps what the first says, and gives it to the other in the same order."""
+        if any(values):
+            self.told.append(list(values))
+            return list(values)
+        return self.told.pop(0)
+
+
+def test_a_stream_that_draws_gives_all_processes_parts_of_the_same_batches() -> None:
+    source = StreamSource(DataLoader(_Drawn(), batch_size=4))
+    with seeded_globals(1):
+        whole = list(source.batches(1, 1))
+    told: list[list[float]] = []
+    with seeded_globals(1):
+        first = list(sharded(source, Share(0, 2), _First(told)).batches(1, 1))
+    with seeded_globals(2):
+        second = list(sharded(source, Share(1, 2), _First(told)).batches(1, 1))
+        left = torch.rand(1)
+    assert told == []
+    assert [len(part) for part in first] == [2, 1]
+    for batch, one, other in zip(whole, first, second, strict=True):
+        assert torch.equal(torch.cat([one, other]), batch)
+    with seeded_globals(2):
+        assert torch.equal(torch.rand(1), left), "its own numbers go on where they were"

@@ -36,8 +36,10 @@ class Agent:
     def __init__(self, command: Sequence[str], address: str, logs: Path) -> None:
         self._logs = logs
         logs.mkdir(parents=True, exist_ok=True)
-        # torchrun would set one thread and say so at length; workers are told how many they may use.
-        environment = {"OMP_NUM_THREADS": "1", **os.environ, ADDRESS: address, "PYTHONPATH": _search_path()}
+        # torchrun would set one thread and say so at length; workers are told how many they may use. Of torch's own logs,
+        # only errors are worth showing to somebody whose group has ended.
+        own = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        environment = {**own, **os.environ, ADDRESS: address, "PYTHONPATH": _search_path()}
         with (logs / "torchrun.log").open("ab") as log:
             try:
                 self._process = subprocess.Popen(  # noqa: S603  our own interpreter, with arguments that were checked

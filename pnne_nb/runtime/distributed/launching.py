@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, as_batch, to_device
@@ -21,8 +24,9 @@ from pnne_nb.runtime.distributed.portable import (
     require_plain,
 )
 from pnne_nb.runtime.loop import TrainingLoop
+from pnne_nb.runtime.randomness import seeded_globals
 from pnne_nb.runtime.recipe import Recipe
-from pnne_nb.runtime.sources import Source
+from pnne_nb.runtime.sources import Source, StreamSource
 
 
 class Packed(NamedTuple):
@@ -119,7 +123,9 @@ def _shareable(source: Source, name: str, plan: Plan, *, wants_target: bool) -> 
         TrainingError: It has fewer examples than there are processes.
     """
     try:
-        raw = next(iter(source.batches(1)), None)
+        # A loader with an order of its own draws from generators, which must not be further on for that.
+        with seeded_globals(0), _as_they_were(source):
+            raw = next(iter(source.batches(1)), None)
     finally:
         source.close()
     if raw is None:
@@ -131,3 +137,19 @@ def _shareable(source: Source, name: str, plan: Plan, *, wants_target: bool) -> 
             f"a batch_size of {plan.processes} or more, or a smaller nproc."
         )
     return batch
+
+
+@contextmanager
+def _as_they_were(source: Source) -> Iterator[None]:
+    """A block that leaves a loader's own generators where it finds them."""
+    loader = source.loader if isinstance(source, StreamSource) else None
+    holders = (
+        loader,
+        getattr(loader, "sampler", None),
+        getattr(getattr(loader, "batch_sampler", None), "sampler", None),
+    )
+    found = [getattr(holder, "generator", None) for holder in holders]
+    states = [(own, own.get_state()) for own in found if isinstance(own, torch.Generator)]
+    yield
+    for generator, state in states:
+        generator.set_state(state)

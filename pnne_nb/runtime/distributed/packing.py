@@ -14,21 +14,21 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset, default_collate
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node
 from pnne_nb.runtime.data import Data, as_tensors
 from pnne_nb.runtime.distributed.luggage import Loading, Luggage
-from pnne_nb.runtime.sources import DatasetSource, Source, TensorSource
+from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource
 
 _FILE = "data.safetensors"
 _LAYOUT = "pnne"
 
 ARRAYS_NEEDED = (
-    "Give arrays such as (X, y), a Dataset, a DataLoader with an order of torch's own, or draw the training and use "
-    "from_graph. Across machines, only arrays and drawn data can be told."
+    "Across machines, only arrays and drawn data can be told: give arrays such as (X, y), or draw the training and use "
+    "from_graph."
 )
 
 
@@ -148,10 +148,11 @@ class Packing:
                         loader.drop_last,
                         loader.num_workers,
                     )
-        if isinstance(source, DatasetSource) and self._hands_over:
-            self.handed[name.removesuffix("_data")] = _loading(source)
+        loading = _loading(source)
+        if self._hands_over:
+            self.handed[name.removesuffix("_data")] = loading
             return _HandedOver()
-        kind = type(source.template.dataset).__name__ if isinstance(source, DatasetSource) else "loader of its own kind"
+        kind = type(loading.dataset).__name__
         raise TrainingError(
             f"{name} is a {kind}, which exists in this process only: the processes of a group cannot be given it "
             f"without running code from a file. {ARRAYS_NEEDED}"
@@ -178,11 +179,31 @@ class Packing:
         return len(tensors)
 
 
-def _loading(source: DatasetSource) -> Loading:
-    loader = source.template
-    named = ("batch_size", "drop_last", "num_workers", "collate_fn", "worker_init_fn", "persistent_workers")
+def _loading(source: Source) -> Loading:
+    """What opens the same source in another process.
+
+    Raises:
+        TrainingError: Its loader would give each process examples of its own.
+    """
+    assert isinstance(source, DatasetSource | StreamSource)
+    loader = source.template if isinstance(source, DatasetSource) else source.loader
+    named = ("num_workers", "collate_fn", "worker_init_fn", "persistent_workers", "timeout", "prefetch_factor")
     options = {name: getattr(loader, name) for name in named}
-    return Loading(loader.dataset, {**options, "shuffle": source.shuffle})
+    if isinstance(source, DatasetSource):
+        return Loading(loader.dataset, {**options, **_cut_by_size(loader), "shuffle": source.shuffle})
+    if isinstance(loader.sampler, DistributedSampler):
+        raise TrainingError(
+            "A DistributedSampler gives each process examples of its own, but a group cuts each batch by itself: give the "
+            "loader without one, with shuffle=True say."
+        )
+    if loader.batch_size is None and loader.batch_sampler is not None:
+        return Loading(loader.dataset, {**options, "batch_sampler": loader.batch_sampler})
+    order = {} if isinstance(loader.dataset, IterableDataset) else {"sampler": loader.sampler}
+    return Loading(loader.dataset, {**options, **_cut_by_size(loader), **order, "generator": loader.generator})
+
+
+def _cut_by_size(loader: DataLoader[Any]) -> dict[str, Any]:
+    return {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
 
 
 def _tensors_of(dataset: object) -> tuple[Tensor, ...] | None:

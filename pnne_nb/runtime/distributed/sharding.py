@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, final
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn, as_batch
 from pnne_nb.runtime.easing import cut
+from pnne_nb.runtime.peers import Peers
+from pnne_nb.runtime.randomness import globals_as_numbers, set_globals
 from pnne_nb.runtime.sources import DatasetSource, Share, Source
 
 
-def sharded(source: Source, share: Share) -> Source:
+def sharded(source: Source, share: Share, peers: Peers) -> Source:
     """The source of one process, made of what is the same in every process.
 
-    A dataset is loaded in parts; of anything else, each process cuts its part out of the whole batch.
+    A dataset is loaded in parts; of anything else, each process reads all and cuts its part out of the whole batch.
     """
-    return source.shared(share) if isinstance(source, DatasetSource) else Sharded(source, share)
+    return source.shared(share) if isinstance(source, DatasetSource) else Sharded(source, share, peers)
 
 
 @final
@@ -26,20 +29,48 @@ class Sharded:
     The batches, their order and the random numbers that made them are those of a training in one process.
 
     Args:
-        source: The same in every process.
+        source: The same in every process. If it draws from the global generators, it finds them as they are in the first.
         share: Of this process.
+        peers: All processes, which read their batches in the same order.
     """
 
-    def __init__(self, source: Source, share: Share) -> None:
+    def __init__(self, source: Source, share: Share, peers: Peers) -> None:
         self.size = source.size
         self.draws = source.draws
         self._source = source
         self._share = share
+        self._peers = peers
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The parts of the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
-        for raw in self._source.batches(epoch, start):
+        with self._agreed():
+            whole = self._source.batches(epoch, start)
+        return self._parts(whole)
+
+    def _parts(self, whole: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            with self._agreed():
+                raw = next(whole, _END)
+            if raw is _END:
+                return
             yield self._part(raw)
+
+    @contextmanager
+    def _agreed(self) -> Iterator[None]:
+        """A block that draws what it draws in the first process."""
+        if not self.draws:
+            yield
+            return
+        own, leads = globals_as_numbers(), self._share.rank == 0
+        agreed = self._peers.sum(own if leads else [0.0] * len(own))
+        if leads:
+            yield
+            return
+        set_globals(agreed)
+        try:
+            yield
+        finally:
+            set_globals(own)
 
     def _part(self, raw: Any) -> Any:
         examples = as_batch(raw, wants_target=False).examples
@@ -53,3 +84,6 @@ class Sharded:
     def close(self) -> None:
         """End workers; the source can be used again."""
         self._source.close()
+
+
+_END = object()

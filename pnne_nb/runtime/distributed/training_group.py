@@ -295,10 +295,10 @@ class TrainingGroup:
         assert self._open is not None
         status = self._open[1].exit_status
         if status is not None and not self._ended:
-            tries = f" after {self.restarts} restarts" if self.restarts else ""
+            tries, log = f" after {self.restarts} restarts" if self.restarts else "", self._open[1].log()
+            ends = f" The ends of its logs:\n{log}" if log else " Somebody has ended it: its logs say nothing."
             raise TrainingError(
-                f"The group of {self._plan.nproc} processes ended{tries} (torchrun: exit status {status}). "
-                f"The ends of its logs:\n{self._open[1].log()}"
+                f"The group of {self._plan.nproc} processes ended{tries} (torchrun: exit status {status}).{ends}"
             )
         limit = self._plan.timeout if self._started and not self._lost else max(self._plan.timeout, _STARTING)
         if self._silence > limit:

@@ -130,7 +130,7 @@ class Worker:
         config = Config(**given)
         sources = config.open_data(train, val)
         share = Share(group.rank, group.count)
-        mine = [None if source is None else sharded(source, share) for source in sources]
+        mine = [None if source is None else sharded(source, share, group) for source in sources]
         assert mine[0] is not None
         # That the data fits the model, the engine has seen.
         recipe = config.recipe(model, mine[0], mine[1], expected=())
