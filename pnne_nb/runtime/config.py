@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import msgspec
 import numpy as np
 from torch import nn
 
-from pnne_nb.errors import TrainingError, near, shown
+from pnne_nb.errors import TrainingError, expect, near, shown
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.data import Data, open_source, require_count
 from pnne_nb.runtime.logged import StepFunction
-from pnne_nb.runtime.metrics import MetricChoice, make_metrics
+from pnne_nb.runtime.metrics import MetricChoice, Saved, make_metrics
 from pnne_nb.runtime.objectives import (
     Loss,
     OptimizerChoice,
     Options,
     SchedulerChoice,
+    has_state_of_its_own,
     make_loss,
     make_optimizer,
     make_schedule,
     needs_closure,
+    require_trained,
 )
 from pnne_nb.runtime.placing import settle
 from pnne_nb.runtime.precision import Precision, choose_device
@@ -73,6 +76,7 @@ class Config(msgspec.Struct, frozen=True):
     validate_every: EveryChoice = 1
     checkpoint_every: EveryChoice = 1
     deterministic: bool = False
+    stateful: Mapping[str, Saved] | None = None
 
     def __post_init__(self) -> None:
         # NumPy's numbers count as Python's, and a checkpoint can keep those.
@@ -96,6 +100,12 @@ class Config(msgspec.Struct, frozen=True):
                 "step_function must be a function of model and batch that returns the loss, not "
                 f"{shown(self.step_function)}."
             )
+        expect(self.stateful, (Mapping, NoneType), "stateful", 'objects by name, such as {"d_optimizer": optimizer}')
+        for name, kept in (self.stateful or {}).items():
+            if not isinstance(kept, Saved):
+                raise TrainingError(
+                    f"stateful[{name!r}] is a {type(kept).__name__}, which has no state_dict and load_state_dict."
+                )
         as_every("validate_every", self.validate_every)
         as_every("checkpoint_every", self.checkpoint_every)
         for name in ("shuffle", "deterministic"):
@@ -161,6 +171,11 @@ class Config(msgspec.Struct, frozen=True):
         device = choose_device(self.device)
         scattered = settle(model, device, placed)
         optimizer = make_optimizer(self.optimizer, model, self.parameter_groups)
+        loss, stateful = make_loss(self.loss), dict(self.stateful or {})
+        if isinstance(loss, nn.Module):
+            require_trained(loss.to(device), optimizer)
+            if has_state_of_its_own(loss):
+                stateful["loss"] = loss
         if needs_closure(optimizer) and self.precision == "16":
             raise TrainingError(
                 f"{type(optimizer).__name__} computes the loss several times in a step, which scaled gradients do not "
@@ -171,7 +186,7 @@ class Config(msgspec.Struct, frozen=True):
             model=model,
             train=train,
             val=val,
-            loss=make_loss(self.loss),
+            loss=loss,
             optimizer=optimizer,
             schedule=make_schedule(self.scheduler, optimizer, total_steps=total),
             metrics=make_metrics(self.metrics, device),
@@ -186,6 +201,7 @@ class Config(msgspec.Struct, frozen=True):
             validate_every=as_every("validate_every", self.validate_every),
             needs_closure=needs_closure(optimizer),
             scattered=scattered,
+            stateful=stateful,
         )
 
 

@@ -23,8 +23,9 @@ from pnne_nb.runtime.config import Config, require_undrawn
 from pnne_nb.runtime.data import Data, require_count
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.failures import in_brief
 from pnne_nb.runtime.logged import StepFunction
-from pnne_nb.runtime.metrics import MetricChoice
+from pnne_nb.runtime.metrics import MetricChoice, Saved
 from pnne_nb.runtime.needs import MemoryNeeds, needs_of
 from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice, set_options
 from pnne_nb.runtime.precision import choose_device
@@ -43,14 +44,15 @@ class TrainingEngine:
 
     Args:
         model: A graph, which is compiled, or any ``nn.Module``, which is trained in place.
-        train_data: ``(X, y)`` tensors or numpy arrays, such arrays by name, a ``Dataset``, or a ``DataLoader``. Batches
-            hold the inputs in the model's order and the target last, or are mappings by parameter name.
+        train_data: ``(X, y)`` tensors, numpy arrays or pandas tables, such arrays by name, a ``Dataset``, or a
+            ``DataLoader``. Batches hold the inputs in the model's order and the target last, or are mappings by
+            parameter name.
         val_data: The same for validation after each epoch.
         loss: A loss of ``torch.nn`` by name or class, alone or with arguments, a function of output and target; None
             if the model returns its own loss.
         optimizer: An optimizer of ``torch.optim`` by name or class, alone or with arguments, a function of the
             parameters, or an optimizer.
-        scheduler: Likewise of ``torch.optim.lr_scheduler``; a third part ``"step"`` moves it after every step.
+        scheduler: Likewise of ``torch.optim.lr_scheduler``; ``"step"`` behind it moves it after every step, not epoch.
         metrics: Names, torchmetrics, or functions; counted over each epoch.
         epochs: Passes over the data that one `start` makes.
         batch_size: Examples in a batch, unless a ``DataLoader`` decides.
@@ -70,6 +72,8 @@ class TrainingEngine:
         validate_every: So many epochs, ``(500, "steps")``, or None for the end only; it changes nothing else.
         checkpoint_every: Likewise; the best, and where the training ends or is stopped, are kept in any case.
         deterministic: Whether an operation without a deterministic version fails instead of running.
+        stateful: What else a step function changes and a checkpoint must hold, by name: objects with ``state_dict`` and
+            ``load_state_dict``, such as the second optimizer of a GAN.
 
     Attributes:
         channel: Every frame that watchers want, bounded.
@@ -107,13 +111,14 @@ class TrainingEngine:
         validate_every: EveryChoice = 1,
         checkpoint_every: EveryChoice = 1,
         deterministic: bool = False,
+        stateful: Mapping[str, Saved] | None = None,
     ) -> None:
         config = Config(
             loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
             shuffle=shuffle, device=str(device) if isinstance(device, torch.device) else device, precision=precision,
             grad_clip=grad_clip, accumulate=accumulate, seed=seed, num_workers=num_workers, deterministic=deterministic,
             parameter_groups=parameter_groups, step_function=step_function, early_stopping=early_stopping,
-            validate_every=validate_every, checkpoint_every=checkpoint_every,
+            validate_every=validate_every, checkpoint_every=checkpoint_every, stateful=stateful,
         )  # fmt: skip
         training = self._training = Training(model, train_data, val_data, config, checkpoint_dir)
         self._loop, self._control, self._shared = training.loop, training.control, training.shared
@@ -305,7 +310,8 @@ class TrainingEngine:
             TrainingError: Training has not been started, or has ended; or the data does not fit the new model.
         """
         if not self._control.alive:
-            raise TrainingError(f"There is nothing to resume: the training is {self.state}. Call start().")
+            failed = f" ({in_brief(self.error)})" if self.error is not None else ""
+            raise TrainingError(f"There is nothing to resume: the training is {self.state}{failed}. Call start().")
         self._training.go_on()
 
     def step(self, n: int = 1, *, wait: bool = True) -> None:
@@ -381,8 +387,8 @@ class TrainingEngine:
         """
         return self._work.validate(wait=wait)
 
-    def set_optimizer(self, **options: Any) -> None:
-        """Set options such as ``lr`` or ``weight_decay`` in every parameter group, from the next step on.
+    def set_optimizer(self, *, group: int | None = None, **options: Any) -> None:
+        """Set options such as ``lr`` or ``weight_decay`` from the next step on, in every parameter group or in `group`.
 
         A schedule goes on from a new rate, with its steps in the same proportion.
 
@@ -390,7 +396,7 @@ class TrainingEngine:
             TrainingError: The optimizer has no such option, or refuses the value; then nothing has changed.
         """
         with self.paused():
-            set_options(self.optimizer, self._loop.recipe.schedule, options)
+            set_options(self.optimizer, self._loop.recipe.schedule, options, group)
 
     # Checkpoints
 
@@ -467,7 +473,7 @@ class TrainingEngine:
     # Who watches
 
     def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
-        """Call `function` with the frame at each ``"step"``, ``"epoch"``, ``"state"`` or ``"anomaly"``.
+        """Call `function` with the frame at each ``"step"``, ``"epoch"``, ``"state"``, ``"anomaly"`` or ``"checkpoint"``.
 
         It runs in the training thread, between two steps; what it raises fails the training. (A stall is told by
         another thread: the training's is held up.) Returns a function that ends this.

@@ -334,6 +334,7 @@ class TrainingLoop:
             "optimizer": recipe.optimizer.state_dict(),
             "scheduler": None if recipe.schedule is None else recipe.schedule.scheduler.state_dict(),
             "scaler": None if scaler is None else scaler.state_dict(),
+            "stateful": {name: kept.state_dict() for name, kept in recipe.stateful.items()},
             "metrics": {name: saved_metric(metric) for name, metric in recipe.metrics.items()},
             "randomness": self._validation.began_with or self._randomness.state_dict(),
             "epoch_randomness": self._epoch_randomness,
@@ -358,6 +359,9 @@ class TrainingLoop:
                 recipe.schedule.scheduler.load_state_dict(state["scheduler"])
             if scaler is not None and state["scaler"] is not None:
                 scaler.load_state_dict(state["scaler"])
+            for name, kept in recipe.stateful.items():
+                if name in state.get("stateful", {}):
+                    kept.load_state_dict(state["stateful"][name])
             for name, metric in recipe.metrics.items():
                 load_metric(metric, state["metrics"].get(name))
             self._randomness.load_state_dict(state["randomness"])

@@ -20,9 +20,10 @@ Loss: TypeAlias = "str | tuple[str | type, Options] | type[nn.Module] | Callable
 OptimizerChoice: TypeAlias = (
     "str | tuple[str | type, Options] | torch.optim.Optimizer | Callable[[Iterable[Any]], torch.optim.Optimizer]"
 )
+SchedulerMade: TypeAlias = "str | type | LRScheduler | Callable[[torch.optim.Optimizer], LRScheduler]"
 SchedulerChoice: TypeAlias = (
-    "str | tuple[str | type, Options] | tuple[str | type, Options, Interval] | LRScheduler | "
-    "Callable[[torch.optim.Optimizer], LRScheduler] | None"
+    "SchedulerMade | tuple[str | type, Options] | tuple[str | type, Options, Interval] | "
+    "tuple[SchedulerMade, Interval] | None"
 )
 Interval: TypeAlias = Literal["epoch", "step"]
 
@@ -68,7 +69,7 @@ def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
         case (str() | type()) as name:
             made: Callable[[Any, Any], Tensor] = _build("loss", LOSSES, name, {})
         case (str() | type() as name, Mapping() as options):
-            made = _build("loss", LOSSES, name, options)
+            made = _build("loss", LOSSES, name, _with_tensors(options))
         case _ if callable(loss):
             made = loss
         case _:
@@ -77,6 +78,32 @@ def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
                 f'("CrossEntropyLoss", {{"label_smoothing": 0.1}}), or a function of output and target.'
             )
     return made
+
+
+def _with_tensors(options: Options) -> Options:
+    """The same, with the weights of classes as tensors; typed in as numbers, a checkpoint can hold them."""
+    given = {name: options[name] for name in ("weight", "pos_weight") if isinstance(options.get(name), (list, tuple))}
+    return {**options, **{name: torch.tensor(value, dtype=torch.float32) for name, value in given.items()}}
+
+
+def require_trained(loss: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Insist that `optimizer` moves whatever `loss` has to learn.
+
+    Raises:
+        TrainingError: It does not; the message names the parameters.
+    """
+    moved = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    left = [name for name, one in loss.named_parameters() if one.requires_grad and id(one) not in moved]
+    if left:
+        raise TrainingError(
+            f"The loss {type(loss).__name__} has parameters of its own ({', '.join(left)}), which the optimizer does not "
+            "move. Make it a layer of the model, which then takes the target too and returns the loss (loss=None)."
+        )
+
+
+def has_state_of_its_own(loss: nn.Module) -> bool:
+    """Whether `loss` may change while it trains; what torch's own losses hold are settings."""
+    return not type(loss).__module__.startswith("torch.") and bool(loss.state_dict())
 
 
 def make_optimizer(
@@ -115,25 +142,33 @@ def make_optimizer(
             )
     if not isinstance(made, torch.optim.Optimizer):
         raise TrainingError(f"The optimizer's function returned a {type(made).__name__}, not an optimizer.")
+    for options in (made.defaults, *(groups or {}).values()):
+        _require_finite(options)
     for options in (groups or {}).values():
         _require_options(made, options)
     return made
 
 
-def set_options(optimizer: torch.optim.Optimizer, schedule: Schedule | None, options: Options) -> None:
-    """Set options such as ``lr`` in every parameter group; `schedule` goes on from there.
+def set_options(
+    optimizer: torch.optim.Optimizer, schedule: Schedule | None, options: Options, group: int | None = None
+) -> None:
+    """Set options such as ``lr`` in every parameter group, or in one; `schedule` goes on from there.
 
     Raises:
-        TrainingError: The optimizer has no such option; then nothing has changed.
+        TrainingError: The optimizer has no such option or group, or refuses the value; then nothing has changed.
     """
+    count = len(optimizer.param_groups)
+    if group is not None and group not in range(count):
+        raise TrainingError(f"There is no parameter group {shown(group)}; there are {count}, numbered from 0.")
     known = [name for name in optimizer.param_groups[0] if name != "params"]
     for name in options:
         if name not in known:
             raise TrainingError(
                 f"{type(optimizer).__name__} has no option {name!r}; it has {', '.join(known)}.{near(name, known)}"
             )
+    _require_finite(options)
     _require_options(optimizer, options)
-    for number in range(len(optimizer.param_groups)):
+    for number in range(count) if group is None else (group,):
         set_group_options(optimizer, schedule, number, options)
 
 
@@ -189,6 +224,14 @@ def set_group_options(
         _rescale(schedule, number, float(group["lr"]) / before)
 
 
+def _require_finite(options: Options) -> None:
+    # Torch asks whether a rate is negative, and NaN is not.
+    for name in ("lr", "weight_decay", "momentum"):
+        value = options.get(name, 0.0)
+        if isinstance(value, (float, Tensor)) and not bool(torch.as_tensor(value).isfinite().all()):
+            raise TrainingError(f"{name} must be a finite number, not {shown(value)}.")
+
+
 def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
     """Insist on what one of torch's optimizers would take when it is made; of another's options, nothing is known.
 
@@ -235,6 +278,8 @@ def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[An
     Raises:
         TrainingError: Nothing is trainable, or a pattern fits no parameter.
     """
+    for asked, options in groups.items():
+        expect(options, Mapping, f"parameter_groups[{asked!r}]", 'options by name, such as {"lr": 1e-2}')
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     if not named:
         raise TrainingError("The model has no trainable parameters: add a layer with weights, such as Linear.")
@@ -247,6 +292,11 @@ def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[An
         (rest if fitting is None else chosen[fitting]).append(parameter)
     for pattern, members in chosen.items():
         if not members:
+            if any(fnmatchcase(name, str(pattern)) for name, _ in named):
+                raise TrainingError(
+                    f"No parameter is left for {pattern!r}: those with such a name fit a pattern before it, and the first "
+                    "that fits counts. Put it before the wider ones."
+                )
             hint = near(str(pattern), [name for name, _ in named])
             raise TrainingError(f"No trainable parameter has a name like {pattern!r}.{hint}")
     made: list[Any] = [{"params": members, **groups[str(pattern)]} for pattern, members in chosen.items()]
@@ -259,7 +309,8 @@ def make_schedule(
     """The scheduler that `choice` stands for.
 
     Args:
-        choice: A name, a name with arguments (and ``"epoch"`` or ``"step"``), or a function of the optimizer.
+        choice: A name, a name with arguments, a function of the optimizer, or a scheduler; in front of ``"epoch"`` or
+            ``"step"`` to say when it moves.
         optimizer: Whose learning rates it moves.
         total_steps: Optimizer steps of the whole training, which OneCycleLR gets unless told otherwise.
 
@@ -267,27 +318,34 @@ def make_schedule(
         TrainingError: Unknown name or interval, or wrong arguments.
     """
     every: Interval | None = None
+    what: Any = choice
     match choice:
+        case (*given, ("epoch" | "step") as last):
+            what, every = given[0] if len(given) == 1 else tuple(given), last
+    match what:
         case None:
             return None
         case LRScheduler():
-            made: LRScheduler = choice
+            made: LRScheduler = what
         case (str() | type()) as name:
             made = _scheduler(name, {}, optimizer, total_steps)
         case (str() | type() as name, Mapping() as options):
             made = _scheduler(name, options, optimizer, total_steps)
-        case (str() | type() as name, Mapping() as options, "epoch" | "step" as every):
-            made = _scheduler(name, options, optimizer, total_steps)
-        case _ if callable(choice):
-            made = choice(optimizer)
+        case _ if callable(what):
+            made = what(optimizer)
         case _:
             raise TrainingError(
                 f'scheduler cannot be {shown(choice)}. Give a name such as "CosineAnnealingLR", a pair such as '
-                f'("StepLR", {{"step_size": 3}}), with "step" as a third part to move it after every step, '
-                f"or a function that makes one from the optimizer."
+                f'("StepLR", {{"step_size": 3}}), a scheduler, or a function that makes one from the optimizer; with '
+                '"step" behind it to move it after every step, as in ("StepLR", {"step_size": 300}, "step").'
             )
     if not isinstance(made, LRScheduler):
         raise TrainingError(f"The scheduler's function returned a {type(made).__name__}, not a scheduler.")
+    if made.optimizer is not optimizer:
+        raise TrainingError(
+            f"The scheduler {type(made).__name__} moves the rates of another optimizer than the one that trains: give a "
+            "function that makes it, as in scheduler=lambda optimizer: StepLR(optimizer, 3), or both ready made."
+        )
     default: Interval = "step" if type(made).__name__ in _PER_STEP else "epoch"
     return Schedule(made, every or default)
 
@@ -322,4 +380,5 @@ def _call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], optio
     try:
         return made_by(*arguments, **options)
     except (TypeError, ValueError) as error:
-        raise TrainingError(f"The {kind} {name} refuses its arguments {dict(options)!r}: {error}.") from error
+        why = str(error).rstrip(".")
+        raise TrainingError(f"The {kind} {name} refuses its arguments {dict(options)!r}: {why}.") from error

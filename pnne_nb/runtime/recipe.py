@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import Every
 from pnne_nb.runtime.logged import StepFunction
-from pnne_nb.runtime.metrics import Metric
+from pnne_nb.runtime.metrics import Metric, Saved
 from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.peers import ALONE, Peers
 from pnne_nb.runtime.precision import Precision
@@ -36,6 +36,7 @@ class Recipe(msgspec.Struct, frozen=True):
         needs_closure: Whether the optimizer computes the loss several times in a step, as LBFGS does.
         scattered: Whether the model is on several devices; batches go to, and outputs come back to `device`.
         peers: The processes that make each step together.
+        stateful: What else changes in the course of training, and belongs in a checkpoint, by name.
         trained: What runs in training in the place of `model`: the same, with gradients averaged over all peers.
     """
 
@@ -57,6 +58,7 @@ class Recipe(msgspec.Struct, frozen=True):
     validate_every: Every = Every(1, "epochs")
     needs_closure: bool = False
     scattered: bool = False
+    stateful: Mapping[str, Saved] = {}
     peers: Peers = ALONE
     trained: Callable[..., Any] | None = None
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import ArgumentError, TrainingError
+from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objectives import (
     LOSSES,
     OPTIMIZERS,
@@ -17,7 +19,7 @@ from pnne_nb.runtime.objectives import (
     make_schedule,
     needs_closure,
 )
-from tests.runtime.tasks import engine, network
+from tests.runtime.tasks import engine, images, network
 
 NET = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
 
@@ -42,6 +44,50 @@ def test_losses_by_name_by_arguments_by_class_and_ready_made() -> None:
     assert make_loss(ready) is ready
     assert make_loss(nn.functional.mse_loss) is nn.functional.mse_loss
     assert make_loss(None) is None
+
+
+def test_weights_of_classes_are_numbers_that_a_checkpoint_can_hold() -> None:
+    loss = make_loss(("CrossEntropyLoss", {"weight": [1, 2, 3], "label_smoothing": 0.1}))
+    assert isinstance(loss, nn.CrossEntropyLoss)
+    assert torch.equal(loss.get_buffer("weight"), torch.tensor([1.0, 2.0, 3.0]))
+
+
+class Weighed(nn.Module):
+    """A loss with something to learn, and something to remember."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        mean = self.get_buffer("mean")
+        loss = nn.functional.cross_entropy(output * self.scale - mean, target)
+        mean.lerp_(output.detach().mean(0), 0.1)
+        return loss
+
+
+def test_a_loss_that_nobody_would_train_is_refused() -> None:
+    with pytest.raises(
+        TrainingError, match=r"The loss Weighed has parameters of its own \(scale\), which the optimizer"
+    ):
+        engine(loss=Weighed())
+
+
+def test_what_a_loss_learns_and_remembers_is_in_the_checkpoint(tmp_path: Path) -> None:
+    def given() -> dict[str, Any]:
+        loss = Weighed()
+        return {"loss": loss, "optimizer": lambda found: torch.optim.SGD([*found, *loss.parameters()], lr=0.1)}
+
+    whole = engine(**given())
+    whole.step(5)
+    whole.save_checkpoint(tmp_path / "a.ckpt")
+    whole.resume()
+    assert whole.wait(60)
+    resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images(), **given())
+    resumed.start()
+    assert resumed.wait(60)
+    assert resumed.history["loss"].tolist() == whole.history["loss"].tolist()
 
 
 def test_which_optimizers_compute_the_loss_themselves() -> None:
@@ -121,6 +167,7 @@ def test_losses_that_cannot_be(loss: Any, message: str) -> None:
         (("AdamW", {"lr": -1.0}), r"The optimizer AdamW refuses its arguments \{'lr': -1.0\}: Invalid learning rate"),
         (lambda parameters: None, "The optimizer's function returned a NoneType, not an optimizer"),
         (7, r"optimizer cannot be 7. Give a name such as \"AdamW\""),
+        (("SGD", {"lr": float("nan")}), "lr must be a finite number, not nan"),
     ],
 )
 def test_optimizers_that_cannot_be(optimizer: Any, message: str) -> None:
@@ -138,11 +185,24 @@ def test_a_pattern_that_fits_nothing() -> None:
         make_optimizer("SGD", NET, {"0.wait": {"lr": 1.0}})
 
 
+def test_a_pattern_that_comes_too_late() -> None:
+    with pytest.raises(
+        TrainingError, match=r"No parameter is left for '\*.bias': those with such a name fit a pattern bef"
+    ):
+        make_optimizer("SGD", NET, {"*": {"lr": 1.0}, "*.bias": {"lr": 2.0}})
+
+
+def test_options_of_a_pattern_are_by_name() -> None:
+    with pytest.raises(ArgumentError, match=r"parameter_groups\['\*.bias'\] must be options by name"):
+        make_optimizer("SGD", NET, {"*.bias": 3})  # type: ignore[dict-item]
+
+
 @pytest.mark.parametrize(
     ("scheduler", "message"),
     [
         ("StepRL", "There is no scheduler called 'StepRL'. Did you mean 'StepLR'"),
         ("StepLR", "The scheduler StepLR refuses its arguments {}: .*step_size"),
+        (StepLR(torch.optim.SGD(NET.parameters()), 1), "StepLR moves the rates of another optimizer than the one"),
         (("StepLR", {"step_size": 1}, "batch"), "scheduler cannot be"),
         (lambda optimizer: optimizer, "The scheduler's function returned a SGD, not a scheduler"),
     ],
@@ -175,6 +235,16 @@ def test_a_rate_that_cannot_be_is_refused_while_training() -> None:
     with pytest.raises(TrainingError, match=r"The optimizer AdamW refuses its arguments .*Invalid learning rate"):
         trained.set_optimizer(lr=-0.1)
     assert trained.optimizer.param_groups[0]["lr"] == 1e-3
+
+
+def test_options_of_one_group_change_alone() -> None:
+    trained = engine(optimizer=("SGD", {"lr": 0.1}), parameter_groups={"*.bias": {"lr": 0.2}})
+    trained.set_optimizer(group=1, lr=0.4, weight_decay=0.5)
+    assert [(group["lr"], group["weight_decay"]) for group in trained.optimizer.param_groups] == [(0.1, 0), (0.4, 0.5)]
+    with pytest.raises(TrainingError, match="There is no parameter group 2; there are 2, numbered from 0"):
+        trained.set_optimizer(group=2, lr=0.4)
+    with pytest.raises(TrainingError, match="lr must be a finite number, not nan"):
+        trained.set_optimizer(lr=float("nan"))
 
 
 FALLING: dict[str, Any] = {
