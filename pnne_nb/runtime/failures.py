@@ -38,11 +38,23 @@ def model_failed(error: RuntimeError | TypeError | ValueError, model: nn.Module,
         "Batch norm has nothing to compare one example with: choose a batch_size that leaves more for the last batch of "
         "an epoch, or a DataLoader with drop_last=True."
         if alone
-        else "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
+        else _of_type(layer or model)
         if "type" in str(error)
         else "The first dimension counts the examples. Compare the others with what the layers expect."
     )
     return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, place, hint=hint)])
+
+
+def _of_type(layer: nn.Module) -> str:
+    """Which numbers a layer takes."""
+    needs = next((one.dtype for one in layer.parameters() if one.is_floating_point()), torch.float32)
+    if needs == torch.float32:
+        return "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
+    name = str(needs).removeprefix("torch.")
+    # Arrays of float64 become float32, as nearly all models want it.
+    return (
+        f"Numbers must be of the type that the layers compute in, {name}: give tensors, torch.as_tensor(x).to({needs})."
+    )
 
 
 def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
@@ -103,6 +115,12 @@ def device_lost(error: BaseException) -> TrainingError | None:
 
 
 def _advice(loss: Any, output: Any, target: Any) -> str:
+    compared = _compared(loss)
+    if len(compared) > 2:
+        return (
+            f" It compares {', '.join(compared)}: give a function that hands them over, such as loss=lambda output, target: "
+            "loss(output[0], output[1], target) for a model that returns two of them."
+        )
     if not isinstance(output, Tensor):
         if not isinstance(loss, nn.Module):
             return ""
@@ -129,6 +147,14 @@ def _advice(loss: Any, output: Any, target: Any) -> str:
             f"{count - 1}: give the last layer {high + 1} outputs, or number the classes from 0."
         )
     return ""
+
+
+def _compared(loss: Any) -> list[str]:
+    """What a layer that computes a loss cannot do without."""
+    if not isinstance(loss, nn.Module):
+        return []
+    found = inspect.signature(loss.forward).parameters.values()
+    return [one.name for one in found if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
 
 
 def said(value: Any) -> str:

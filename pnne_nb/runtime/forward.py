@@ -12,7 +12,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, StandIn, as_batch, expect_shapes, to_device
 from pnne_nb.runtime.failures import loss_failed, metric_failed, model_failed
 from pnne_nb.runtime.logged import Logged, read, scalar
-from pnne_nb.runtime.metrics import Metric
+from pnne_nb.runtime.metrics import Metric, target_for
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import TensorSource
 
@@ -129,7 +129,7 @@ class ForwardPass:
             with self._without_gradients:
                 for name, metric in metrics.items():
                     try:
-                        metric.update(output, target)
+                        metric.update(output, target_for(metric, target))
                     except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
                         explained = metric_failed(error, name, output, target)
                         if explained is None:

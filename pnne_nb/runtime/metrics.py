@@ -42,7 +42,9 @@ class Saved(Protocol):
 
 
 PerBatch: TypeAlias = Callable[[Any, Any], Tensor]
-MetricChoice: TypeAlias = "str | tuple[str, Mapping[str, Any]] | tuple[str, Metric] | Metric | PerBatch"
+MetricChoice: TypeAlias = (
+    "str | tuple[str, Mapping[str, Any]] | tuple[str, Metric] | tuple[str, PerBatch] | Metric | PerBatch"
+)
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
@@ -187,6 +189,18 @@ def _are_classes(target: Any) -> bool:
     return several and bool((target >= 0).all()) and bool(((target.sum(1) - 1).abs() < 1e-3).all())
 
 
+def target_for(metric: Metric, target: Any) -> Any:
+    """The target as `metric` takes it.
+
+    The yes and no that losses such as ``BCEWithLogitsLoss`` want as floats, torchmetrics' classification wants whole.
+    """
+    floats = isinstance(target, Tensor) and target.is_floating_point()
+    if not floats or not type(metric).__module__.startswith("torchmetrics.classification."):
+        return target
+    whole = target.long()
+    return whole if torch.equal(whole.to(target.dtype), target) else target
+
+
 def results(metrics: Mapping[str, Metric], prefix: str) -> dict[str, float]:
     """What `metrics` say, by name: ``"train_accuracy"`` …
 
@@ -215,7 +229,7 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
     Args:
         choices: Names (``"accuracy"``, ``"mae"``, ``"mse"``), pairs of a torchmetrics class and its arguments
             (``("F1Score", {"task": "multiclass", "num_classes": 10})``), torchmetrics' metrics (alone, or with the
-            name that they shall have), or functions of output and target that return the mean over the batch.
+            name that they shall have), or functions of output and target that return the mean over the batch (likewise).
         device: Where they count.
 
     Raises:
@@ -257,6 +271,8 @@ def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
             return name, _from_torchmetrics(name, options, device)
         case (str() as name, Metric() as metric):
             return name, _own(metric, device)
+        case (str() as name, function) if callable(function):
+            return name, Averaged(function)
         case Metric():
             return type(choice).__name__, _own(choice, device)
         case _ if callable(choice):
@@ -277,7 +293,10 @@ def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.devi
 
     known = [*PER_BATCH, *sorted(entry for entry in torchmetrics.__all__ if entry[0].isupper())]
     if name not in known or name in PER_BATCH:
-        meant = near(name, known) or near(next((long for long in known if long.startswith(name)), ""), known)
+        short = name.casefold()
+        meant = near(name, known) or near(
+            next((long for long in known if long.casefold().startswith(short)), ""), known
+        )
         raise TrainingError(f"There is no metric called {shown(name)}.{meant}")
     try:
         metric: Any = getattr(torchmetrics, name)(**options)

@@ -127,6 +127,22 @@ def test_the_example_that_cannot_be_read_is_named(workers: int) -> None:
     assert told.message == f"{place}ValueError: this picture is broken While reading example 47."
 
 
+def test_a_loss_of_three_things_says_what_it_compares() -> None:
+    trained = engine(loss="CosineEmbeddingLoss", metrics=())
+    trained.start()
+    with pytest.raises(TargetError, match=r"It compares input1, input2, target: give a function that hands them over"):
+        trained.wait(60)
+
+
+def test_layers_of_another_type_say_which() -> None:
+    trained = engine(network().double())
+    trained.start()
+    with pytest.raises(
+        TrainingError, match=r"compute in, float64: give tensors, torch.as_tensor\(x\).to\(torch.float64\)"
+    ):
+        trained.wait(60)
+
+
 class Several(nn.Module):
     """Returns more than the scores of `network`."""
 

@@ -9,7 +9,7 @@ import torchmetrics
 from torch import Tensor
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.metrics import Averaged, accuracy, load_metric, make_metrics, results, saved_metric
+from pnne_nb.runtime.metrics import Averaged, accuracy, load_metric, make_metrics, results, saved_metric, target_for
 from tests.runtime.tasks import engine
 
 CPU = torch.device("cpu")
@@ -114,6 +114,7 @@ def test_a_ready_metric_counts_training_and_validation_apart() -> None:
     [
         ("accuracy", r"metrics must be a sequence: write metrics=\('accuracy',\)"),
         (["acuracy"], "There is no metric called 'acuracy'. Did you mean .*'accuracy'"),
+        (["f1"], "There is no metric called 'f1'. Did you mean .*'F1Score'"),
         (["F1Score"], "The metric F1Score refuses its arguments {}"),
         (["mae", "mae"], "Two metrics are called 'mae'"),
         ([3], "3 is no metric: give a name, a torchmetrics metric, or a function"),
@@ -136,6 +137,20 @@ def test_torchmetrics_alone_are_themselves_and_collections_are_their_members() -
     names = ["MulticlassF1Score", "MulticlassPrecision", "MulticlassRecall"]
     assert list(made) == [*names, "again_MulticlassPrecision", "again_MulticlassRecall"]
     assert [type(made[name]).__name__ for name in names] == names
+
+
+def test_a_function_has_the_name_that_it_is_given() -> None:
+    made = make_metrics([("near", closeness), ("far", lambda output, target: 1 - closeness(output, target))], CPU)
+    assert list(made) == ["near", "far"]
+
+
+def test_classification_takes_the_targets_of_a_loss_that_wants_floats() -> None:
+    area = make_metrics([("AUROC", {"task": "multilabel", "num_labels": 2})], CPU)["AUROC"]
+    yes, soft = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([[0.5, 1.0]])
+    area.update(torch.tensor([[0.2, 0.9], [0.8, 0.1]]), target_for(area, yes))
+    assert float(area.compute()) == 1.0
+    assert target_for(area, soft) is soft
+    assert target_for(Averaged(closeness), yes) is yes
 
 
 def test_a_metric_of_several_numbers_is_refused_at_the_end_of_the_epoch() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from torch import nn
 
-from pnne_nb.runtime.metrics import Metric, load_metric, saved_metric
+from pnne_nb.runtime.metrics import Metric, load_metric, saved_metric, target_for
 from pnne_nb.runtime.node_metrics import MetricNode
 from pnne_nb.runtime.peers import Peers
 
@@ -40,7 +40,7 @@ class Joined:
 
     def update(self, output: Any, target: Any) -> None:
         """Take one batch into account."""
-        self._metric.update(output, target)
+        self._metric.update(output, target_for(self._metric, target))
 
     def compute(self) -> float | None:
         """The value over all examples of all processes since the last reset; None if the metric says nothing."""
