@@ -15,6 +15,13 @@ DRAWN = """(figure) => [...figure.querySelectorAll('path.line, rect.bar')]
     .map((mark) => mark.getAttribute('d') ?? [mark.getAttribute('width'), mark.getAttribute('height')]).join(' ')"""
 """What a figure shows: its curves and bars."""
 
+AT_REST = """() => new Promise((done) => {
+    const places = () => [...document.querySelectorAll('.react-flow__viewport')].map((view) => view.style.transform).join();
+    const before = places();
+    setTimeout(() => done(places() === before), 100);
+})"""
+"""Whether the canvases have stood still for a moment."""
+
 COUNT_PICTURES = """() => {
     const drawn = DRAWN;
     const figures = document.querySelectorAll('.pnne-dashboard .bqplot');
@@ -54,6 +61,10 @@ class EditorPage:
         self.root = root
 
     # Looking
+
+    def wait_until_at_rest(self) -> None:
+        """Wait until the canvas no longer moves: it glides to what it is to show."""
+        self.page.wait_for_function(AT_REST)
 
     @property
     def version(self) -> int:

@@ -70,6 +70,7 @@ def test_every_panel_keeps_its_looks_and_its_names_in_jupyterlab(open_notebook: 
     assert editor.root.evaluate(OVERLAPS) == 0
     notebook.screenshot(f"lab-editor-{theme}-overview", editor.root)
     name = editor.node("conv1").locator(".pnne-card-name")
+    editor.wait_until_at_rest()
     box = name.bounding_box()
     assert box is not None
     assert box["height"] >= 0.75 * 16, "node names open too small to read"

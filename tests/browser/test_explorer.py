@@ -80,14 +80,27 @@ def click(notebook: Notebook, root: Locator, path: str) -> None:
             .some(element => element._cyreg?.cy?.nodes().some(node => node.data('key') === path))""",
         arg=path,
     )
-    place = cytoscape(
+    # The graph is laid out, and then fitted into its place.
+    frames: list[list[float]] = []
+
+    def stands_still() -> bool:
+        frames.append(place(root, path))
+        return len(frames) >= 3 and frames[-1] == frames[-2] == frames[-3]
+
+    notebook.wait_until(stands_still, f"{path} does not stand still.")
+    notebook.page.mouse.click(*frames[-1])
+
+
+def place(root: Locator, path: str) -> list[float]:
+    """Where on the page the box of a layer is: left and right of the middle of its upper edge."""
+    found: list[float] = cytoscape(
         root,
         """const node = cy.nodes().filter(node => node.data('key') === argument)[0];
            const box = node.renderedBoundingBox({includeLabels: false}); const frame = cy.container().getBoundingClientRect();
            return [frame.x + (box.x1 + box.x2) / 2, frame.y + box.y1 + Math.min(8, (box.y2 - box.y1) / 2)];""",
         path,
     )
-    notebook.page.mouse.click(*place)
+    return found
 
 
 def settle(notebook: Notebook, root: Locator) -> None:
@@ -111,7 +124,7 @@ def test_a_click_looks_inside(shown: tuple[Notebook, Locator]) -> None:
     notebook.wait_for("explorer.selected == 'stem'")
     expect(root.locator("figure.pnne-picture img")).to_have_count(2)
     expect(root.locator(".bqplot path.line").first).to_be_attached()
-    assert notebook.evaluate("sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in net.modules())") == 0
+    notebook.wait_for("sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in net.modules()) == 0")
 
 
 def test_a_second_click_opens_and_closes(shown: tuple[Notebook, Locator]) -> None:
@@ -181,6 +194,9 @@ def test_picture(shown: tuple[Notebook, Locator], theme: Theme, baseline_errors:
     root.locator(".bqplot path.line").first.wait_for(state="attached")
     settle(notebook, root)
     assert notebook.screenshot(f"explorer-{theme}", root).stat().st_size > 10_000
-    ink = cytoscape(root, "return cy.nodes()[0].style('color');")
-    assert (ink == "rgb(31,35,40)") == (theme == "light")
+
+    def ink_fits() -> bool:
+        return bool((cytoscape(root, "return cy.nodes()[0].style('color');") == "rgb(31,35,40)") == (theme == "light"))
+
+    notebook.wait_until(ink_fits, "The boxes have the ink of the other theme.")
     assert set(notebook.console_errors) <= baseline_errors

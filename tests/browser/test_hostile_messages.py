@@ -41,7 +41,7 @@ FROM_THE_PAGE: list[Any] = [
 def still_works(workbench: Workbench, editor: EditorPage) -> None:
     """Show that page and kernel hold one document, and that it can be edited."""
     workbench.in_step(editor)
-    assert sorted(editor.node_names()) == sorted(workbench.nodes)
+    workbench.expect_nodes_shown(editor)
     editor.pick("linear1")
     editor.press("Delete")
     workbench.done("Delete linear1", editor)

@@ -32,5 +32,5 @@ def test_it_is_seen_only_when_the_editor_is_not(open_notebook: OpenNotebook) -> 
     # The editor goes as it goes when a notebook is opened without its kernel.
     notebook.page.evaluate("document.querySelector('.pnne-editor').remove()")
     kept.locator("img").wait_for(state="visible")
-    assert notebook.page.evaluate("document.querySelector('.pnne-kept img').naturalWidth") > 100
+    notebook.page.wait_for_function("() => document.querySelector('.pnne-kept img').naturalWidth > 100")
     notebook.screenshot("kept-picture", area)

@@ -26,7 +26,7 @@ held_out = torch.arange(len(labels)) % 5 == 0
 EDITOR = "graph = pn.NodeGraph(name='mine'); editor = pn.GraphEditor(graph); editor"
 TRAIN = """
 engine = pn.TrainingEngine(graph, (images[~held_out], labels[~held_out]), (images[held_out], labels[held_out]),
-                           optimizer=("AdamW", {"lr": 3e-3}), epochs=2000)
+                           optimizer=("AdamW", {"lr": 3e-3}), epochs=20_000)
 pn.TrainingDashboard(engine)
 """
 
@@ -66,7 +66,7 @@ def dashboard_of(notebook: Notebook, index: int) -> DashboardPage:
 def expect_wires(editor: EditorPage) -> None:
     for source, target in WIRES:
         expect(editor.edge(source, target)).to_be_attached()
-    assert len(editor.edges()) == len(WIRES)
+    expect(editor.root.locator("[data-edge]")).to_have_count(len(WIRES))
 
 
 def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_errors: frozenset[str]) -> None:
@@ -91,7 +91,7 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
     # Shapes stand on the edges.
     expect(editor.edge("conv.output", "relu.input")).to_contain_text("8×6×6")
     expect(editor.edge("flat.output", "head.input")).to_contain_text("72")
-    assert notebook.evaluate("editor.model is not None and list(editor.model.state_dict())") == [
+    assert notebook.wait_for("editor.model is not None and list(editor.model.state_dict())") == [
         "conv.weight", "conv.bias", "head.weight", "head.bias",
     ]  # fmt: skip
 

@@ -130,6 +130,16 @@ class Workbench:
         if editor is not None:
             self.in_step(editor)
 
+    def expect_edges(self, editor: EditorPage, *edges: str) -> None:
+        """Expect the document to have these edges and no others, and the editor to come to show them."""
+        assert self.edges == set(edges)
+        self.notebook.wait_until(lambda: editor.edges() == set(edges), f"The editor does not show {edges}.")
+
+    def expect_nodes_shown(self, editor: EditorPage) -> None:
+        """Expect the editor to come to show the document's nodes, which are all in view."""
+        nodes = sorted(self.nodes)
+        self.notebook.wait_until(lambda: sorted(editor.node_names()) == nodes, f"The editor does not show {nodes}.")
+
     def in_step(self, editor: EditorPage) -> None:
         """Wait until the editor shows the document's version."""
         expect(editor.root).to_have_attribute("data-version", str(self.value("graph.version")))
