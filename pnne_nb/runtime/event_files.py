@@ -1,4 +1,4 @@
-"""Scalars as event files, which TensorBoard reads; writing them needs nothing but Python.
+"""Scalars as event files, which TensorBoard reads; writing them needs no TensorBoard.
 
 A file is a sequence of records (length, its checksum, content, its checksum), each content an ``Event`` in the wire
 format of protocol buffers.
@@ -10,6 +10,8 @@ import struct
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
+import numpy as np
 
 _VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
 
@@ -62,7 +64,7 @@ def _event(when: float, step: int, *rest: bytes) -> bytes:
 
 
 def write_scalars(directory: Path, scalars: Iterable[tuple[str, int, float]]) -> Path:
-    """Write one event file.
+    """Write one event file, whose curves readers show in the place of those of earlier files in the directory.
 
     Args:
         directory: Made if it is not there; a file in it is never overwritten.
@@ -78,7 +80,11 @@ def write_scalars(directory: Path, scalars: Iterable[tuple[str, int, float]]) ->
         number += 1
     with path.open("wb") as file:
         file.write(_record(_event(when, 0, _field(3, _BYTES, b"brain.Event:2"))))
+        # A session starts at step 0: what was there of later steps, which this file holds as well, no longer counts.
+        file.write(_record(_event(when, 0, _field(7, _BYTES, _field(1, _VARINT, _varint(1))))))
         for tag, step, value in scalars:
-            said = _field(1, _BYTES, tag.encode()) + _field(2, _FLOAT, struct.pack("<f", value))
+            with np.errstate(over="ignore"):
+                single = np.float32(value)  # a number beyond its range is infinite in it
+            said = _field(1, _BYTES, tag.encode()) + _field(2, _FLOAT, struct.pack("<f", single))
             file.write(_record(_event(when, step, _field(5, _BYTES, _field(1, _BYTES, said)))))
     return path

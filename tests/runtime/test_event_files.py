@@ -30,13 +30,19 @@ def test_the_checksum_is_castagnoli_s() -> None:
 
 def test_a_file_begins_with_its_version_and_holds_each_scalar(tmp_path: Path) -> None:
     path = write_scalars(tmp_path / "run", [("loss", 1, 0.5), ("loss", 300, -2.0)])
-    first, one, other = records(path)
+    first, start, one, other = records(path)
     assert b"brain.Event:2" in first
+    assert start[9:] == b"\x10\x00" + b"\x3a\x02\x08\x01"
     assert path.name.startswith("events.out.tfevents.")
     # The time takes 9 bytes, then come the step, the summary and its only value.
     assert one[9:] == b"\x10\x01" + b"\x2a\x0d\x0a\x0b" + b"\x0a\x04loss" + b"\x15" + struct.pack("<f", 0.5)
     assert other[9:12] == b"\x10\xac\x02"
     assert other.endswith(struct.pack("<f", -2.0))
+
+
+def test_a_number_that_is_too_large_for_the_format_is_infinite(tmp_path: Path) -> None:
+    *_, last = records(write_scalars(tmp_path, [("loss", 1, 1e300)]))
+    assert last.endswith(struct.pack("<f", float("inf")))
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -50,5 +56,5 @@ def test_a_history_is_written_whole_without_what_was_not_measured(tmp_path: Path
     history.record(EpochFrame(1, 1, {"train_loss": 0.5}))
     history.record(EpochFrame(1, 2, {"val_loss": 0.25}))
     bodies = list(records(history.to_tensorboard(tmp_path)))
-    assert len(bodies) == 1 + 4
+    assert len(bodies) == 2 + 4
     assert sum(b"val_loss" in body for body in bodies) == 1

@@ -177,3 +177,11 @@ def test_a_summary_tells_the_last_that_was_measured_and_counts_epochs_once() -> 
         history.record(EpochFrame(epoch=1, step=step, metrics=metrics))
     assert (history.summary()["val_loss"], history.summary()["train_loss"]) == (2.0, 1.0)
     assert repr(history).startswith("History(0 steps, 1 epochs: ")
+
+
+def test_a_history_is_equal_to_itself_alone() -> None:
+    one, other = History(), History()
+    one.record(StepFrame(1, 1, 0.5, 1e-3, 16, 0.1))
+    assert one == one  # noqa: PLR0124
+    assert one != other
+    assert {one: "kept"}[one] == "kept"
