@@ -51,7 +51,7 @@ class Blueprint(Protocol):
             config: Of the training.
 
         Returns:
-            What happened, or None if every parameter stayed.
+            What happened, or None if the model computes what it did.
 
         Raises:
             CompileError: The graph is unfinished or wrong.

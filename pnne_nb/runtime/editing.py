@@ -41,13 +41,14 @@ def follow_model(
         former: Paths that layers have in the model in training, where they were renamed or moved; see `former_path`.
 
     Returns:
-        What happened, or None if every parameter stayed.
+        What happened, or None if the model computes what it did, under whatever names.
 
     Raises:
         CompileError: The graph is unfinished or wrong.
         TrainingError: The data or the optimizer does not fit what the graph has become.
     """
     model = loop.recipe.model
+    written, layers = type(model).__module__, _leaves(model)
     with seeded_globals(key_of(config.seed, loop.steps)):
         new = compile_graph(graph, reuse=model)
     scattered = settle(new, recipe.device, placed_paths(graph))
@@ -58,19 +59,49 @@ def follow_model(
     groups = _new_groups(loop.recipe.optimizer, new, config)
     loop.adopt(msgspec.structs.replace(recipe, expected=input_shapes(graph), scattered=scattered))
     _replace_groups(loop.recipe.optimizer, groups)
+    others = _changed_layers(layers, _leaves(new), former)
+    # Where nothing was renamed, what is written differs by what it says: other connections, functions between layers.
+    rewired = not former and type(new).__module__ != written
     _become(model, new)
     remember(model, graph)
     loop.model_changed()
     old, now = ({id(tensor) for tensor in tensors.values()} for tensors in (before, after))
     fresh = [name for name, tensor in after.items() if id(tensor) not in old]
     gone = [name for name, tensor in before.items() if id(tensor) not in now]
-    if not fresh and not gone:
-        return None
     # What has another size is gone and fresh under one name, which says it.
     gone = [name for name in gone if name not in fresh]
-    parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone)
-    message = f"The graph was edited after step {loop.steps}: {'; '.join(parts)}; everything else trains on."
+    parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone) + others
+    if not parts and not rewired:
+        return None
+    said = "; ".join(parts or ["other connections"])
+    message = f"The graph was edited after step {loop.steps}: {said}; everything else trains on."
     return AnomalyFrame(step=loop.steps, kind=EDITED, message=message)
+
+
+def _leaves(model: nn.Module) -> dict[str, nn.Module]:
+    layers = model.named_modules(remove_duplicate=False)
+    return {path: layer for path, layer in layers if path and next(layer.children(), None) is None}
+
+
+def _changed_layers(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], former: Former) -> list[str]:
+    """What is said of layers that have no tensors of their own to be told of: which are new, others, or gone."""
+    known = {id(layer) for layer in old.values()}
+    kept = {id(layer) for layer in new.values()}
+    came_from = {former_path(path, former): path for path in new}
+    others = [path for before, path in came_from.items() if before in old and id(new[path]) not in known]
+    fresh = [path for before, path in came_from.items() if before not in old]
+    gone = [path for path, layer in old.items() if path not in came_from and id(layer) not in kept]
+    silent = [
+        ("other settings in {}", [path for path in others if _of_one_size(old, new, path, former)]),
+        ("{} added", [path for path in fresh if not _tensors(new[path])]),
+        ("{} removed", [path for path in gone if not _tensors(old[path])]),
+    ]
+    return [what.format(", ".join(names)) for what, names in silent if names]
+
+
+def _of_one_size(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], path: str, former: Former) -> bool:
+    before = old[former_path(path, former) or path]
+    return [t.shape for t in _tensors(before).values()] == [t.shape for t in _tensors(new[path]).values()]
 
 
 def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:

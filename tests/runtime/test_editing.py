@@ -130,7 +130,8 @@ def test_a_setting_without_weights_changes_the_layer_and_nothing_else() -> None:
     trained.step()
     assert getattr(trained.module.get_submodule("drop"), "p") == 0.9  # noqa: B009  an attribute of Dropout only
     assert trained.module.get_submodule("drop").training
-    assert trained.history.cuts.tolist() == []
+    assert trained.history.cuts.tolist() == [3]
+    assert trained.history.anomalies[-1].message.endswith("step 3: other settings in drop; everything else trains on.")
     trained.stop()
 
 
@@ -215,6 +216,47 @@ def test_a_layer_under_another_name_trains_on(edit: Callable[[NodeGraph], None],
     losses, _ = finished(trained)
     assert losses == expected
     assert trained.history.cuts.tolist() == []
+
+
+def _without_relu(graph: NodeGraph) -> None:
+    graph.remove("relu1")
+    graph.connect("conv1", "flat")
+
+
+def _with_tanh(graph: NodeGraph) -> None:
+    graph.disconnect("flat.output", "fc.input")
+    graph.add("Tanh", name="tanh")
+    graph.connect("flat", "tanh")
+    graph.connect("tanh", "fc")
+
+
+def _crossed(graph: NodeGraph) -> None:
+    """The two stages of it in the other order, both of one size."""
+    graph.disconnect("conv1.output", "relu1.input")
+    graph.disconnect("relu1.output", "flat.input")
+    graph.disconnect("flat.output", "fc.input")
+    for source, target in (("conv1", "flat"), ("flat", "relu1"), ("relu1", "fc")):
+        graph.connect(source, target)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"), [(_without_relu, "relu1 removed"), (_with_tanh, "tanh added"), (_crossed, "other connections")]
+)
+def test_an_edit_that_leaves_every_parameter_is_seen_in_the_history(
+    edit: Callable[[NodeGraph], None], said: str
+) -> None:
+    graph = picture_graph()
+    trained = halted(graph)
+    edit(graph)
+    trained.step()
+    assert trained.history.cuts.tolist() == [3]
+    assert trained.history.anomalies[-1].message == (
+        f"The graph was edited after step 3: {said}; everything else trains on."
+    )
+    graph.move("fc", x=1, y=2)
+    trained.step()
+    assert trained.history.cuts.tolist() == [3]
+    trained.stop()
 
 
 def test_an_edit_in_a_block_that_is_shown_twice_concerns_both() -> None:
