@@ -15,9 +15,11 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler import loader
+from pnne_nb.compiler.devices import missing_device
 from pnne_nb.compiler.expecting import Expected, misfits
 from pnne_nb.compiler.faking import imitation
 from pnne_nb.compiler.sections import Line
+from pnne_nb.compiler.shapes import failure
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
 NOT_FINITE = "not-finite"
@@ -126,8 +128,12 @@ def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tu
         expected: What the document's Input nodes say.
 
     Raises:
-        CompileError: If the constructor of a layer refuses its properties; the node is named.
+        CompileError: If a node is placed on a device that is not here, or the constructor of a layer refuses its
+            properties; the node is named.
     """
+    placed = ((path, missing_device(device, "error")) for path, device in loaded.generated.devices.items())
+    if elsewhere := [finding.at(path) for path, finding in placed if finding is not None]:
+        raise failure(loaded.generated.name, elsewhere)
     try:
         return loaded.new(*opaque, expected=expected)
     except Exception as error:

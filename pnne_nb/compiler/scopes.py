@@ -18,6 +18,7 @@ import torch
 from pnne_nb.compiler.abstract import Abstract, Meta
 from pnne_nb.compiler.contexts import Inside, inside
 from pnne_nb.compiler.costs import Cost, total
+from pnne_nb.compiler.devices import missing_device
 from pnne_nb.compiler.mismatch import Finding
 from pnne_nb.compiler.program import Ref
 from pnne_nb.compiler.reading import NO_WIRES, Drawing
@@ -26,10 +27,14 @@ from pnne_nb.compiler.trying import NOTHING, Outcome, attempt
 from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.registry import registry
+from pnne_nb.graph.types import DeviceType, OptionalType
 from pnne_nb.graph.values import Value
 
 Symbols = Mapping[str, tuple[int, ...]]
 """Trial values of each symbolic size."""
+
+_DEVICES = (DeviceType(), OptionalType(DeviceType()))
+"""Types of a property that says where a node is, or makes its tensor."""
 
 
 @final
@@ -154,6 +159,8 @@ class Scope:
                 owner = self.outcomes.get(node.shares, NOTHING)
                 properties = {**self.drawing.nodes[node.shares].properties, **owner.resolved}
             outcome = attempt(spec, properties, wires, (*self.around, *inside(node)))
+            if found := _placed(node):
+                outcome = Outcome(outcome.outputs, outcome.resolved, (*outcome.findings, *found), outcome.cost)
             if node.shares is not None:
                 # Its parameters are the owner's, and are counted there.
                 cost = replace(outcome.cost, parameters=0, memory=0)
@@ -192,8 +199,9 @@ class Scope:
         return Outcome({"output": Abstract(trials, tuple(sizes))})
 
     def _nested(self, node: Node, wires: Mapping[str, Abstract | None], drawings: Mapping[str, Drawing]) -> Outcome:
+        found = _placed(node)
         if node.definition is None or node.definition not in drawings:
-            return NOTHING
+            return Outcome({}, findings=found) if found else NOTHING
         drawing = drawings[node.definition]
         child, around = self.children.get(node.name), (*self.around, *inside(node))
         if child is None or child.drawing.id != drawing.id or child.around != around:
@@ -209,9 +217,9 @@ class Scope:
         cost = total(inner.cost for inner in child.outcomes.values())
         if node.shares is not None:
             cost = replace(cost, parameters=0, memory=0)
-        outcome = Outcome(child.results(), cost=cost)
+        outcome = Outcome(child.results(), findings=found, cost=cost)
         old = self.outcomes.get(node.name)
-        unchanged = old is not None and old.outputs == outcome.outputs and old.cost == cost
+        unchanged = old is not None and (old.outputs, old.findings, old.cost) == (outcome.outputs, found, cost)
         return old if unchanged and old is not None else outcome
 
     def diagnostics(self, name: str) -> list[Diagnostic]:
@@ -227,6 +235,15 @@ class Scope:
             return diagnostic
         fix = Fix(source.node, "dtype", finding.dtype, f"Set dtype of {source.node} to {finding.dtype}")
         return msgspec.structs.replace(diagnostic, fix=fix)
+
+
+def _placed(node: Node) -> tuple[Finding, ...]:
+    """Return what there is to say of where a node is placed, or makes its tensor."""
+    device = node.properties.get("device")
+    if not isinstance(device, str) or not any(p.name == "device" and p.type in _DEVICES for p in node.spec.properties):
+        return ()
+    found = missing_device(device)
+    return () if found is None else (found,)
 
 
 def _weight(node: Node) -> Outcome:

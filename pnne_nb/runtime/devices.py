@@ -10,11 +10,12 @@ import psutil  # type: ignore[import-untyped]  # its stubs are a package of thei
 import torch
 from torch import nn
 
+from pnne_nb.compiler.devices import available_devices
 from pnne_nb.compiler.machine import memory
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import DeviceMemory
 from pnne_nb.runtime.batches import to_device
-from pnne_nb.runtime.precision import available_devices, choose_device
+from pnne_nb.runtime.precision import choose_device
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, final, get_args
 import torch
 from torch import Tensor
 
+from pnne_nb.compiler.devices import available_devices
 from pnne_nb.errors import TrainingError, expect, near, shown
 
 PrecisionName: TypeAlias = Literal["32", "bf16", "16"]
@@ -34,14 +35,6 @@ def choose_device(device: str | torch.device) -> torch.device:
             f"There is no device {shown(str(device))} here; there is {', '.join(known)}.{near(str(device), known)}"
         ) from error
     return chosen
-
-
-def available_devices() -> list[str]:
-    """Names of the devices that training can use, the CPU first."""
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    if accelerator is None:
-        return ["cpu"]
-    return ["cpu", *(f"{accelerator.type}:{index}" for index in range(torch.accelerator.device_count()))]
 
 
 @final

@@ -30,6 +30,7 @@ def on_imagined_devices(graph: pn.NodeGraph, monkeypatch: pytest.MonkeyPatch, *i
     """Run a placed model on tensors without data, where several devices can be had; mixing them raises."""
     with monkeypatch.context() as patch:
         patch.setattr(nn.Module, "to", lambda self, *_: self)
+        patch.setattr("pnne_nb.compiler.devices.available_devices", lambda: ["cpu", "cuda:0", "cuda:1"])
         model = pn.compile(graph)
     devices = load(graph).generated.devices
     mode = FakeTensorMode()
@@ -216,7 +217,7 @@ def test_shapes_do_not_ask_for_devices_that_are_not_there() -> None:
 def test_a_device_that_is_not_there_is_named_with_its_node() -> None:
     graph = chain()
     graph.set("two", device="cuda:99")
-    with pytest.raises(pn.CompileError, match=r"two: The layer cannot be built: .*(CUDA|NVIDIA)"):
+    with pytest.raises(pn.CompileError, match="two: It is placed on cuda:99, which this machine does not have"):
         pn.compile(graph)
     with pytest.raises(
         pn.BadValueError, match=r"two.device cannot be 'gpu': it must be a device such as 'cpu' or 'cuda:0'"
