@@ -176,6 +176,11 @@ def test_what_cannot_be_handed_over(
     assert not (tmp_path / "run").exists()
 
 
+def test_an_optimizer_that_needs_all_parameters_at_once() -> None:
+    with pytest.raises(TrainingError, match=r'LBFGS takes all parameters for one long vector, .*: give strategy="ddp"'):
+        groups.engine(optimizer="LBFGS").launch(nproc=1, strategy="fsdp")
+
+
 def test_a_training_under_way_is_not_launched() -> None:
     engine = groups.engine()
     engine.step()

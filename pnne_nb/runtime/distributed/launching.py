@@ -22,6 +22,7 @@ from pnne_nb.runtime.distributed.portable import (
     require_one_device,
     require_own_parameters,
     require_plain,
+    require_separable,
 )
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.randomness import seeded_globals
@@ -84,6 +85,8 @@ def pack(
         _shareable(recipe.val, "val_data", plan, wants_target=recipe.compares)
     require_one_device(recipe, state["graph"])
     require_own_parameters(recipe)
+    if plan.strategy == "fsdp":
+        require_separable(recipe)
     tied = packed_arguments({} if drawing else objects, recipe.model) if hands_over else None
     # Methods of a module's own class, which these may call, are in no graph of it.
     as_it_is = tied is not None and (tied.knows_layers or "step_function" in objects)

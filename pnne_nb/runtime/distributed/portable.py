@@ -108,6 +108,22 @@ def require_own_parameters(recipe: Recipe) -> None:
         )
 
 
+def require_separable(recipe: Recipe) -> None:
+    """Refuse an optimizer that needs all parameters at once where each process has a part of them.
+
+    Args:
+        recipe: Of the engine.
+
+    Raises:
+        TrainingError: It is one.
+    """
+    if recipe.needs_closure:
+        raise TrainingError(
+            f'{type(recipe.optimizer).__name__} takes all parameters for one long vector, and with strategy="fsdp" no '
+            'process has them: give strategy="ddp", or another optimizer.'
+        )
+
+
 def drawn(model: nn.Module, inputs: tuple[Any, ...], seed: int) -> str:
     """A module as a graph, from which other processes build it; its weights travel apart.
 
