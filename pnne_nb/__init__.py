@@ -217,9 +217,14 @@ def _torch_types() -> Iterable[NodeSpec]:
     return import_module("pnne_nb.catalog").specs()  # type: ignore[no-any-return]  # imported late on purpose
 
 
+def _torch_operator(type: str) -> NodeSpec | None:
+    return import_module("pnne_nb.catalog").operator(type)  # type: ignore[no-any-return]  # as above
+
+
 def _draw_layer(view: LayerView) -> object:
     return import_module("pnne_nb.widgets.layer_plot").draw_layer(view)
 
 
 registry.provide(_torch_types)
+registry.find(_torch_operator)
 install_drawer(_draw_layer)

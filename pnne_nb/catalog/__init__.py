@@ -18,10 +18,11 @@ from typing import final
 from pnne_nb.catalog import facts, functions, layers, operators, optimizers, training
 from pnne_nb.catalog.collecting import without_collections
 from pnne_nb.catalog.custom import register_node
+from pnne_nb.catalog.functions import operator
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
 
-__all__ = ["register_node", "specs"]
+__all__ = ["operator", "register_node", "specs"]
 
 
 def specs() -> tuple[NodeSpec, ...]:

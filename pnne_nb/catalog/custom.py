@@ -142,10 +142,10 @@ def result_class(cls: type) -> NodeSpec:
         RegistrationError: If another type has its name, or its name cannot stand in source.
     """
     label = cls.__name__
-    found = registry.get(label)
+    found = registry.listed(label)
     if found is not None and found.torch is not cls and not found.target.startswith(f"{HOME}."):
         label = f"{label}Result"  # a class called Output, or Linear
-        found = registry.get(label)
+        found = registry.listed(label)
     if found is not None and found.torch is cls:
         return found
     if not _is_name(label):
@@ -187,7 +187,7 @@ def _called(target: Callable[..., Any], keywords: Sequence[str]) -> NodeSpec:
     home = sys.modules.get(str(getattr(target, "__module__", "")))
     if not _is_name(name) or getattr(home, name, None) is not target:
         raise RegistrationError(f"{shown(name)} is not what its module has under this name, so source cannot name it.")
-    found = registry.get(name)
+    found = registry.listed(name)
     if found is not None and found.torch is target and all(found.property_named(each) for each in keywords):
         return found
     if found is not None and found.torch is not target and not _is_rerun(found):
@@ -391,7 +391,7 @@ def _result_kind(result: object) -> PortKind:
 
 def _is_rerun(spec: NodeSpec) -> bool:
     """Whether the type of that name came from an earlier run of the same notebook cell."""
-    before = registry.get(spec.type)
+    before = registry.listed(spec.type)
     return before is not None and _origin(before) == _origin(spec) and _origin(spec)[0] == "__main__"
 
 

@@ -144,7 +144,7 @@ DTYPES: Table[Literal["any", "floating", "integer"]] = (
      "input", "floating"),
 )  # fmt: skip
 
-CALL_ARGUMENTS = frozenset(("device", "dtype", "names"))
+CALL_ARGUMENTS = frozenset(("device", "dtype", "names", "params"))
 """Skipped in constructors, but part of what a function does: ``zeros(dtype=…)``, ``sum(dtype=…)``."""
 
 UNTYPED_TENSORS = frozenset(("input", "tensor", "a", "b", "A", "B", "x", "y", "x1", "x2"))

@@ -31,6 +31,9 @@ from pnne_nb.graph.spec import NodeSpec, Port
 from pnne_nb.graph.types import BoolType, ConstantType, OptionalType, PropertyType, TupleType
 
 _NAMESPACES = {"linalg_": torch.linalg, "fft_": torch.fft, "special_": torch.special}
+FROM_TORCH = "torch_"
+"""Begins the names of functions of ``torch`` that one of ``torch.nn.functional`` has the plain name of."""
+
 OTHER = "Other functions"
 """Heading of functions that a later torch has and ``names`` does not list."""
 
@@ -67,6 +70,30 @@ def unlisted() -> Iterator[tuple[str, Callable[..., Any]]]:
             and not any(fnmatch.fnmatch(name, pattern) for pattern in ("_*", *NOT_FUNCTIONS))
         ):
             yield name, value
+
+
+def operator(name: str) -> NodeSpec | None:
+    """Return the spec of a function or method of torch's on tensors that ``names`` does not list, or None.
+
+    Only what the dispatcher has a schema for, and what takes a tensor: a document may name it, and nothing of that
+    reads a file.
+    """
+    if name.startswith("_") or not name.isidentifier():
+        return None
+    found, plain = find(name), name.removeprefix(FROM_TORCH)
+    try:
+        if found is not None and inspect.isbuiltin(found[1]):
+            spec = _function(name, OTHER, *found)
+        elif name.startswith(FROM_TORCH) and inspect.isbuiltin(getattr(torch, plain, None)):
+            spec = _function(plain, OTHER, f"torch.{plain}", getattr(torch, plain))
+            spec = msgspec.structs.replace(spec, type=name)
+        elif inspect.ismethoddescriptor(getattr(Tensor, name, None)):
+            spec = _method(name, OTHER)
+        else:
+            return None
+    except (LookupError, NameError, TypeError, ValueError):
+        return None
+    return spec if spec.inputs else None
 
 
 def find(name: str) -> tuple[str, Callable[..., Any]] | None:

@@ -113,6 +113,7 @@ WITHOUT_OVERLOADS: dict[str, frozenset[str]] = {
     "einsum": frozenset(("sublist",)),
     "isin": frozenset(("Tensor_Scalar", "Scalar_Tensor")),
     "normal": frozenset(("float_float",)),
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), frozenset(("data",))),
 }
 """Overloads that stand aside because they do something else than the others of their name."""
 

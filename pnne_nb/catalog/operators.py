@@ -26,12 +26,19 @@ ATTRIBUTES = (
 )  # fmt: skip
 """What ``getattr`` reads: a closed set, because a file may name it."""
 
+RESULT = "return_type"
+"""Name of the type that gives what a function of torch's with several results gives."""
+
+RESULTS = tuple(sorted(name for name, value in vars(torch.return_types).items() if isinstance(value, type)))
+"""Functions whose results have names."""
+
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "eq", "ne", "lt", "le", "gt", "ge",
            "and_", "or_", "xor", "is_", "is_not")  # fmt: skip
 _UNARY = ("neg", "pos", "invert", "not_", "truth")
 _DOCS = {
     "index": "A number, a slice, or a tuple of them.",
     "name": "Which attribute.",
+    "kind": "The function that returns them.",
     "keys": "A tuple of names, one for each item.",
     "start": "First index; None: from the beginning.",
     "stop": "Index after the last; None: to the end.",
@@ -76,6 +83,12 @@ def specs() -> Iterator[NodeSpec]:
         _sequence("dict", mapping, "A dictionary of values, such as what some models return."),
         properties=(Property("keys", ConstantType(), role="call", doc=_DOCS["keys"]),),
         positional=("items", "keys"),
+    )
+    yield msgspec.structs.replace(
+        _sequence(RESULT, result, "Several results under their names, as torch returns them: (values, indices)."),
+        properties=(Property("name", EnumType(RESULTS), role="call", doc=_DOCS["kind"]),),
+        target="torch.return_types",
+        positional=("items", "name"),
     )
     yield _spec("len", "len", len, "How many items a tuple or list has, or how many rows a tensor.", ("input", None))
     for function, doc in _MATHEMATICS.items():
@@ -136,6 +149,11 @@ def specs() -> Iterator[NodeSpec]:
 def mapping(items: list[Any], keys: tuple[str, ...]) -> dict[str, Any]:
     """Return a dictionary of `items` under `keys`."""
     return dict(zip(keys, items, strict=True))
+
+
+def result(items: list[Any], name: str) -> Any:
+    """Return what the function of torch's called `name` returns, made of `items`."""
+    return getattr(torch.return_types, name)(items)
 
 
 def setitem(input: Any, index: Any, value: Any) -> Any:

@@ -9,7 +9,7 @@ be wired and typed in; one that some overloads lack may be left out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, final
 
 import msgspec
@@ -46,6 +46,11 @@ _SCALARS: dict[str, PropertyType] = {
     "Device": DeviceType(),
     "MemoryFormat": EnumType(MEMORY_FORMATS),
 }
+_PYTHON: dict[str, tuple[type, ...]] = {
+    "int": (int,), "float": (int, float), "number": (int, float, complex), "bool": (bool,), "str": (str,),
+}  # fmt: skip
+"""What each type of a schema takes from Python."""
+
 _LEFT_OUT = frozenset(("Layout", "Generator", "Stream"))
 _KNOWN = frozenset((*_SCALARS, *_LEFT_OUT, "Tensor"))
 
@@ -86,6 +91,40 @@ def signature(name: str, *, method: bool = False, without: frozenset[str] = froz
     overloads = [overload for overload in overloads if overload.returns_list == richest.returns_list]
     merged = _merge([o.arguments for o in overloads]) if len(overloads) > 1 else richest.arguments.values()
     return Signature(tuple(merged), tuple(_outputs(overloads, richest)))
+
+
+def positions(name: str, values: Sequence[object], *, method: bool = False) -> tuple[str, ...] | None:
+    """Return the names of what a call gives by position, from the overload that takes it, or None if none does.
+
+    Args:
+        name: As in ``torch.ops.aten``.
+        values: The arguments, or others of the same types; ``"Tensor"`` for a tensor.
+        method: Whether the first is the tensor that the method belongs to.
+    """
+    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}"):
+        taken: list[Any] = [
+            argument for argument in schema.arguments if not argument.kwarg_only and not argument.is_out
+        ]
+        if len(taken) < len(values) or _read(schema, method=method) is None:
+            continue
+        pairs = zip(taken, values, strict=False)
+        if all(_fits(str(argument.real_type), argument.N, value) for argument, value in pairs):
+            names = [argument.name for argument in taken[: len(values)]]
+            return tuple("input" if each == "self" else each for each in names)
+    return None
+
+
+def _fits(kind: str, length: int | None, value: object) -> bool:
+    if kind.startswith("Optional["):
+        return value is None or _fits(kind[9:-1], length, value)
+    if kind.startswith("List["):
+        inner = kind[5:-1]
+        if isinstance(value, (tuple, list)):
+            return all(_fits(inner, None, each) for each in value)
+        return length is not None and _fits(inner, None, value)
+    if kind == "Tensor" or value == "Tensor":
+        return kind == value
+    return type(value) in _PYTHON.get(kind, ())
 
 
 class _Overload(msgspec.Struct, frozen=True):

@@ -19,6 +19,9 @@ Write = Callable[[Argument], str]
 _BINDING = {"**": 7, "*": 5, "/": 5, "//": 5, "%": 5, "@": 5, "+": 4, "-": 4, "&": 3, "^": 2, "|": 1}
 """How tightly an operator holds its operands; comparisons hold them least."""
 
+RETURN_TYPE = "torch.return_types"
+"""Target of the call that gives several results under the names that torch gives them."""
+
 _SIGN = 6
 _COMPARISON = 0
 _ATOM = 8
@@ -45,7 +48,15 @@ def notation(call: Call, write: Write) -> Text | None:
         return f"({items[0]},)" if len(items) == 1 else Group("(", items)
     if call.target == "dict":
         return _dictionary(call, write)
+    if call.target == RETURN_TYPE and len(operands) == 2 and isinstance(operands[0], Sequence):
+        name = operands[1].value if isinstance(operands[1], Constant) else None
+        if not isinstance(name, str) or not is_identifier(name):
+            raise CompileError(f"{name!r} cannot be the name of a result.")
+        return Group(f"{RETURN_TYPE}.{name}((", tuple(map(write, operands[0].items)), "))")
     if call.target == CHOOSE and len(operands) == 2:
+        train, evaluation = (each.value if isinstance(each, Constant) else None for each in operands)
+        if train is True and evaluation is False:
+            return "self.training"
         return f"{write(operands[0])} if self.training else {write(operands[1])}"
     if call.target == SETITEM and len(operands) == 3:
         return f"{operand(operands[0], write)}[{_index(operands[1], write)}] = {write(operands[2])}"

@@ -20,6 +20,7 @@ from pnne_nb.subscribers import Subscribers
 
 _Default = TypeVar("_Default")
 Provider = Callable[[], Iterable[NodeSpec]]
+Finder = Callable[[str], NodeSpec | None]
 
 
 @final
@@ -33,6 +34,8 @@ class Registry(Mapping[str, NodeSpec]):
     def __init__(self, specs: Iterable[NodeSpec] = ()) -> None:
         self._specs: dict[str, NodeSpec] = {spec.type: spec for spec in specs}
         self._providers: list[Provider] = []
+        self._finder: Finder | None = None
+        self._found: dict[str, NodeSpec] = {}
         self._observers = Subscribers[Callable[[NodeSpec], None]]()
         self._lock = threading.RLock()
         self._revision = 0
@@ -48,6 +51,15 @@ class Registry(Mapping[str, NodeSpec]):
         """Have `provider` called once, the first time that any type is looked up."""
         with self._lock:
             self._providers.append(provider)
+
+    def find(self, finder: Finder) -> None:
+        """Have `finder` asked for types that nobody lists: they are known by name, and make way for registered ones."""
+        with self._lock:
+            self._finder = finder
+
+    def listed(self, type: str) -> NodeSpec | None:
+        """Return the spec of a type that is listed or registered, or None."""
+        return self._loaded().get(type)
 
     def register(self, spec: NodeSpec, *, replace: bool = False) -> None:
         """Add a type.
@@ -98,17 +110,32 @@ class Registry(Mapping[str, NodeSpec]):
         """Return the spec of a type, or `default`; asked for every node, so without a lock for a type that is there."""
         if not isinstance(type, str):
             return default
-        found = self._specs.get(type)
-        return self._loaded().get(type, default) if found is None else found
+        found = self._specs.get(type) or self._loaded().get(type) or self._unlisted(type)
+        return default if found is None else found
+
+    def _unlisted(self, type: str) -> NodeSpec | None:
+        with self._lock:
+            if self._finder is None:
+                return None
+            if type in self._found:
+                return self._found[type]
+            found = self._finder(type)
+            if found is None:
+                return None
+            spec = self._found[type] = _whole(found)
+            self._revision += 1
+        for observer in self._observers:
+            observer(spec)
+        return spec
 
     def __contains__(self, type: object) -> bool:
         return self.get(type) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(tuple(self._loaded()))
+        return iter(tuple({**self._loaded(), **self._found}))
 
     def __len__(self) -> int:
-        return len(self._loaded())
+        return len({**self._loaded(), **self._found})
 
 
 def _whole(spec: NodeSpec) -> NodeSpec:

@@ -6,6 +6,7 @@ before has left: a map of attention that is kept for a person to look at, or a t
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -95,7 +96,7 @@ def _same(value: Any, content: Any) -> bool:
 
 def _is_table(value: Any) -> bool:
     """Whether a value is made of sizes and constants alone, and not of what it was."""
-    leaves = pytree.tree_leaves(value)
+    leaves: list[Any] = [leaf() if isinstance(leaf, weakref.ref) else leaf for leaf in pytree.tree_leaves(value)]
     traced = [leaf.node for leaf in leaves if issubclass(type(leaf), Traced)]
     if not traced and not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
         return False  # a counter, or a flag

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
@@ -11,8 +12,10 @@ import torch
 from torch import Tensor, fx
 
 from pnne_nb.catalog.custom import called_function, result_class
+from pnne_nb.catalog.functions import FROM_TORCH
 from pnne_nb.catalog.names import METHOD_NAMES
 from pnne_nb.catalog.operators import CHECK, choose
+from pnne_nb.catalog.schemas import positions
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.values import TYPE
 from pnne_nb.errors import RegistrationError
@@ -62,8 +65,8 @@ _OF_TWO = {"min": "minimum", "max": "maximum"}
 
 _METHOD_TYPES = {method: name for name, method in METHOD_NAMES.items()}
 
-_SIZES = frozenset(("view", "reshape", "permute", "expand", "repeat", "tile", "flip", "zeros", "ones", "empty", "rand",
-                    "randn", "new_zeros", "new_ones", "new_empty"))  # fmt: skip
+_SIZES = frozenset(("view", "reshape", "permute", "expand", "repeat", "tile", "flip", "sum_to_size", "zeros", "ones", "empty",
+                    "rand", "randn", "new_zeros", "new_ones", "new_empty"))  # fmt: skip
 """Functions and methods whose sizes may be written one by one."""
 
 
@@ -136,12 +139,30 @@ def _find(target: Any, keywords: tuple[str, ...]) -> NodeSpec:
                 return spec
             # torch.relu, torch.nn.functional.relu and Tensor.relu are one type.
             if module.startswith("torch") or getattr(torch, name, None) is target:
-                return spec
+                return _with_order(spec, name) if inspect.isbuiltin(target) else spec
+    for spec in registry.values():
+        if spec.torch is target and spec.kind == "function":
+            return spec  # torch._C._nn.log_sigmoid is torch.nn.functional.logsigmoid
     try:
         return called_function(target, keywords)
     except RegistrationError as error:
         shown = f"{module}.{name}" if module and module != "builtins" else name
         raise UntranslatableError(f"there is no node type for the function {shown}: {error}") from error
+
+
+def _with_order(spec: NodeSpec, name: str) -> NodeSpec:
+    """Return the type of a function of ``torch``, where that of ``torch.nn.functional`` takes its arguments otherwise."""
+    other = registry.get(f"{FROM_TORCH}{name}") if spec.target.startswith("torch.nn.functional.") else None
+    if other is None:
+        return spec
+    same = all(one == two for one, two in zip(other.positional, spec.positional, strict=False))
+    same &= len(other.outputs) == len(spec.present_outputs({}))
+    return spec if same and all(_agree(prop, spec) for prop in other.properties) else other
+
+
+def _agree(prop: Property, spec: NodeSpec) -> bool:
+    other = spec.property_named(prop.name)
+    return other is None or prop.default == other.default
 
 
 def _by_name(
@@ -151,7 +172,8 @@ def _by_name(
         return _to(args, kwargs, kind)
     if spec.type == "arange":
         starts = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
-        return {**dict(zip(starts[len(args)], args, strict=True)), **kwargs} if args else dict(kwargs)
+        given = zip(starts[len(args)], args, strict=True) if args else ()
+        return {**dict(given), **{key: value for key, value in kwargs.items() if spec.property_named(key)}}
     if spec.type in ("scatter", "scatter_") and len(args) == 4:
         last = "src" if kind(args[3]) == "tensor" else "value"
         return {**dict(zip(("input", "dim", "index", last), args, strict=True)), **kwargs}
@@ -179,17 +201,34 @@ def _by_name(
         else:
             found[plain] = rest.pop(0)
     if rest:
-        raise UntranslatableError(f"{name} is called with more arguments than its node type has")
+        found = _by_overload(spec, name, args, kind)
     for key, value in kwargs.items():
         known = (
             key if spec.property_named(key) or spec.input_named(key) or _variadic(spec, key) else _ALIASES.get(key, key)
         )
         if not (spec.property_named(known) or spec.input_named(known) or _variadic(spec, known)):
-            if value is None or known.startswith("_"):
-                continue
+            if value is None or value is False or value is torch.strided or known.startswith("_"):
+                continue  # what it is without being said
             raise UntranslatableError(f"the node type of {name} has no argument {key!r}")
         found[known] = value
+    training = spec.property_named("training")
+    if training is not None and training.default == "auto":
+        found.setdefault("training", False)  # torch.rrelu(x)
     return found
+
+
+def _by_overload(spec: NodeSpec, name: str, args: tuple[Any, ...], kind: Callable[[Any], str]) -> dict[str, Any]:
+    """Name arguments whose order depends on what they are: ``split(x, 2)`` and ``split(x, (1, 2))``."""
+    kinds = ["Tensor" if kind(value) == "tensor" else _example(value) for value in args]
+    names = positions(name.removeprefix(FROM_TORCH), kinds, method=spec.kind == "method")
+    if names is None or not all(spec.property_named(each) or spec.input_named(each) for each in names):
+        raise UntranslatableError(f"{name} is called with more arguments than its node type has")
+    return dict(zip(names, args, strict=True))
+
+
+def _example(value: Any) -> Any:
+    """Return an argument with ones for the numbers that are computed."""
+    return fx.node.map_arg(value, lambda node: 1 if _is_number(node) else (1,))
 
 
 def _variadic(spec: NodeSpec, name: str) -> bool:

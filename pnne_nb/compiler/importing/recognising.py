@@ -36,10 +36,13 @@ def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
     return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
 
 
-def takes_list(target: Any) -> bool:
-    """Whether a function takes several tensors as one argument: ``torch.stack``."""
+def list_places(target: Any) -> frozenset[int]:
+    """Return the places of a function's arguments that are several tensors each: the first of ``torch.stack``."""
     spec = registry.get(str(getattr(target, "__name__", "")))
-    return spec is not None and spec.kind == "function" and bool(spec.inputs) and spec.inputs[0].variadic
+    if spec is None or spec.kind != "function" or not any(port.variadic for port in spec.inputs):
+        return frozenset()
+    several = {port.name for port in spec.inputs if port.variadic}
+    return frozenset(place for place, name in enumerate(spec.positional) if name.removeprefix("*") in several)
 
 
 def only_looks(node: fx.Node) -> bool:

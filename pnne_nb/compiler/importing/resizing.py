@@ -98,6 +98,8 @@ def unlike(
             if error is None and not difference(expected, found):
                 break
         else:
+            if difference(expected, _result(one, given)[0]):
+                continue  # it is not equal to itself: offsets that do not fit have it read beyond a tensor
             return given  # type: ignore[no-any-return]  # as it came in
     return None
 

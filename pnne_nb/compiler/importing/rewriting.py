@@ -44,12 +44,25 @@ _RESHAPES = frozenset(("detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "t
 """Methods in place that change how a tensor is seen, and none of its elements."""
 
 
+_OTHER_TYPE = frozenset((
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_not", "logical_or", "logical_xor",
+))  # fmt: skip
+"""What gives another element type, unless it is called in place."""
+
+
 def method(recorder: Recorder, name: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a method of a traced tensor by others, or return `ABSENT`."""
     if name in _KNOWN and type(owner) is TracedTensor and owner.value is not UNKNOWN:
         recorder.assumptions.ranked |= name in ("dim", "ndimension")
         return getattr(owner.value, name)()
-    if name in registry:
+    if name in _METHODS:
+        return _METHODS[name](recorder, owner, *args, **kwargs)
+    if name == "to" and type(args[0] if args else None) is TracedTensor:
+        args = args[0].device, args[0].dtype, *args[1:]
+        return recorder.create_proxy("call_method", name, (owner, *args), kwargs)
+    if name == "view" and isinstance(args[0] if args else None, torch.dtype):
+        return recorder.create_proxy("call_method", name, (owner,), {"dtype": args[0]})
+    if registry.listed(name) is not None:
         return ABSENT
     special = _SPECIAL.get(name)
     if special is not None:
@@ -62,7 +75,7 @@ def method(recorder: Recorder, name: str, owner: Any, args: tuple[Any, ...], kwa
         return recorder.call_method(owner, "to", (name,), {})
     base = name.removesuffix("_")
     base = _SYNONYMS.get(base, base)
-    if base != name and base in registry and hasattr(Tensor, base):
+    if base != name and registry.listed(base) is not None and hasattr(Tensor, base) and base not in _OTHER_TYPE:
         changed = recorder.call_method(owner, base, args, kwargs)
         if name in _RESHAPES or _is_own(owner.node):
             owner.node = changed.node
@@ -85,9 +98,11 @@ def function(recorder: Recorder, target: Callable[..., Any], args: tuple[Any, ..
     name = str(getattr(target, "__name__", ""))
     if target in (torch.tensor, torch.as_tensor, torch.asarray):
         return _tensor(recorder, *args, **kwargs)
+    if target is torch.nonzero and kwargs.get("as_tuple"):
+        target, kwargs = torch.where, {}
     if target is torch.where and len(args) == 1 and not kwargs:
         return recorder.call_method(recorder.call_method(args[0], "nonzero", (), {}), "unbind", (1,), {})
-    if name in registry and name not in _KNOWN:
+    if registry.listed(name) is not None and name not in _KNOWN:
         return ABSENT
     if getattr(torch, name, None) is not target or not is_traced(args[:1]) or not hasattr(Tensor, name):
         return ABSENT
@@ -159,6 +174,14 @@ def _tensor(recorder: Recorder, data: Any, dtype: Any = None, device: Any = None
     return recorder.create_proxy("call_function", torch.full, ((), data), {"dtype": element})
 
 
+def _where(recorder: Recorder, owner: Any, condition: Any, other: Any) -> Any:
+    return recorder.create_proxy("call_function", torch.where, (condition, owner, other), {})
+
+
+def _polygamma(recorder: Recorder, owner: Any, n: Any) -> Any:
+    return recorder.create_proxy("call_function", torch.polygamma, (n, owner), {})
+
+
 _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "index_put_": _index_put_,
     "new_tensor": _new_tensor,
@@ -167,3 +190,7 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "type": _type,
     "uniform_": _uniform_,
 }
+
+
+_METHODS: Mapping[str, Callable[..., Any]] = {"where": _where, "polygamma": _polygamma}
+"""Methods whose tensor is not the first argument of the function of that name."""

@@ -43,7 +43,7 @@ from pnne_nb.compiler.importing.observing import Frames, fields_of, with_fields
 from pnne_nb.compiler.importing.outlining import outside
 from pnne_nb.compiler.importing.quoting import shown
 from pnne_nb.compiler.importing.rebinding import Rebound
-from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, sweep, takes_list
+from pnne_nb.compiler.importing.recognising import CREATORS, SWAPPED, certain, changes, list_places, sweep
 from pnne_nb.compiler.importing.refusing import accepted
 from pnne_nb.compiler.importing.surroundings import DeviceKind, Surroundings
 from pnne_nb.compiler.importing.values import (
@@ -287,8 +287,9 @@ class Recorder(recording.Recorder):
     ) -> Any:
         """Record a call and return what stands for its result."""
         within = self.surroundings.inside()
-        if args and type(args[0]) is TracedTuple and takes_list(target):
-            args = (opened(args[0]), *args[1:])
+        if any(type(each) is TracedTuple for each in args):
+            places = list_places(target)
+            args = tuple(opened(each) if place in places else each for place, each in enumerate(args))
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
         node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), Recorder.run.__code__), WITHIN: within})
         module = getattr(target, "__module__", "")

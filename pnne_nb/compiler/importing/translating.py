@@ -10,6 +10,7 @@ from typing import Any, cast, final
 import torch
 from torch import fx, nn
 
+from pnne_nb.catalog.operators import RESULT, RESULTS
 from pnne_nb.compiler.contexts import Inside
 from pnne_nb.compiler.importing.assembling import MAX_STORED, class_title, stored, values_of
 from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
@@ -19,6 +20,7 @@ from pnne_nb.compiler.importing.modes import trace_modes
 from pnne_nb.compiler.importing.observing import Frames, fields_of
 from pnne_nb.compiler.importing.recognising import only_looks
 from pnne_nb.compiler.importing.tracing import AGAIN, FRAMES, MODE, VARIABLE, WITHIN
+from pnne_nb.compiler.importing.values import TYPE
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Port, Required, Returns
 from pnne_nb.graph.structural import INSIDE
@@ -306,9 +308,7 @@ class _Translation:
         """Keep a constant argument as a property, if it can be one."""
         prop = spec.property_named(name)
         if isinstance(value, fx.Node) and value.op == "get_attr" and value.target == MODE:
-            if prop is None or not _admits_mode(prop.type):
-                raise UntranslatableError("it uses its training mode as a value")
-            return True
+            return prop is not None and _admits_mode(prop.type)
         if _holds_nodes(value) or isinstance(value, torch.Tensor):
             return False
         if value is None and (prop is None or not isinstance(prop.default, Required)):
@@ -337,9 +337,9 @@ class _Translation:
         """Return where an argument comes from: what it refers to, or new nodes that build it."""
         if isinstance(value, fx.Node):
             if value.op == "get_attr" and value.target == MODE:
-                raise UntranslatableError("it uses its training mode as a value")
+                return self._mode(), "output"
             if value in self._several:
-                return self._packed(*self._several[value])
+                return self._packed(*self._several[value], result=_result_name(value))
             return self._sources[value]
         if not _holds_nodes(value):
             return self._constant(value), "output"
@@ -357,14 +357,18 @@ class _Translation:
         kind = "dictionary whose keys are no texts" if isinstance(value, dict) else type(value).__name__
         raise UntranslatableError(f"a {kind}, with computed parts, cannot be drawn")
 
-    def _packed(self, item: Item, outputs: Returns) -> Source:
+    def _packed(self, item: Item, outputs: Returns, result: str = "") -> Source:
         parts = [(item, each) if isinstance(each, str) else self._packed(item, each) for each in outputs]
-        return self._built("tuple", parts)
+        return self._built(RESULT, parts, name=result) if result else self._built("tuple", parts)
 
     def _built(self, kind: str, parts: list[Source], **properties: object) -> Source:
         item = Item(kind, kind, properties, kinds={"output": "value"})
         item.inputs.update({f"items_{index}": part for index, part in enumerate(parts)})
         return self._level.add(item), "output"
+
+    def _mode(self) -> Item:
+        item = Item("choose", "training", {"train": True, "eval": False}, kinds={"output": "value"})
+        return self._level.add(item)
 
     def _constant(self, value: Any) -> Item:
         item = Item("Constant", "constant", {"value": stored_constant(value)}, kinds={"output": "value"})
@@ -374,7 +378,7 @@ class _Translation:
         several = self._several.get(value) if isinstance(value, fx.Node) else None
         if type(value) is tuple and len(value) > 1:
             sources = [self._source(each) for each in value]
-        elif several is not None and len(several[1]) > 1 and all(isinstance(each, str) for each in several[1]):
+        elif several is not None and len(several[1]) > 1 and _is_plain_tuple(value, several[1]):
             sources = [(several[0], str(each)) for each in several[1]]
         else:
             sources = [self._source(value)]
@@ -382,6 +386,17 @@ class _Translation:
             item = Item("Output", "output" if len(sources) == 1 else f"output_{index}")
             item.inputs["input"] = source
             self._level.add(item)
+
+
+def _result_name(node: fx.Node) -> str:
+    """Return of which function of torch's a call returns the named results, or an empty string."""
+    kind = node.meta.get(TYPE)
+    name = str(getattr(kind, "__name__", ""))
+    return name if name in RESULTS and getattr(torch.return_types, name) is kind else ""
+
+
+def _is_plain_tuple(node: fx.Node, outputs: Returns) -> bool:
+    return not _result_name(node) and all(isinstance(each, str) for each in outputs)
 
 
 def stored_constant(value: Any) -> Value:
