@@ -155,6 +155,18 @@ class AnomalyFrame(_Frame, frozen=True, tag="anomaly"):
     hint: str | None = None
 
 
+class CheckpointFrame(_Frame, frozen=True, tag="checkpoint"):
+    """A checkpoint was written.
+
+    Attributes:
+        step: The last one that it holds.
+        path: Of the file.
+    """
+
+    step: int
+    path: str
+
+
 class CostFrame(_Frame, frozen=True, tag="cost"):
     """What observing costs.
 
@@ -212,5 +224,5 @@ class TimeFrame(_Frame, frozen=True, tag="time"):
 
 Frame: TypeAlias = (
     StepFrame | EpochFrame | ProgressFrame | StateFrame | NormsFrame | HistogramFrame | StatisticsFrame
-    | AnomalyFrame | CostFrame | MemoryFrame | TimeFrame
+    | AnomalyFrame | CheckpointFrame | CostFrame | MemoryFrame | TimeFrame
 )  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from pnne_nb import frames
 from pnne_nb.frames import (
     AnomalyFrame,
+    CheckpointFrame,
     CostFrame,
     DeviceMemory,
     EpochFrame,
@@ -33,6 +34,7 @@ EXAMPLES: list[Frame] = [
     ),
     StatisticsFrame(step=1, layer="relu1", quantity="gradients", values={"mean": 0.0}),
     AnomalyFrame(step=1, kind="nan-loss", message="The loss became nan.", node="fc", hint=None),
+    CheckpointFrame(step=1, path="run/000001-step-1.ckpt"),
     CostFrame(step=1, share=0.01, frames_per_second=9.5),
     MemoryFrame(step=1, process=2**30, devices={"cuda:0": DeviceMemory(allocated=1, reserved=2, peak=3)}),
     TimeFrame(step=1, shares={"data": 0.25, "forward": 0.75}, words="Time: fetching data 25%, forward 75%."),

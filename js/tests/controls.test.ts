@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
-  costText,
   editedText,
   enabled,
   findings,
+  footnote,
   formatSeconds,
   formatSpeed,
   fraction,
@@ -31,6 +31,7 @@ const status: Status = {
   learningRate: 0.001,
   cost: 0.0123,
   framesPerSecond: 9.8,
+  saved: null,
   dropped: 0,
   notices: [],
 };
@@ -88,8 +89,10 @@ test("facts are left out where they are not known", () => {
 });
 
 test("the cost of watching and lost frames are said", () => {
-  expect(costText(status)).toBe("watching takes 1.2 % of the time (the processor's, hooks included), 9.8 frames/s");
-  expect(costText({ ...status, cost: null, dropped: 3 })).toBe("3 frames dropped");
+  expect(footnote(status)).toBe("watching takes 1.2 % of the time (the processor's, hooks included), 9.8 frames/s");
+  expect(footnote({ ...status, cost: null, dropped: 3 })).toBe("3 frames dropped");
+  const saved = { step: 3001, path: "run/000002-step-3001.ckpt" };
+  expect(footnote({ ...status, cost: null, saved })).toBe("saved at step 3,001 in run/000002-step-3001.ckpt");
 });
 
 test("the first button starts, pauses and resumes", () => {

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, final, get_args
 
 from pnne_nb.errors import TrainingError, near, shown
-from pnne_nb.frames import AnomalyFrame, EpochFrame, StateFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, CheckpointFrame, EpochFrame, StateFrame, StepFrame
 from pnne_nb.subscribers import Subscribers
 
-Topic: TypeAlias = Literal["step", "epoch", "state", "anomaly"]
+Topic: TypeAlias = Literal["step", "epoch", "state", "anomaly", "checkpoint"]
 TOPICS: tuple[str, ...] = get_args(Topic)
+Told: TypeAlias = StepFrame | EpochFrame | StateFrame | AnomalyFrame | CheckpointFrame
 
 
 @final
@@ -34,7 +35,7 @@ class Listeners:
             raise TrainingError(f"What is called at each {topic} must be a function, not {shown(function)}.")
         return self._entries.add((topic, function))
 
-    def tell(self, frame: StepFrame | EpochFrame | StateFrame | AnomalyFrame) -> None:
+    def tell(self, frame: Told) -> None:
         """Call the functions for this kind of frame, in the order in which they were added."""
         if not self._entries:
             return
@@ -49,7 +50,7 @@ class Listeners:
                     raise
 
 
-def _topic_of(frame: StepFrame | EpochFrame | StateFrame | AnomalyFrame) -> Topic:
+def _topic_of(frame: Told) -> Topic:
     match frame:
         case StepFrame():
             return "step"
@@ -59,3 +60,5 @@ def _topic_of(frame: StepFrame | EpochFrame | StateFrame | AnomalyFrame) -> Topi
             return "state"
         case AnomalyFrame():
             return "anomaly"
+        case CheckpointFrame():
+            return "checkpoint"

@@ -8,7 +8,17 @@ from typing import final
 from torch import nn
 
 from pnne_nb.channel import Channel
-from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, MemoryFrame, StateFrame, StepFrame, TimeFrame, TrainingState
+from pnne_nb.frames import (
+    AnomalyFrame,
+    CheckpointFrame,
+    EpochFrame,
+    Frame,
+    MemoryFrame,
+    StateFrame,
+    StepFrame,
+    TimeFrame,
+    TrainingState,
+)
 from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.events import Listeners
 from pnne_nb.runtime.history import History
@@ -44,6 +54,11 @@ class Reports:
         self.listeners.tell(frame)
         for anomaly in self._trends.observe(frame):
             self.announce(anomaly)
+
+    def saved(self, frame: CheckpointFrame) -> None:
+        """Tell of a checkpoint; the history, which it holds, does not speak of it."""
+        self.channel.put(frame)
+        self.listeners.tell(frame)
 
     def looked(self, memory: MemoryFrame, times: TimeFrame) -> None:
         """Keep and tell what the monitor saw."""

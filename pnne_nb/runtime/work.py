@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, assert_never, final
 
 from pnne_nb.errors import CheckpointError, TrainingError
-from pnne_nb.frames import AnomalyFrame, EpochFrame, ProgressFrame, TrainingState
+from pnne_nb.frames import AnomalyFrame, CheckpointFrame, EpochFrame, ProgressFrame, TrainingState
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.cadence import Every
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
@@ -166,6 +166,7 @@ class Work:
                     self._save(due=True, improved=False)
                 else:
                     checkpoint.write(path, self._state_dict())
+                    self._reports.saved(CheckpointFrame(self._loop.steps, str(path)))
 
         if wait:
             save()
@@ -272,8 +273,9 @@ class Work:
             return
         state = self._state_dict()
         if due:
-            self._checkpoints.save(self._loop.steps, state)
+            path = self._checkpoints.save(self._loop.steps, state)
             self._saved = self._place
+            self._reports.saved(CheckpointFrame(self._loop.steps, str(path)))
         if improved:
             self._checkpoints.save_best(state)
 

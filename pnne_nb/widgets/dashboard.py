@@ -114,8 +114,10 @@ class TrainingDashboard(ipywidgets.VBox):
         for plot in self._plots:
             plot.draw()
         remove_probe = engine.add_probe(probe, self._cadence)
-        remove_listener = engine.on("state", _starter(weakref.ref(self._pump)))
-        self._release = weakref.finalize(self, _release, self._pump, remove_probe, remove_listener)
+        # What a button asks for may be done when no training runs, and is shown all the same.
+        wake = _waker(weakref.ref(self._pump))
+        removals = [engine.on(event, wake) for event in ("state", "epoch", "anomaly", "checkpoint")]
+        self._release = weakref.finalize(self, _release, self._pump, remove_probe, *removals)
         self._open[id(engine)] = self
         if engine.state in ALIVE:
             self._pump.start()
@@ -156,7 +158,7 @@ class TrainingDashboard(ipywidgets.VBox):
     # The pump's thread
 
     def take(self, frames: Sequence[Frame]) -> bool:
-        """Remember `frames`; returns whether the training has ended."""
+        """Remember `frames`; returns whether no training runs."""
         for frame in frames:
             if isinstance(frame, StepFrame) and frame.step <= self._known_steps:
                 continue
@@ -362,15 +364,15 @@ def _caption(frame: HistogramFrame, chosen: str) -> str:
     return "" if frame.sampled == frame.total else f"{frame.sampled:,} of {frame.total:,} values"
 
 
-def _starter(pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:
-    """Starts the pump with the training; holds it weakly, because the engine may outlive the dashboard."""
+def _waker(pump: weakref.ref[Pump]) -> Callable[[object], None]:
+    """Starts the pump when there is news; holds it weakly, because the engine may outlive the dashboard."""
 
-    def on_state(frame: StateFrame) -> None:
+    def wake(_frame: object) -> None:
         alive = pump()
-        if alive is not None and frame.state in ALIVE:
+        if alive is not None:
             alive.start()
 
-    return on_state
+    return wake
 
 
 def _release(pump: Pump, *removals: Callable[[], None]) -> None:

@@ -32,7 +32,7 @@ class Screen(Protocol):
     """What the pump draws on. The methods run in the pump's thread, and nothing else may touch the widgets."""
 
     def take(self, frames: Sequence[Frame]) -> bool:
-        """Remember `frames`; returns whether the training has ended, so that nothing more will come."""
+        """Remember `frames`; returns whether no training runs, so that nothing more will come by itself."""
 
     def stale(self) -> bool:
         """Whether something that no frame tells has changed, and is worth a drawing."""
@@ -79,9 +79,9 @@ class Pump:
             return self._thread is not None
 
     def start(self) -> None:
-        """Run until the training ends; does nothing while the pump runs, and nothing once closed.
+        """Run until the training ends, or once if none runs; does nothing while the pump runs, and nothing once closed.
 
-        The frame that tells of the new training must be in the channel before.
+        The frame that tells of a new training, or what else is to be drawn, must be in the channel before.
         """
         with self._condition:
             if self._thread is None and not self._closed:

@@ -7,7 +7,16 @@ from typing import Final, final
 
 import msgspec
 
-from pnne_nb.frames import AnomalyFrame, CostFrame, Frame, ProgressFrame, StateFrame, StepFrame, TrainingState
+from pnne_nb.frames import (
+    AnomalyFrame,
+    CheckpointFrame,
+    CostFrame,
+    Frame,
+    ProgressFrame,
+    StateFrame,
+    StepFrame,
+    TrainingState,
+)
 
 NOTICES: Final = 5
 """Findings shown at once; the latest win."""
@@ -27,6 +36,13 @@ class Notice(msgspec.Struct, frozen=True, rename="camel"):
     hint: str | None
 
 
+class Saved(msgspec.Struct, frozen=True, rename="camel"):
+    """A checkpoint: the last step that it holds, and its file."""
+
+    step: int
+    path: str
+
+
 @final
 class Status(msgspec.Struct, rename="camel"):
     """The state of a training as shown; js/src/controls/types.ts mirrors it field by field.
@@ -38,6 +54,7 @@ class Status(msgspec.Struct, rename="camel"):
         node: The node that failed, by its path on screen, or None.
         seconds_left: Estimate to the end, in seconds, or None.
         cost: Share of the time that watching the layers takes, 0 to 1, or None before it was measured.
+        saved: The latest checkpoint, or None while there is none.
         dropped: Frames that came too fast to be looked at.
     """
 
@@ -56,6 +73,7 @@ class Status(msgspec.Struct, rename="camel"):
     learning_rate: float | None = None
     cost: float | None = None
     frames_per_second: float = 0.0
+    saved: Saved | None = None
     dropped: int = 0
     notices: list[Notice] = []
 
@@ -74,6 +92,8 @@ class Status(msgspec.Struct, rename="camel"):
                 self.learning_rate = _finite(frame.learning_rate)
             case CostFrame():
                 self.cost, self.frames_per_second = _finite(frame.share), _finite(frame.frames_per_second) or 0.0
+            case CheckpointFrame():
+                self.saved = Saved(frame.step, frame.path)
             case AnomalyFrame():
                 notice = Notice(frame.step, frame.message, frame.node, frame.hint)
                 self.notices = [*self.notices, notice][-NOTICES:]
@@ -82,8 +102,8 @@ class Status(msgspec.Struct, rename="camel"):
 
     @property
     def ended(self) -> bool:
-        """Whether training has run and no longer does."""
-        return self.state in ENDED
+        """Whether nothing comes by itself: training no longer runs, or not yet."""
+        return self.state not in ALIVE
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON for the browser."""

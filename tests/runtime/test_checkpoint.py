@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
 from pnne_nb.errors import CheckpointError, TrainingError
+from pnne_nb.frames import CheckpointFrame
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.checkpoint import CheckpointDirectory, read, read_newest_good, write
 from pnne_nb.runtime.engine import TrainingEngine
@@ -145,9 +146,12 @@ def test_checkpoints_come_as_often_as_asked_and_at_the_end(tmp_path: Path) -> No
 
     for name, every, expected in (("a", (5, "steps"), [5, 10, 12]), ("b", 2, [12]), ("c", None, [12])):
         trained = engine(checkpoint_dir=tmp_path / name, checkpoint_every=every)
+        told: list[CheckpointFrame] = []
+        trained.on("checkpoint", told.append)
         trained.start()
         assert trained.wait(60)
-        assert steps(tmp_path / name) == expected
+        assert steps(tmp_path / name) == [frame.step for frame in told] == expected
+        assert Path(told[-1].path).exists()
 
 
 def test_what_is_best_is_known_after_resuming(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import ipywidgets
 import numpy as np
@@ -77,7 +78,7 @@ class Awaited:
     def __init__(self, bar: ControlBar) -> None:
         self._bar = bar
         self._changed = threading.Condition()
-        bar.observe(self._tell, "status")
+        bar.observe(self._tell, ["status", "tick"])
 
     def _tell(self, _change: object) -> None:
         with self._changed:
@@ -110,6 +111,24 @@ def test_a_training_from_the_first_click_to_the_end(dashboard: TrainingDashboard
     assert dashboard._histogram.latest is not None
     assert dashboard._histogram.latest.layer == "fc1"
     assert dashboard._chooser.caption == ""
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_what_a_button_asks_for_is_shown_when_nothing_trains(
+    dashboard: TrainingDashboard, engine: TrainingEngine, tmp_path: Path, trained: bool
+) -> None:
+    if trained:
+        engine.start()
+        engine.wait()
+        assert dashboard._pump.join(PATIENCE)
+    awaited = Awaited(bar_of(dashboard))
+    engine.save_checkpoint(tmp_path / "now.ckpt", wait=False)
+    awaited.until(lambda status: status["saved"] == {"step": 9 if trained else 0, "path": str(tmp_path / "now.ckpt")})
+    assert dashboard._pump.join(PATIENCE)
+    validated = dashboard._plots[0].figure.marks[1]  # type: ignore[attr-defined]  # on the loss
+    before = len(validated.x)
+    press(dashboard, "validate")
+    awaited.until(lambda _: len(validated.x) > before)
 
 
 def test_step_pause_resume_stop(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:

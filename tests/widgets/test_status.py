@@ -10,13 +10,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pnne_nb.frames import AnomalyFrame, CostFrame, HistogramFrame, ProgressFrame, StateFrame, StepFrame
-from pnne_nb.widgets.status import NOTICES, Notice, Status
+from pnne_nb.frames import (
+    AnomalyFrame,
+    CheckpointFrame,
+    CostFrame,
+    HistogramFrame,
+    ProgressFrame,
+    StateFrame,
+    StepFrame,
+)
+from pnne_nb.widgets.status import NOTICES, Notice, Saved, Status
 
 TYPES = Path(__file__).parents[2] / "js" / "src" / "controls" / "types.ts"
 
 
-@pytest.mark.parametrize("struct", [Status, Notice])
+@pytest.mark.parametrize("struct", [Status, Notice, Saved])
 def test_typescript_mirrors_every_field(struct: type[msgspec.Struct]) -> None:
     interface = re.search(rf"interface {struct.__name__} \{{(.*?)\}}", TYPES.read_text(encoding="utf-8"), re.DOTALL)
     assert interface is not None
@@ -33,6 +41,13 @@ def test_progress_and_cost() -> None:
     assert (shown["epoch"], shown["batch"], shown["batches"], shown["step"]) == (2, 3, 22, 25)
     assert (shown["stepsPerSecond"], shown["secondsLeft"], shown["learningRate"]) == (100.0, 12.5, 0.01)
     assert (shown["cost"], shown["framesPerSecond"]) == (0.01, 9.9)
+
+
+def test_the_latest_checkpoint() -> None:
+    status = Status()
+    status.take(CheckpointFrame(7, "run/000001-step-7.ckpt"))
+    status.take(CheckpointFrame(9, "run/000002-step-9.ckpt"))
+    assert status.to_json()["saved"] == {"step": 9, "path": "run/000002-step-9.ckpt"}
 
 
 def test_a_failure_has_a_node_until_training_goes_on() -> None:

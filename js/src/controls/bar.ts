@@ -1,10 +1,10 @@
 // The bar on top of the dashboard: buttons, state, progress, what went wrong.
 import { element, icon, keepKeys, setText } from "./dom";
 import {
-  costText,
   editedText,
   enabled,
   findings,
+  footnote,
   fraction,
   mainCommand,
   progressFacts,
@@ -59,7 +59,7 @@ function label(button: HTMLButtonElement, command: Command): void {
 }
 
 function noticeItem({ step, message, node, hint }: Notice): HTMLLIElement {
-  const item = element("li", {}, `Step ${step}: `);
+  const item = element("li", {}, `Step ${step.toLocaleString("en-US")}: `);
   if (node) item.append(element("code", {}, node), " ");
   item.append(message);
   if (hint) item.append(" ", element("span", { class: "pnne-hint" }, hint));
@@ -207,7 +207,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
       notices.replaceChildren(...found.map(noticeItem));
       notices.hidden = found.length === 0;
     }
-    setText(cost, costText(status));
+    setText(cost, footnote(status));
   };
   // The frame after the next is sent only once this one is painted: this is what keeps the kernel from flooding the
   // page. Every second frame is acknowledged, because the kernel takes half as long for that as for drawing one.

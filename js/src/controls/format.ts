@@ -45,8 +45,10 @@ export function typedRate(text: string): number | null {
   return Number.isFinite(rate) && rate >= 0 ? rate : null;
 }
 
-export function costText({ cost, framesPerSecond, dropped }: Status): string {
+/** Where the latest checkpoint is, and what watching costs. */
+export function footnote({ cost, framesPerSecond, saved, dropped }: Status): string {
   const texts: string[] = [];
+  if (saved) texts.push(`saved at step ${whole.format(saved.step)} in ${saved.path}`);
   if (cost !== null) {
     const rate = framesPerSecond > 0 ? `, ${framesPerSecond.toFixed(1)} frames/s` : "";
     texts.push(`watching takes ${(100 * cost).toFixed(1)} % of the time (the processor's, hooks included)${rate}`);

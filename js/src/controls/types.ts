@@ -9,6 +9,11 @@ export interface Notice {
   hint: string | null;
 }
 
+export interface Saved {
+  step: number;
+  path: string;
+}
+
 /** Mirrors `Status` in pnne_nb/widgets/controls.py, field by field. */
 export interface Status {
   state: TrainingState;
@@ -26,6 +31,7 @@ export interface Status {
   learningRate: number | null;
   cost: number | null;
   framesPerSecond: number;
+  saved: Saved | null;
   dropped: number;
   notices: Notice[];
 }
