@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { searchTypes, similarity } from "../src/editor/panels/search";
+import { fromState } from "../src/editor/document/document";
+import { placesOf } from "../src/editor/document/places";
+import { nodeSimilarity, searchTypes, similarity } from "../src/editor/panels/search";
 import type { NodeTypeState } from "../src/protocol";
 
 const type = (name: string, category: string, doc = ""): NodeTypeState => ({
@@ -48,4 +50,36 @@ test("every word must fit", () => {
 
 test("the start of a part of a name fits better than its middle", () => {
   expect(similarity("MaxPool2d", "pool")).toBeGreaterThan(similarity("Whirlpool", "pool"));
+});
+
+const block = (name: string, definition: string) => ({ name, type: "Subgraph", properties: { definition } });
+const NET = fromState({
+  format: "pnne-graph",
+  formatVersion: 1,
+  name: "net",
+  graphs: {
+    "": { nodes: [{ name: "conv1", type: "Conv2d" }, block("layer1", "Stage"), block("layer2", "Stage")] },
+    Stage: { nodes: [block("0", "BasicBlock"), block("1", "BasicBlock")] },
+    BasicBlock: { nodes: [{ name: "conv1", type: "Conv2d" }] },
+  },
+});
+
+test("nodes are at every place where they are seen, the outermost first", () => {
+  const paths = placesOf(NET).map(({ path }) => path);
+  expect(paths.slice(0, 5)).toEqual(["conv1", "layer1", "layer2", "layer1.0", "layer1.1"]);
+  expect(paths.filter((path) => path.endsWith("conv1"))).toHaveLength(5);
+  expect(placesOf(NET, 4)).toHaveLength(4);
+});
+
+test.each([
+  ["layer1.0.conv1", "layer1.0.conv1", ""],
+  ["1.conv1", "layer1.1.conv1", "layer1.1."],
+  ["conv1", "conv1", ""],
+  ["conv1", "layer2.1.conv1", "layer2.1."],
+  ["basicblock", "layer1.0", ""],
+])("a node is found by %s", (word, best, shown) => {
+  const [first] = placesOf(NET)
+    .map((place) => ({ path: place.path, score: nodeSimilarity(place, word, shown) }))
+    .sort((a, b) => b.score - a.score);
+  expect(first?.path).toBe(best);
 });

@@ -50,6 +50,25 @@ def test_a_block_says_how_many_show_it(editor: EditorPage) -> None:
     expect(editor.node("x").locator(".pnne-times")).to_have_count(0)
 
 
+def test_a_node_inside_a_block_is_found_by_its_path(editor: EditorPage) -> None:
+    editor.root.get_by_role("region", name="Graph").focus()
+    editor.page.keyboard.press("Control+f")
+    editor.page.keyboard.type("second.relu")
+    found = editor.root.get_by_role("dialog", name="Find a node or frame").get_by_role("option")
+    expect(found).to_have_text(["second.reluReLU"])
+    editor.page.keyboard.press("Enter")
+    expect(editor.node("second.relu")).to_be_focused()
+    expect(editor.root.get_by_role("textbox", name="Name")).to_have_value("relu")
+
+
+def test_marks_leave_the_name_of_a_block_its_room(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    graph.rename("first", "decoder12")
+    editor = open_editor(graph)
+    name = editor.node("decoder12").locator(".pnne-card-name")
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
+    expect(editor.node("decoder12").locator(".pnne-times")).to_be_visible()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_look_inside_a_block_without_leaving_the_graph(graph: NodeGraph, open_editor: OpenEditor, theme: str) -> None:
     editor = open_editor(graph, theme=theme)

@@ -147,11 +147,21 @@ def test_nodes_of_an_imported_model_say_how_they_relate_to_the_original(open_edi
     expect(editor.root.get_by_role("complementary", name="Properties")).to_contain_text(reason)
 
 
+BESIDE = """() => {
+    const [room, source, node] = [".pnne-canvas", ".pnne-source", "[data-node]"]
+        .map((selector) => document.querySelector(selector).getBoundingClientRect());
+    const middle = (box) => box.left + box.width / 2;
+    return room.right <= source.left + 1 && Math.abs(middle(node) - middle(room)) < 30;
+}"""
+"""Whether the source stands beside the graph, and that in the middle of what is left to it."""
+
+
 def test_the_source_is_saved_as_a_file(open_editor: OpenEditor) -> None:
     editor = open_editor(classifier())
     editor.button("Code").click()
     source = editor.root.get_by_role("region", name="Source")
     expect(source).to_contain_text("class Net")
+    editor.page.wait_for_function(BESIDE)
     with editor.page.expect_download() as caught:
         source.get_by_role("button", name="Save").click()
     assert caught.value.suggested_filename == "classifier.py"

@@ -95,11 +95,11 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
               <p>Loading the graph…</p>
             </div>
           )}
-          {source && <SourcePanel />}
           <Legend />
           <Toasts />
           <QuickSearch />
         </section>
+        {source && <SourcePanel />}
         {properties && <Properties readOnly={readOnly} />}
       </div>
       <StatusLine />

@@ -397,9 +397,7 @@ export class Editor {
     const name = names.pop();
     if (name === undefined) return;
     this.enter(names);
-    this.bringOut(name);
-    this.select([name]);
-    this.viewport?.reveal(name);
+    this.goTo(name);
   }
 
   /** Carries out the one-click repair of a diagnostic. */

@@ -104,12 +104,23 @@ def _brief(name: str) -> str:
 def _short(value: object) -> str:
     if isinstance(value, Required):
         return "?"
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    if any(isinstance(item, slice) for item in items):
+        return f"[{', '.join(map(_subscript, items))}]"[:MAX_VALUE]
     if isinstance(value, (tuple, list)) and value:
         if all(_is_number(item) for item in value):
             return "×".join(map(_number, value))
         if len(value) > 1:
             return ", ".join(map(_inner, value))[:MAX_VALUE]
     return value[:MAX_VALUE] if isinstance(value, str) else _inner(value)[:MAX_VALUE]
+
+
+def _subscript(value: object) -> str:
+    """What stands between brackets in Python: ``1:`` for a slice from 1 on."""
+    if not isinstance(value, slice):
+        return _inner(value)
+    start, stop, step = ("" if part is None else _inner(part) for part in (value.start, value.stop, value.step))
+    return f"{start}:{stop}{f':{step}' if step else ''}"
 
 
 def _inner(value: object) -> str:

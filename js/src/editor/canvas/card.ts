@@ -30,6 +30,11 @@ export interface Card {
   readonly title: string;
 }
 
+/** What decides how a node looks. */
+export function categoryOf(node: NodeState, type: NodeTypeState | undefined): string {
+  return node.type === "Subgraph" ? "Block" : (type?.category ?? "Unknown");
+}
+
 export function cardOf(
   path: string,
   node: NodeState,
@@ -54,7 +59,7 @@ export function cardOf(
     path,
     name: node.name,
     type: node.type,
-    category: node.type === "Subgraph" ? "Block" : (type?.category ?? "Unknown"),
+    category: categoryOf(node, type),
     // Without a catalogue, as in a page without a kernel, nothing can be said of any type.
     known: type !== undefined || !isCatalogThere || node.type === "Subgraph",
     summary,

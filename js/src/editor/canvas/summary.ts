@@ -1,5 +1,5 @@
 import type { NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
-import { items } from "../values/check";
+import { items, tagged } from "../values/check";
 import { textOf } from "../values/text";
 
 /** Words on a card, and the property that they tell of; null where they tell of none that is edited there. */
@@ -111,11 +111,24 @@ function short(value: unknown): string {
   if (value === undefined) return "?";
   if (value === "auto") return "auto";
   const list = items(value);
+  if ((list ?? [value]).some(isSlice)) return `[${(list ?? [value]).map(subscript).join(", ")}]`.slice(0, MAX_VALUE);
   if (list && list.length > 0) {
     if (list.every((item) => typeof item === "number")) return list.map((item) => textOf(null, item)).join("×");
     if (list.length > 1) return textOf(null, list).slice(0, MAX_VALUE);
   }
   return textOf(null, value).slice(0, MAX_VALUE);
+}
+
+function isSlice(value: unknown): boolean {
+  return Array.isArray(tagged(value, "$slice"));
+}
+
+/** What stands between brackets in Python: `1:` for a slice from 1 on. */
+function subscript(value: unknown): string {
+  const parts = tagged(value, "$slice");
+  if (!Array.isArray(parts)) return textOf(null, value);
+  const [start, stop, step] = parts.map((part) => (part === null ? "" : textOf(null, part)));
+  return `${start}:${stop}${step ? `:${step}` : ""}`;
 }
 
 /** A window size in every dimension: 5 in a two-dimensional layer is `5×5`. */

@@ -99,6 +99,18 @@ export function useViewport(): void {
 
   useFullScreen();
 
+  // What stands in the middle stays there when the source opens beside the graph, and when it closes.
+  const source = useView((view) => view.source);
+  const kept = useRef({ source, width });
+  useEffect(() => {
+    const before = kept.current;
+    if (width === before.width) return;
+    kept.current = { source, width };
+    if (source === before.source || before.width === 0 || width === 0) return;
+    const { x, y, zoom } = getViewport();
+    void setViewport({ x: x + (width - before.width) / 2, y, zoom });
+  }, [source, width, getViewport, setViewport]);
+
   const opened = useRef("");
   useEffect(() => {
     if (!scene || width === 0 || height === 0) return;

@@ -8,7 +8,7 @@ export interface Origin {
   readonly text: string;
 }
 
-const EQUAL = "Imported: gave the same as the original when both were run";
+const EQUAL = "Imported: as it came, it gave the same as the original when both were run";
 const NOT_CALLED = "Imported: was not called when the model was compared with the original";
 
 /** Where a node came from; null for one that was drawn here, and for the ends of a graph, which have no original. */

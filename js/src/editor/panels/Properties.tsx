@@ -65,7 +65,7 @@ const DRAWING = [
   ["Undo, redo", "Ctrl+Z, Ctrl+Shift+Z"],
 ] as const;
 const ALWAYS = [
-  ["Find", "Ctrl+F"],
+  ["Find", "Ctrl+F, also inside blocks, as layer1.0.conv1"],
   ["Zoom", "wheel (after a click), Ctrl + wheel, + and −; F all, Shift+F selected; Page Up and Down move"],
 ] as const;
 /** What is left to who may not change anything. */

@@ -9,11 +9,13 @@ import {
   useState,
 } from "react";
 import type { EdgeState } from "../../protocol";
+import { categoryOf } from "../canvas/card";
 import { lookOf } from "../canvas/categories";
 import { cardFor, ownerOf, type ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useView } from "../context";
 import { blockTypes, shownType } from "../document/blocks";
 import { edgeId, nodeOf, splitPort } from "../document/document";
+import { type Place, placesOf } from "../document/places";
 import { portsOf } from "../document/ports";
 import { edgeFrom, insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
@@ -22,7 +24,7 @@ import { goToFrame } from "../framing";
 import { goToEdge, openPalette, reconnect } from "../gestures";
 import type { Quick } from "../view";
 import { NOT_OFFERED } from "./Palette";
-import { searchTypes, similarity } from "./search";
+import { nodeSimilarity, searchTypes, similarity } from "./search";
 
 const WIDTH = 268;
 const HEIGHT = 300;
@@ -198,12 +200,20 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
   }));
 }
 
+/** Nodes of the shown graph; once something is typed, those of all others too, under their paths. */
 function nodesFor(scene: ShownScene, editor: Editor, query: string): Choice[] {
   const word = query.trim().toLowerCase();
-  const scored = [...scene.cards.values()].map((card) => ({
-    score: word === "" ? 1 : Math.max(similarity(card.name, word), similarity(card.type, word) / 2),
-    choice: choice(card.name, card.name, card.type, card.category, () => editor.goTo(card.name)),
-  }));
+  const scored = placesIn(scene, word !== "").map((place) => {
+    const { path, node } = place;
+    const card = path === scene.prefix + node.name ? scene.cards.get(node.name) : undefined;
+    const category = card?.category ?? categoryOf(node, scene.types.get(node.type));
+    return {
+      score: word === "" ? 1 : nodeSimilarity(place, word, scene.prefix),
+      choice: card
+        ? choice(path, card.name, card.type, category, () => editor.goTo(card.name))
+        : choice(path, path, node.type, category, () => editor.jumpTo(path)),
+    };
+  });
   for (const { name, title = "", text = "" } of scene.graph.frames.values()) {
     const found = Math.max(similarity(title || name, word), text.toLowerCase().includes(word) ? 0.5 : 0);
     scored.push({
@@ -215,6 +225,11 @@ function nodesFor(scene: ShownScene, editor: Editor, query: string): Choice[] {
     .filter(({ score }) => score > 0)
     .sort((a, b) => b.score - a.score)
     .map((entry) => entry.choice);
+}
+
+function placesIn(scene: ShownScene, everywhere: boolean): Place[] {
+  if (everywhere) return placesOf(scene.document);
+  return [...scene.graph.nodes.values()].map((node) => ({ path: scene.prefix + node.name, node }));
 }
 
 /** Every edge that the node could get, from its outputs first. */

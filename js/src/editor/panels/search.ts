@@ -1,4 +1,6 @@
 import type { NodeTypeState } from "../../protocol";
+import { definitionOf } from "../document/definitions";
+import type { Place } from "../document/places";
 
 const NAME = 4;
 const CATEGORY = 2;
@@ -26,6 +28,28 @@ export function searchTypes(types: Iterable<NodeTypeState>, text: string): NodeT
     if (total > 0) scored.push({ type, score: total });
   }
   return scored.sort((a, b) => b.score - a.score || a.type.type.length - b.type.type.length).map(({ type }) => type);
+}
+
+/** What counts for a node in another graph than the shown one: of two that fit alike, the nearer comes first. */
+const ELSEWHERE = 0.95;
+
+/**
+ * How well a word fits a node, from 0 to 1: its name, its path such as `layer1.0.conv1` or the end of that, its type,
+ * or the definition that it shows.
+ */
+export function nodeSimilarity({ path, node }: Place, word: string, shownPrefix: string): number {
+  const inside = definitionOf(node);
+  const kind = Math.max(similarity(node.type, word), inside === null ? 0 : similarity(inside, word));
+  const fit = Math.max(word.includes(".") ? pathSimilarity(path, word) : similarity(node.name, word), kind / 2);
+  return path === shownPrefix + node.name ? fit : ELSEWHERE * fit;
+}
+
+function pathSimilarity(path: string, word: string): number {
+  const lower = path.toLowerCase();
+  if (lower === word || lower.endsWith(`.${word}`)) return 1;
+  const at = lower.indexOf(word);
+  if (at < 0) return 0;
+  return at === 0 || lower[at - 1] === "." ? 0.9 : 0.6;
 }
 
 /** How well `word` fits a name, from 0 to 1: whole, start, start of a part, inside, or letters in order. */
