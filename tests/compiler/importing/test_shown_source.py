@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.verifying import compare, whole_prefix
+from pnne_nb.compiler.verifying import compare, key_prefix
 from tests.compiler.importing import nets
 from tests.compiler.importing.zoo import MODELS, Entry
 
@@ -199,7 +199,7 @@ def test_source_with_closed_parts_takes_them_as_arguments(name: str) -> None:
     wanted = list(inspect.signature(cls).parameters)
     assert wanted
     model = cls(**{name: copy.deepcopy(parts[name]) for name in wanted})
-    prefix = whole_prefix(graph)
+    prefix = key_prefix(graph)
     model.load_state_dict({f"{prefix}{key}": value for key, value in net.state_dict().items()})
     for check in compare(net, model, entry.args, entry.kwargs, prefix):
         assert check.equal, str(check)

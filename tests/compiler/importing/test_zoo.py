@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pnne_nb as pn
-from pnne_nb.compiler.verifying import difference, private_random_state, whole_prefix
+from pnne_nb.compiler.verifying import difference, private_random_state, key_prefix
 from tests.compiler.importing.zoo import MODELS
 
 torch.set_num_threads(1)
@@ -34,7 +34,7 @@ def test_it_comes_back_equal(name: str) -> None:
     assert set(report.opaque) == set(entry.opaque)
     model = pn.compile(read, reuse=net)
     copied = copy.deepcopy(model)
-    assert list(model.state_dict()) == [whole_prefix(read) + key for key in net.state_dict()]
+    assert list(model.state_dict()) == [key_prefix(read) + key for key in net.state_dict()]
     for others in entry.others:
         numbers = {key: value for key, value in entry.kwargs.items() if not isinstance(value, torch.Tensor)}
         for mode in (True, False):
