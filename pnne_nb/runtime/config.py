@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import torch
 from torch import nn
 
 from pnne_nb.errors import TrainingError, expect, near, shown
@@ -118,7 +119,7 @@ class Config(msgspec.Struct, frozen=True):
         if clip is not None and not (isinstance(clip, (int, float)) and clip > 0):
             raise TrainingError(f"grad_clip must be a positive norm or None, not {shown(clip)}.")
 
-    def open_data(self, train: Data, val: Data | None) -> tuple[Source, Source | None]:
+    def open_data(self, train: Data | None, val: Data | None) -> tuple[Source, Source | None]:
         """The data as batches; only training data is shuffled.
 
         Raises:
@@ -129,7 +130,7 @@ class Config(msgspec.Struct, frozen=True):
             None if val is None else self._open(val, "val_data", shuffle=False),
         )
 
-    def _open(self, data: Data, name: str, *, shuffle: bool) -> Source:
+    def _open(self, data: Data | None, name: str, *, shuffle: bool) -> Source:
         return open_source(
             data,
             batch_size=self.batch_size,
@@ -180,6 +181,11 @@ class Config(msgspec.Struct, frozen=True):
             raise TrainingError(
                 f"{type(optimizer).__name__} computes the loss several times in a step, which scaled gradients do not "
                 'allow: choose precision "32" or "bf16".'
+            )
+        if self.precision == "16" and any(one.dtype == torch.float16 for one in model.parameters()):
+            raise TrainingError(
+                'With precision="16" the parameters stay float32, and the forward pass runs in float16 by itself: give the '
+                "model as it was before half()."
             )
         total = None if train.size is None else self.epochs * -(-train.size // self.accumulate)
         return Recipe(

@@ -43,13 +43,20 @@ _ACCEPTED = (
 
 
 def open_source(
-    data: Data, *, batch_size: int, shuffle: bool, seed: int, num_workers: int, name: str, pin_memory: bool = False
+    data: Data | None,
+    *,
+    batch_size: int,
+    shuffle: bool,
+    seed: int,
+    num_workers: int,
+    name: str,
+    pin_memory: bool = False,
 ) -> Source:
     """Make a source of batches.
 
     Args:
         data: A ``DataLoader`` (which decides itself about batch size, order and workers), a ``Dataset``,
-            or arrays with the examples along the first dimension, in a sequence or by name.
+            or arrays with the examples along the first dimension, in a sequence or by name. None is refused.
         batch_size: Examples in a batch.
         shuffle: Whether each epoch has an order of its own.
         seed: Decides about the order.
@@ -91,6 +98,11 @@ def open_source(
         case tuple() | list():
             tensors = as_tensors(data, name)
             return TensorSource(tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        case None:
+            raise TrainingError(
+                f"There is no {name}: TrainingEngine(model, train_data) needs to be given what to train on. {_ACCEPTED} "
+                "A graph with Dataset nodes of its own is trained by TrainingEngine.from_graph(graph)."
+            )
         case _:
             raise TrainingError(f"{name} is a {type(data).__name__}. {_ACCEPTED}")
 

@@ -88,7 +88,7 @@ class TrainingEngine:
     def __init__(  # noqa: PLR0917  the order is part of the contract
         self,
         model: nn.Module | NodeGraph,
-        train_data: Data,
+        train_data: Data | None = None,
         val_data: Data | None = None,
         loss: Loss = "CrossEntropyLoss",
         optimizer: OptimizerChoice = ("AdamW", {"lr": 1e-3}),
@@ -184,7 +184,8 @@ class TrainingEngine:
             nproc: Processes on each machine; on GPUs, one for each.
             nnodes: Machines, or a range such as ``"1:4"``; on the others, somebody types the group's ``command``.
             rdzv: Where several machines meet: host and port of one of them.
-            options: ``strategy``, ``backend``, ``max_restarts``, ``timeout``, ``directory``, ``imports``; see `Plan`.
+            options: ``strategy``, ``sync_batch_norm``, ``backend``, ``max_restarts``, ``timeout``, ``directory``,
+                ``imports``; see `Plan`.
 
         Raises:
             TrainingError: An argument cannot be, something exists in this process only, or a training is under way.

@@ -66,7 +66,7 @@ class Training:
     def __init__(
         self,
         model: nn.Module | NodeGraph,
-        train_data: Data,
+        train_data: Data | None,
         val_data: Data | None,
         config: Config,
         checkpoint_dir: str | Path | None,

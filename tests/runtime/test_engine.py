@@ -5,7 +5,7 @@ import gc
 import itertools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 
 from pnne_nb.errors import CheckpointError, CompileError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, ProgressFrame, StateFrame, StepFrame
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.probe import Cadence
 from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import CLASSES, engine, images, network, picture_graph
@@ -677,6 +678,41 @@ def test_gradients_that_are_no_numbers_are_noticed_before_the_update(clip: float
     assert trained.model.get_parameter("first.weight").isfinite().all()
 
 
+def test_a_parameter_that_makes_a_gradient_infinite_is_named_as_the_node_it_is() -> None:
+    graph = picture_graph()
+    graph.add("Parameter", name="bend", shape=(CLASSES,))
+    graph.add("sqrt", name="root")
+    graph.add("add", name="sum")
+    graph.disconnect("fc.output", "y.input")
+    for source, target in [("bend", "root.input"), ("fc", "sum.input"), ("root", "sum.other"), ("sum", "y")]:
+        graph.connect(source, target)
+    for path in ("bend", "ends.bend"):
+        trained = engine(graph)
+        trained.start()
+        with pytest.raises(
+            TrainingError, match=rf"A gradient became NaN or infinite at step 1 .* first at node '{path}'"
+        ):
+            trained.wait(60)
+        if path == "bend":
+            graph.group(["bend", "root", "sum"], name="ends")
+
+
+def test_parameters_that_are_no_numbers_already_are_told_of() -> None:
+    model = network()
+    trained = engine(model)
+    trained.step(2)
+    with trained.paused(), torch.no_grad():
+        model.get_parameter("5.weight")[0] = torch.nan
+    trained.resume()
+    with pytest.raises(TrainingError, match=r"But 5\.weight held NaN or infinity by then: .* Go on from a checkpoint"):
+        trained.wait(60)
+
+
+def test_scaled_gradients_need_parameters_in_full() -> None:
+    with pytest.raises(TrainingError, match=r"the parameters stay float32, .* the model as it was before half\(\)"):
+        engine(network().half(), precision="16")
+
+
 def test_a_loss_without_gradient() -> None:
     class Frozen(nn.Module):
         def __init__(self) -> None:
@@ -783,6 +819,15 @@ def test_data_without_a_batch() -> None:
 def test_arguments_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         engine(**options)
+
+
+@pytest.mark.parametrize("model", [network, picture_graph])
+def test_without_data_it_says_what_to_give(model: Callable[[], nn.Module | NodeGraph]) -> None:
+    with pytest.raises(
+        TrainingError,
+        match=r"There is no train_data: TrainingEngine\(model, train_data\) needs .* such as \(X, y\).*from_graph\(graph\)",
+    ):
+        TrainingEngine(model())
 
 
 def test_something_else_than_a_model() -> None:
