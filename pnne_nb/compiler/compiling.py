@@ -27,7 +27,7 @@ from pnne_nb.compiler.placing import place
 from pnne_nb.compiler.program import Ref, Unit
 from pnne_nb.compiler.reading import Drawing, read
 from pnne_nb.compiler.recomputing import recompute
-from pnne_nb.compiler.renaming import former_paths, remember
+from pnne_nb.compiler.renaming import former_paths, is_known, new_paths, remember
 from pnne_nb.compiler.reusing import Former, carry_over, place_in
 from pnne_nb.compiler.running import constructed, guard
 from pnne_nb.compiler.sections import Generated
@@ -114,13 +114,17 @@ def _made(graph: NodeGraph, reuse: nn.Module | None) -> nn.Module:
     ready = {id(tensor) for module in _closed_whole(loaded, opaque) for tensor in _tensors(module)}
     require_room(compiled.lowered.unit, lambda: loaded.cls(*opaque), absent)
     model = constructed(loaded, opaque, expected)
-    carried: list[str] = []
+    carried: dict[str, str] = {}
     if reuse is not None and source is not None:
         boxes = loaded.generated.boxes
         # A copy of a whole module has its tensors already, which may overlap.
         carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former, ready)
         if missing := settle(model, source, boxes, former):
             raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
+        if not is_known(graph, reuse):
+            closed = {id(tensor) for module in opaque for tensor in module.parameters()}
+            afresh = [name for name, each in model.named_parameters() if name not in carried and id(each) not in closed]
+            _warn_of_lost(graph, model, afresh, source, set(carried.values()))
     remember(model, graph)
     if loaded.generated.absent:
         _require_values(graph, loaded, model, carried)
@@ -309,6 +313,31 @@ def _require_values(graph: NodeGraph, loaded: Loaded, model: nn.Module, carried:
         raise failure(graph.name, found)
     for diagnostic in found:
         warnings.warn(str(diagnostic), stacklevel=4)
+
+
+def _warn_of_lost(
+    graph: NodeGraph, model: nn.Module, afresh: Collection[str], source: nn.Module, taken: Collection[str]
+) -> None:
+    """Say which weights of a model that the document does not know may belong to nodes that have other names."""
+    left = [(name, each.shape) for name, each in source.named_parameters() if name not in taken] if afresh else []
+    pairs: list[tuple[str, str]] = []
+    for name in afresh if left else ():
+        like = (name.rpartition(".")[2], model.get_parameter(name).shape)
+        other = next((old for old, shape in left if (old.rpartition(".")[2], shape) == like), None)
+        if other is not None:
+            left.remove((other, like[1]))
+            pairs.append((name, other))
+    new = new_paths(graph) if pairs else set()
+    lost = [pair for pair in pairs if not any(pair[0] == path or pair[0].startswith(f"{path}.") for path in new)]
+    if lost:
+        more = f" There are {len(lost) - 1} more such weights." if len(lost) > 1 else ""
+        warnings.warn(
+            f"{graph.name}: {lost[0][0]} begins afresh, and {lost[0][1]} of the model that is reused, which is like it, "
+            f"is not taken.{more} Nodes that were renamed or moved are followed from when their graph was loaded or "
+            "imported; what was done before that is not known. Give both the same names, or reuse a model that was "
+            "compiled from this graph.",
+            stacklevel=4,
+        )
 
 
 class _Blueprint(msgspec.Struct, frozen=True):

@@ -2,11 +2,13 @@
 
 A document knows its nodes by their names alone. Each document that was compiled or imported is therefore observed:
 what was renamed, moved into a nested graph or out of one since a model was made of it. Going back through these
-changes gives the path that a node had in that model.
+changes gives the path that a node had in that model. A model that the document does not know has the names that the
+document had when it was loaded, or those that it has now.
 """
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, final
@@ -38,7 +40,14 @@ class _Ungrouped(NamedTuple):
     names: Mapping[str, str]
 
 
-_Change: TypeAlias = RenameNode | _Grouped | _Ungrouped
+class _Added(NamedTuple):
+    """Nodes that are new in a graph."""
+
+    graph: str
+    names: frozenset[str]
+
+
+_Change: TypeAlias = RenameNode | _Grouped | _Ungrouped | _Added
 
 
 class _Step(NamedTuple):
@@ -62,6 +71,7 @@ class _Track:
     def __init__(self, graph: NodeGraph) -> None:
         self.graph = weakref.ref(graph)
         self.changes: list[_Change] = []
+        self._steps = graph.steps
         self._shown = {
             (id, name): node.definition
             for id, view in graph.graphs.items()
@@ -71,18 +81,39 @@ class _Track:
         graph.observe(self.note)
 
     def note(self, transaction: Transaction) -> None:
+        self.changes += self._changes(transaction.ops)
+
+    @functools.cached_property
+    def earlier(self) -> list[_Change]:
+        """The changes from when the document was made or loaded until it was observed."""
+        shown = self._shown
+        try:
+            self._shown = dict(shown)
+            for step in reversed(self._steps):
+                for op in step.inverse:
+                    self._keep(op)
+            return [change for step in self._steps for change in self._changes(step.ops)]
+        finally:
+            self._shown = shown
+
+    def _changes(self, ops: Sequence[Op]) -> Iterator[_Change]:
         added: dict[str, dict[str, str]] = {}
         removed: dict[str, set[str]] = {}
-        for op in transaction.ops:
+        for op in ops:
             if isinstance(op, AddNode):
                 added.setdefault(op.graph, {})[op.name] = op.type
             elif isinstance(op, RemoveNode):
                 removed.setdefault(op.graph, set()).add(op.name)
-        for op in transaction.ops:
+        new = {graph: set(names) - removed.get(graph, set()) for graph, names in added.items()}
+        for op in ops:
             change = self._change(op, added, removed)
             if change is not None:
-                self.changes.append(change)
+                yield change
+                if isinstance(change, (_Grouped, _Ungrouped)):
+                    graph = change.definition if isinstance(change, _Grouped) else change.graph
+                    new[graph] = new.get(graph, set()).difference(change.names)
             self._keep(op)
+        yield from (_Added(graph, frozenset(names)) for graph, names in new.items() if names)
 
     def _change(
         self, op: Op, added: Mapping[str, Mapping[str, str]], removed: Mapping[str, set[str]]
@@ -94,10 +125,13 @@ class _Track:
                 moved = added.get(inner, {}).keys() & removed.get(graph, set())
                 return _Grouped(graph, block, inner, frozenset(moved)) if moved else None
             case RemoveNode(block, graph) if (graph, block) in self._shown:
+                if any(block in names for id, names in added.items() if id != graph):
+                    return None  # it is grouped itself
                 inner = self._shown[graph, block]
                 document = self.graph()
                 view = document.graphs.get(inner) if document is not None else None
-                inside = view.nodes.keys() if view is not None else removed.get(inner, set())
+                # What is gone with the block may have another in its place by now.
+                inside = removed.get(inner) or (view.nodes.keys() if view is not None else set())
                 names = {name: former for name in added.get(graph, {}) if (former := _inside(name, block, inside))}
                 return _Ungrouped(graph, block, inner, names) if names else None
         return None
@@ -143,11 +177,37 @@ def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
 
     Args:
         graph: The document as it is now.
-        model: Made of it, or the module that it was imported from.
+        model: Made of it, or any other: that may have the names from before the document was changed.
     """
     track = _track(graph)
-    known, since = _made.get(model, (track, 0))
-    return paths_since(graph, since) if known is track else {}
+    known, since = _made.get(model, (None, 0))
+    if known is track:
+        return paths_since(graph, since)
+    changes = [*track.earlier, *track.changes]
+    if not changes:
+        return {}
+    named = model.named_modules, model.named_parameters, model.named_buffers
+    names = {name for each in named for name, _ in each(remove_duplicate=False)}
+    found: dict[str, str | None] = {}
+    for path in _paths(graph, "", ()):
+        now, before = _written(path), _before(path, changes)
+        old = _written(before) if before else None
+        stays = now in names and (old not in names or _is_new(path, changes))
+        found[now] = now if stays else old
+    return _without_taken(found)
+
+
+def is_known(graph: NodeGraph, model: nn.Module) -> bool:
+    """Whether a model was made of a document, so that all that became of its nodes is known."""
+    known, _ = _made.get(model, (None, 0))
+    return known is _track(graph)
+
+
+def new_paths(graph: NodeGraph) -> set[str]:
+    """Return the paths of the nodes that the document did not have when it was made, loaded or imported."""
+    track = _track(graph)
+    changes = [*track.earlier, *track.changes]
+    return {_written(path) for path in _paths(graph, "", ()) if _is_new(path, changes)}
 
 
 def paths_since(graph: NodeGraph, since: int) -> Former:
@@ -162,6 +222,11 @@ def paths_since(graph: NodeGraph, since: int) -> Former:
     for path in _paths(graph, "", ()):
         before = _before(path, changes)
         found[_written(path)] = _written(before) if before else None
+    return _without_taken(found)
+
+
+def _without_taken(found: Former) -> Former:
+    """Leave nothing to a new node that has the former name of another."""
     moved = {old for now, old in found.items() if old != now}
     return {now: None if old == now and now in moved else old for now, old in found.items()}
 
@@ -198,6 +263,18 @@ def _written(path: tuple[_Step, ...]) -> str:
 
 def _is_whole(step: _Step) -> bool:
     return step.graph == "" and step.held == ""
+
+
+def _is_new(path: tuple[_Step, ...], changes: Sequence[_Change]) -> bool:
+    """Whether a node, or what it is in, was added by some changes."""
+    for place in range(len(changes) - 1, -1, -1):
+        match changes[place]:
+            case _Added(graph, names):
+                if any(step.graph == graph and step.name in names for step in path):
+                    return True
+            case change:
+                path = _before(path, [change])
+    return False
 
 
 def _before(path: tuple[_Step, ...], changes: Sequence[_Change]) -> tuple[_Step, ...]:

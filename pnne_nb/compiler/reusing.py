@@ -21,13 +21,13 @@ NOT_MOVED: Former = MappingProxyType({})
 
 def carry_over(
     source: nn.Module, target: nn.Module, former: Former = NOT_MOVED, ready: Collection[int] = ()
-) -> list[str]:
+) -> dict[str, str]:
     """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
 
     Device, element type and ``requires_grad`` come along, and so do ties: names that share one tensor in
     `source` share one in `target`. What does not fit keeps its fresh values, on the device and in the floating
-    type that most of `source` has; so does what a property of the node says, such as the class weights of a loss.
-    Modules of the same name take over the training mode.
+    type that most of `source` has, if its node names no other; so does what a property of the node says, such as
+    the class weights of a loss. Modules of the same name take over the training mode.
 
     Args:
         source: The model that has the tensors.
@@ -36,9 +36,9 @@ def carry_over(
         ready: Tensors of `target`, by identity, that are copies already.
 
     Returns:
-        The names of the tensors that were carried over.
+        The names of the tensors that were carried over, with those that they have in `source`.
     """
-    carried: list[str] = []
+    carried: dict[str, str] = {}
     copies: dict[int, torch.Tensor] = {}
     parameters = dict(source.named_parameters(remove_duplicate=False))
     buffers = dict(source.named_buffers(remove_duplicate=False))
@@ -58,7 +58,7 @@ def carry_over(
                     copies[id(old)] = nn.Parameter(_copy(old), requires_grad=old.requires_grad)
                 # setattr, not the dictionary: recurrent layers keep a second list of their weights.
                 setattr(module, name, copies[id(old)])
-                carried.append(dot + name)
+                carried[dot + name] = place + name
             elif _moves(fresh, device, dtype):
                 if id(fresh) not in made:
                     moved = _adapted(fresh.detach(), device, dtype)
@@ -72,7 +72,7 @@ def carry_over(
                 if id(kept) not in copies:
                     copies[id(kept)] = _copy(kept)
                 setattr(module, name, copies[id(kept)])
-                carried.append(dot + name)
+                carried[dot + name] = place + name
             elif _moves(value, device, dtype):
                 setattr(module, name, _adapted(value, device, dtype))
     _match_modes(source, target, former)
@@ -114,7 +114,9 @@ def _match_modes(source: nn.Module, target: nn.Module, former: Former) -> None:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone(memory_format=torch.preserve_format)
+    # Sparse ones have no memory format, not even their own.
+    kept = {"memory_format": torch.preserve_format} if tensor.layout == torch.strided else {}
+    return tensor.detach().clone(**kept)
 
 
 def _prevailing(tensors: list[torch.Tensor]) -> tuple[torch.device | None, torch.dtype | None]:
@@ -127,9 +129,14 @@ def _prevailing(tensors: list[torch.Tensor]) -> tuple[torch.device | None, torch
 
 def _moves(tensor: torch.Tensor, device: torch.device | None, dtype: torch.dtype | None) -> bool:
     return (device is not None and tensor.device != device) or (
-        dtype is not None and tensor.is_floating_point() and tensor.dtype != dtype
+        dtype is not None and _has_default_type(tensor) and tensor.dtype != dtype
     )
 
 
 def _adapted(tensor: torch.Tensor, device: torch.device | None, dtype: torch.dtype | None) -> torch.Tensor:
-    return tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
+    return tensor.to(device=device, dtype=dtype if _has_default_type(tensor) else None)
+
+
+def _has_default_type(tensor: torch.Tensor) -> bool:
+    """Whether a new tensor has the element type that it has if its node says nothing else."""
+    return tensor.dtype == torch.get_default_dtype()

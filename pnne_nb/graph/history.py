@@ -37,6 +37,11 @@ class History:
         """What redo would bring back, or None."""
         return self._undone[-1].label if self._undone else None
 
+    @property
+    def done(self) -> tuple[Step, ...]:
+        """Every step that can be taken back, in order."""
+        return tuple(self._done)
+
     def record(self, step: Step) -> None:
         """Remember a new step."""
         self._done.append(step)

@@ -35,7 +35,7 @@ def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
     graph = content.require(within)
     if not isinstance(prefix, str):
         raise UnknownNodeError(f"{shown(prefix)} is not the path of a node.")
-    if not within:
+    if graph is content.graphs[""]:
         prefix = _from_root(content, prefix)
     for part in prefix.split(".") if prefix else ():
         node = graph.require(part)
@@ -54,7 +54,9 @@ def find_node(content: Content, ref: NodeRef, within: str = "") -> tuple[GraphIn
         UnknownNodeError: If there is no such node.
     """
     path = path_of(ref)
-    prefix, dot, name = (path if within else _from_root(content, path)).rpartition(".")
+    if content.require(within) is content.graphs[""]:
+        path = _from_root(content, path)
+    prefix, dot, name = path.rpartition(".")
     graph = enter(content, prefix, within)
     return graph, graph.require(name), prefix + dot
 

@@ -15,6 +15,7 @@ from pnne_nb.graph.drawing.figure import figure
 from pnne_nb.graph.drawing.scene import NO_SHAPES, NONE_RESOLVED, Resolved, Scene, Shapes
 from pnne_nb.graph.drawing.scene import scene as scene_of
 from pnne_nb.graph.drawing.svg import ThemeName, svg
+from pnne_nb.graph.history import Step
 from pnne_nb.graph.ledger import Ledger
 from pnne_nb.graph.lint import lint, lint_at
 from pnne_nb.graph.node import Edge, Node
@@ -192,6 +193,12 @@ class ReadableGraph:
         return files.write(self.state())
 
     # Looking on
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What has been done since the document was made or loaded, in order, without what was taken back."""
+        with self._ledger.lock:
+            return self._ledger.history.done
 
     @contextmanager
     def reading(self) -> Iterator[Self]:

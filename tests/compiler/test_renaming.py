@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import hypothesis
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch import nn
@@ -15,7 +17,7 @@ from pnne_nb.compiler import renaming
 from tests.compiler.graphs import wire
 
 
-def blocks() -> tuple[nn.Module, pn.NodeGraph]:
+def blocks() -> tuple[nn.Sequential, pn.NodeGraph]:
     net = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), nn.Linear(3, 3))
     return net, pn.from_module(net, (torch.randn(2, 3),))
 
@@ -78,6 +80,58 @@ def test_an_opaque_node_is_found_under_its_old_name() -> None:
     assert isinstance(pn.compile(graph, reuse=net).get_submodule("odd"), Odd)
 
 
+def test_a_file_remembers_what_it_was_when_it_was_loaded() -> None:
+    """Before its first compilation, too."""
+    net, imported = blocks()
+    graph = pn.NodeGraph.from_json(imported.to_json())
+    graph.group(["0", "1"], name="front")
+    graph.rename("front.0", "stem")
+    graph.rename("front", "start")
+    graph.rename("2", "end")
+    graph.ungroup("start.1")
+    graph.undo()
+    model = pn.compile(graph, reuse=net)
+    for now, before in (("start.stem", "0"), ("start.1.0", "1.0"), ("start.1.1", "1.1"), ("end", "2")):
+        assert torch.equal(model.get_parameter(f"{now}.weight"), net.get_parameter(f"{before}.weight"))
+    x = torch.randn(4, 3)
+    assert torch.equal(model.eval()(x), net.eval()(x))
+    other = pn.compile(imported, reuse=net)  # of another document
+    assert torch.equal(pn.compile(graph, reuse=other).eval()(x), net(x))
+
+
+def test_names_of_today_count_where_a_model_has_no_others() -> None:
+    net, imported = blocks()
+    graph = pn.NodeGraph.from_json(imported.to_json())
+    graph.rename("0", "stem")
+    renamed = nn.Sequential(OrderedDict(stem=net[0], **{"1": net[1], "2": net[2]}))
+    model = pn.compile(graph, reuse=renamed)
+    assert torch.equal(model.get_parameter("stem.weight"), net.get_parameter("0.weight"))
+    graph = chain("a")
+    graph.rename("a", "b")
+    graph.disconnect("b", "y")
+    graph.add("Linear", "a", in_features=3, out_features=3)
+    wire(graph, "b a y")
+    both = nn.Sequential(OrderedDict(b=nn.Linear(3, 3), a=nn.Linear(3, 3)))
+    made = pn.compile(graph, reuse=both)
+    x = torch.randn(2, 3)
+    assert torch.equal(made(x), both(x))
+
+
+def test_a_file_that_was_saved_after_nodes_were_moved_says_what_begins_afresh() -> None:
+    net, imported = blocks()
+    imported.group(["0", "1"], name="front")
+    graph = pn.NodeGraph.from_json(imported.to_json())
+    said = r"front\.0\.weight begins afresh, and 0\.weight of the model .* is not taken. There are 5 more"
+    with pytest.warns(UserWarning, match=said):
+        pn.compile(graph, reuse=net)
+    graph.add("Linear", "head", in_features=3, out_features=3)
+    fresh = pn.NodeGraph.from_json(blocks()[1].to_json())
+    fresh.remove("2")
+    fresh.add("Linear", "head", in_features=3, out_features=3)
+    wire(fresh, "1 head output")
+    pn.compile(fresh, reuse=net)  # a new node is meant to begin afresh
+
+
 def test_a_document_that_is_gone_is_forgotten() -> None:
     _, graph = blocks()
     identity, track = id(graph), renaming._tracks[id(graph)]
@@ -86,30 +140,40 @@ def test_a_document_that_is_gone_is_forgotten() -> None:
     assert renaming._tracks.get(identity) is not track
 
 
+def chain(*names: str) -> pn.NodeGraph:
+    graph = pn.NodeGraph("chain")
+    graph.add("Input", "x", shape=("N", 3))
+    for name in names:
+        graph.add("Linear", name, in_features=3, out_features=3)
+    graph.add("Output", "y")
+    wire(graph, " ".join(["x", *names, "y"]))
+    return graph
+
+
 MOVES = st.sampled_from(["group", "group two", "ungroup", "rename", "undo", "redo", "both at once", "compile"])
 
 
 @hypothesis.settings(max_examples=30, deadline=None)
 @hypothesis.given(st.lists(st.tuples(MOVES, st.integers(0, 9)), min_size=1, max_size=8))
+@hypothesis.example([("group", 0)] * 3)  # each under the name of what it holds
+@hypothesis.example([("group", 0), ("group", 0), ("ungroup", 1), ("group", 0)])
 def test_moving_nodes_never_loses_weights(moves: list[tuple[str, int]]) -> None:
-    graph = pn.NodeGraph("chain")
-    graph.add("Input", "x", shape=("N", 3))
-    for name in ("a", "b", "c", "d"):
-        graph.add("Linear", name, in_features=3, out_features=3)
-    graph.add("Output", "y")
-    wire(graph, "x a b c d y")
+    graph = chain("a", "b", "c", "d")
     graph = pn.NodeGraph.from_json(graph.to_json())  # without anything to undo
-    model = pn.compile(graph)
+    model = first = pn.compile(graph)
+    unseen = pn.NodeGraph.from_json(graph.to_json())
     x = torch.randn(2, 3)
     expected = model(x)
     for move, number in moves:
         try:
             _move(graph, move, number)
+            _move(unseen, move, number)
         except pn.GraphError:
             continue
         if move == "compile":
             model = pn.compile(graph, reuse=model)
         assert torch.equal(pn.compile(graph, reuse=model)(x), expected)
+    assert torch.equal(pn.compile(unseen, reuse=first)(x), expected)
 
 
 def _move(graph: pn.NodeGraph, move: str, number: int) -> None:
