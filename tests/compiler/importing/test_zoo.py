@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pnne_nb as pn
-from pnne_nb.compiler.verifying import difference, private_random_state, key_prefix
+from pnne_nb.compiler.verifying import difference, key_prefix, private_random_state
 from tests.compiler.importing.zoo import MODELS
 
 torch.set_num_threads(1)
