@@ -343,7 +343,7 @@ def test_errors_of_compiling_and_of_running_name_the_node() -> None:
 def test_the_engines_arguments() -> None:
     takes(
         pn.TrainingEngine,
-        'model, train_data, val_data=None, loss="CrossEntropyLoss", optimizer=("AdamW", {"lr": 1e-3}), scheduler=None, '
+        'model, train_data=None, val_data=None, loss="CrossEntropyLoss", optimizer=("AdamW", {"lr": 1e-3}), scheduler=None, '
         'metrics=("accuracy",), epochs=5, batch_size=64, shuffle=True, device="auto", precision="32", grad_clip=None, '
         "accumulate=1, seed=0, checkpoint_dir=None",
     )

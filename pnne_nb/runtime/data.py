@@ -20,7 +20,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from pnne_nb.errors import TrainingError, shown
+from pnne_nb.errors import ArgumentError, TrainingError, shown
 from pnne_nb.runtime.samples import Columns, Samples, are_samples
 from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource
 
@@ -66,6 +66,7 @@ def open_source(
 
     Raises:
         TrainingError: The data is of another kind, is empty, or its parts have different lengths.
+        ArgumentError: There is none.
     """
     match data:
         case DataLoader():
@@ -99,7 +100,7 @@ def open_source(
             tensors = as_tensors(data, name)
             return TensorSource(tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
         case None:
-            raise TrainingError(
+            raise ArgumentError(
                 f"There is no {name}: TrainingEngine(model, train_data) needs to be given what to train on. {_ACCEPTED} "
                 "A graph with Dataset nodes of its own is trained by TrainingEngine.from_graph(graph)."
             )

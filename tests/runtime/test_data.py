@@ -189,7 +189,6 @@ def test_tables_and_lists_of_numbers_are_arrays(data: Any) -> None:
         ((X, torch.tensor(1)), r"train_data\[1\] is a single number; the first dimension must count the examples"),
         ((np.array(["a", "b"]),), r"train_data\[0\] holds elements of type <U1, which is no number. .*np.unique"),
         (X, "train_data is a Tensor. Give a DataLoader, a Dataset, a tuple"),
-        (None, "There is no train_data: TrainingEngine.* Give a DataLoader"),
     ],
 )
 def test_data_that_cannot_be_used(data: Any, message: str) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from pnne_nb.errors import CheckpointError, CompileError, TrainingError
+from pnne_nb.errors import ArgumentError, CheckpointError, CompileError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, ProgressFrame, StateFrame, StepFrame
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.probe import Cadence
@@ -824,7 +824,7 @@ def test_arguments_that_cannot_be(options: dict[str, Any], message: str) -> None
 @pytest.mark.parametrize("model", [network, picture_graph])
 def test_without_data_it_says_what_to_give(model: Callable[[], nn.Module | NodeGraph]) -> None:
     with pytest.raises(
-        TrainingError,
+        ArgumentError,
         match=r"There is no train_data: TrainingEngine\(model, train_data\) needs .* such as \(X, y\).*from_graph\(graph\)",
     ):
         TrainingEngine(model())
