@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 
 import msgspec
 from torch import nn
@@ -29,7 +30,22 @@ class Explanation(msgspec.Struct, frozen=True):
         return f"{self.number:4d}  {self.text}{nodes}"
 
 
-def explain(model: nn.Module) -> list[Explanation]:
+class Explained(list[Explanation]):
+    """The lines of a model's source; in a cell, the source itself with the nodes beside it."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def _repr_html_(self) -> str:
+        lines = "\n".join(
+            f"<span style='opacity:.5'>{line.number:4d}</span>  {escape(line.text)}"
+            + (f"<span style='opacity:.6'>    ← {escape(', '.join(line.nodes))}</span>" if line.nodes else "")
+            for line in self
+        )
+        return f"<pre style='max-height:36em;overflow:auto'>{lines}</pre>"
+
+
+def explain(model: nn.Module) -> Explained:
     """Return the lines of a compiled model's source, each with the nodes that it belongs to.
 
     Raises:
@@ -40,7 +56,7 @@ def explain(model: nn.Module) -> list[Explanation]:
     uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
     assert loaded.document is not None, "set when a document is compiled"
     _collect(loaded.document().graphs, "", "", uses)
-    explained = []
+    explained = Explained()
     for number, text in enumerate(generated.text.splitlines(), start=1):
         line = generated.lines.get(number)
         nodes = tuple(f"{prefix}{line.node}" for prefix in uses[line.definition]) if line is not None else ()

@@ -88,6 +88,9 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         ]
         return sorted(rows, key=lambda row: -row[1])
 
+    def __repr__(self) -> str:
+        return f"MemoryPlan({len(self.steps)} steps, peak {size(self.peak)} at {self.peak_at or 'rest'})"
+
     def __str__(self) -> str:
         width = max((len(step) for step in self.steps), default=0)
         top = max(self.live, default=0) or 1
@@ -115,7 +118,8 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         )
         return (
             f"<b>Peak {size(self.peak)}</b> at {escape(self.peak_at)}; {size(self.fixed)} of it always"
-            f"<table><tr><th>step</th><th>in use</th><th></th></tr>{rows}</table>"
+            "<div style='max-height:32em;overflow:auto'>"
+            f"<table><tr><th>step</th><th>in use</th><th></th></tr>{rows}</table></div>"
             f"<table><caption>The largest</caption><tr><th>node</th><th>bytes</th><th>lives</th></tr>{longest}</table>"
         )
 

@@ -28,6 +28,14 @@ def test_lines_are_printed_with_their_nodes() -> None:
     assert "   1  import torch" in texts
 
 
+def test_a_cell_shows_the_source_with_its_nodes_beside_it() -> None:
+    explained = pn.explain(pn.compile(graphs.mlp()))
+    assert repr(explained).splitlines() == [str(line) for line in explained]
+    shown = explained._repr_html_()
+    assert "self, x: torch.Tensor) -&gt; torch.Tensor:" in shown
+    assert "x = self.fc1(x)<span style='opacity:.6'>    ← fc1</span>\n" in shown
+
+
 @pytest.mark.parametrize(
     ("model", "said"),
     [

@@ -129,6 +129,7 @@ def test_the_plan_reads_well() -> None:
         "  f1      8 kB ████████████████████████ ← peak",
         "  f2      8 kB ████████████████████████ ← peak",
     ]
+    assert repr(plan) == "MemoryPlan(3 steps, peak 12 kB at f1)"
     assert plan.table()[0] == ("f0", 4000, "f0", "f1")
     assert "<b>Peak 12 kB</b> at f1; 4 kB of it always" in plan._repr_html_()
 

@@ -89,6 +89,7 @@ def test_a_pass_without_work_changes_nothing() -> None:
         (Gain("peak memory", 14.9e6, 2.4e6, "B"), "peak memory 14.9 MB → 2.4 MB, 6.21× less (derived)"),
         (Gain("forward pass", 1e-3, 1e-3, "s", measured=True), "forward pass 1 ms → 1 ms, gains nothing (measured)"),
         (Gain("forward pass", 1e-3, 2e-3, "s", measured=True), "forward pass 1 ms → 2 ms, gains nothing (measured)"),
+        (Gain("numbers", 11_191_262, 11_176_847), "numbers 11,191,262 → 11,176,847, gains nothing (derived)"),
         (Gain("nodes", 12, 9), "nodes 12 → 9, 1.33× less (derived)"),
         (Gain("time", 0, 0, "s"), "time 0 s → 0 s, gains nothing (derived)"),
     ],

@@ -101,9 +101,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def amount(value: float, unit: str) -> str:
-    """Return a figure with its unit, e.g. ``"14.9 MB"`` or ``"1.20 ms"``."""
+    """Return a figure with its unit, e.g. ``"14.9 MB"`` or ``"1.20 ms"``; counts are exact: ``"11,181,642"``."""
     scales = {"B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")), "s": ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))}.get(unit, ())
     for scale, name in scales:
         if abs(value) >= scale:
             return f"{value / scale:.3g} {name}"
-    return f"{value:g} {unit}".strip()
+    number = f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
+    return f"{number} {unit}".strip()
