@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.compiler import blame
+from pnne_nb.compiler import blame, generated
 
 
 def node_of(error: BaseException, model: nn.Module) -> str | None:
@@ -56,10 +56,22 @@ def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[st
 
 
 def gradient_not_finite(model: nn.Module) -> str | None:
-    """Path of the last module, in the order of the model, with a gradient that is NaN or infinite."""
-    paths = [
-        name.rpartition(".")[0]
+    """Path of the last node, in the order of the model, with a gradient that is NaN or infinite."""
+    found = [
+        name
         for name, parameter in model.named_parameters()
         if parameter.grad is not None and not parameter.grad.isfinite().all()
     ]
-    return (paths[-1] or None) if paths else None
+    return _node_with(found[-1], model) if found else None
+
+
+def parameters_not_finite(model: nn.Module) -> list[str]:
+    """Names of the parameters that are NaN or infinite themselves."""
+    return [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
+
+
+def _node_with(parameter: str, model: nn.Module) -> str:
+    """Path of the layer that a parameter belongs to; a Parameter node is one itself."""
+    path = parameter.rpartition(".")[0]
+    drawn = type(model.get_submodule(path)).__module__.startswith(f"{generated.__name__}.")
+    return path if path and not drawn else parameter

@@ -23,7 +23,7 @@ from pnne_nb.runtime.peers import ALONE
 from pnne_nb.runtime.precision import Precision
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.recipe import Recipe, require_validation
-from pnne_nb.runtime.sources import Source
+from pnne_nb.runtime.sources import Source, workers_of
 from pnne_nb.runtime.stepping import Step, Stepper
 from pnne_nb.runtime.turn import turn
 from pnne_nb.runtime.validating import Validated, Validation
@@ -58,7 +58,7 @@ class EpochEnded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Eased(msgspec.Struct, frozen=True, tag=True):
-    """Memory was too small for a batch: from this step on, batches are cut into pieces."""
+    """Memory was too small for a batch: from here on, batches are cut into pieces."""
 
     frame: AnomalyFrame
 
@@ -97,6 +97,7 @@ class TrainingLoop:
         self._modes = Modes()
         self._stepper = Stepper(self._forward, self._modes, randomness, observers)
         self.stages = self._stepper.stages
+        self.stages.workers = workers_of(recipe.train)
         self._validation = Validation(self._forward, self._modes, randomness)
         self._loss_sum = 0.0
         self._examples = 0
@@ -275,7 +276,7 @@ class TrainingLoop:
 
     # Validation and the end of an epoch
 
-    def _validate(self, source: Source) -> Generator[Validated, None, dict[str, float]]:
+    def _validate(self, source: Source) -> Generator[Validated | Eased, None, dict[str, float]]:
         batch = 0
         with closing(self._validation.run(source)) as validation:
             while True:
@@ -288,9 +289,18 @@ class TrainingLoop:
                     return metrics
                 batch = validated.batch
                 self.stages.ended("validation")
+                while self._validation.eased:
+                    yield Eased(self._eased(*self._validation.eased.pop(0)))
                 yield validated
 
-    def validate(self) -> Generator[Validated, None, EpochFrame]:
+    def _eased(self, largest: int, pieces: int) -> AnomalyFrame:
+        message = (
+            f"Out of memory in the validation after step {self.steps} with {largest} examples at once: from here on, each "
+            f"of its batches is cut into {pieces} pieces, which say the same."
+        )
+        return AnomalyFrame(self.steps, "out-of-memory", message, hint="A smaller batch_size saves memory as well.")
+
+    def validate(self) -> Generator[Validated | Eased, None, EpochFrame]:
         """An extra validation between two steps, one event a batch; the training is as before it.
 
         Raises:

@@ -45,4 +45,4 @@ class Monitor:
         devices = dict.fromkeys(parameter.device for parameter in self._model.parameters())
         used = {str(device): memory_of(device) for device in devices if device.type not in {"cpu", "meta"}}
         memory = MemoryFrame(step, self._process.memory_info().rss, used)
-        return memory, TimeFrame(step, found, in_words(found))
+        return memory, TimeFrame(step, found, in_words(found, self._stages.workers))

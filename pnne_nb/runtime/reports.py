@@ -46,6 +46,9 @@ class Reports:
         self.history.record(frame)
         self.channel.put(frame)
         self.listeners.tell(frame)
+        found = self._trends.judge(frame) if isinstance(frame, EpochFrame) else None
+        if found is not None:
+            self.announce(found)
 
     def stepped(self, frame: StepFrame) -> None:
         """Announce a step, and what its numbers give reason for."""

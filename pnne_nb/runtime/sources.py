@@ -248,6 +248,17 @@ class _KeyedOrder(Sampler[Any]):
         return bool(part.start < part.stop)
 
 
+def workers_of(source: Source) -> int | None:
+    """How many processes load the data; None where it is in memory, and nothing is loaded."""
+    match source:
+        case TensorSource():
+            return None
+        case DatasetSource(template=loader) | StreamSource(loader=loader):
+            return loader.num_workers
+        case _:
+            return 0
+
+
 @final
 class _KeyedDataset(Dataset[Any]):
     """Fetches a batch with random numbers that depend on its key only."""

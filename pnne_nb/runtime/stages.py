@@ -28,12 +28,14 @@ class Stages:
 
     Attributes:
         seconds: So far, by stage.
+        workers: Processes that load the data; None where it is in memory.
     """
 
     def __init__(self) -> None:
         self.seconds: dict[Stage, float] = dict.fromkeys(
             ("data", "forward", "backward", "optimizer", "observe", "validation", "other"), 0.0
         )
+        self.workers: int | None = 0
         self._since = perf_counter()
 
     def start(self) -> None:
@@ -54,12 +56,17 @@ def shares(seconds: Mapping[Stage, float], before: Mapping[Stage, float] | None 
     return {stage: value / total if total > 0 else 0.0 for stage, value in spent.items()}
 
 
-def in_words(found: Mapping[str, float]) -> str:
-    """Shares as a person would say them, with advice where the data is slow."""
+def in_words(found: Mapping[str, float], workers: int | None = 0) -> str:
+    """Shares as a person would say them, with advice where the data is slow, and `workers` load it (see `Stages`)."""
     listed = ", ".join(f"{_WORDS[stage]} {share:.0%}" for stage, share in found.items() if share >= 0.005)
     if found.get("data", 0.0) < SLOW_DATA:
         return f"Time: {listed}."
-    return (
-        f"Time: {listed}. The training waits for its data: load it with num_workers=2 or more, prepare it "
-        "beforehand, or give tensors that are in memory."
-    )
+    elsewhere = "prepare it beforehand, or give tensors that are in memory."
+    match workers:
+        case None:
+            advice = "a larger batch_size takes less time for each example, as do tensors on the training's device."
+        case 0:
+            advice = f"load it with num_workers=2 or more, {elsewhere}"
+        case _:
+            advice = f"num_workers={workers} are not enough, or wait for a disk: try {2 * workers}, {elsewhere}"
+    return f"Time: {listed}. The training waits for its data: {advice}"

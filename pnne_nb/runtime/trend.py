@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import final
 
-from pnne_nb.frames import AnomalyFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
 
 _SMOOTHING = 0.05
 _STEPS = 20
@@ -140,11 +141,27 @@ class Trends:
     def __init__(self) -> None:
         self._loss = LossTrend()
         self._gradients = GradientTrend()
+        self._judged = True
 
     def hear(self, frame: AnomalyFrame) -> None:
         """What a probe has found is not told again."""
         self._loss.said |= frame.kind == "divergence"
         self._gradients.said.add(frame.kind)
+
+    def judge(self, frame: EpochFrame) -> AnomalyFrame | None:
+        """Take a validation into account; tells of a loss that is no number, once until it is one again."""
+        loss = frame.metrics.get("val_loss")
+        if loss is None:
+            return None
+        before, self._judged = self._judged, math.isfinite(loss)
+        if self._judged or not before:
+            return None
+        message = f"The validation loss after step {frame.step} is {loss}: nothing can go by it."
+        hint = (
+            "Look for NaN in the validation data, and in the running statistics of batch normalisation, which nothing else "
+            "uses."
+        )
+        return AnomalyFrame(frame.step, "nan-validation", message, hint=hint)
 
     def observe(self, frame: StepFrame) -> list[AnomalyFrame]:
         """Take a step into account."""

@@ -39,10 +39,13 @@ class Validation:
 
     Attributes:
         began_with: The training's random numbers while a pass is under way, else None.
+        eased: How many examples were too many for memory, and into how many pieces batches are cut since then, until
+            somebody takes it out.
     """
 
     def __init__(self, forward: ForwardPass, modes: Modes, randomness: PrivateRandomness) -> None:
         self.began_with: dict[str, Any] | None = None
+        self.eased: list[tuple[int, int]] = []
         self._forward = forward
         self._modes = modes
         self._randomness = randomness
@@ -136,7 +139,9 @@ class Validation:
             except RuntimeError as error:
                 if not is_out_of_memory(error) or self._pieces >= size or recipe.in_parts:
                     raise
+            largest = -(-size // self._pieces)
             self._pieces *= 2
+            self.eased.append((largest, self._pieces))
 
     def _judge(self, raw: Any) -> tuple[Batch, Any, float]:
         batch = self._forward.prepare(raw)

@@ -144,10 +144,12 @@ class Work:
             validation = self._determinism.over(self._loop.validate())
             while True:
                 try:
-                    next(validation)
+                    event = next(validation)
                 except StopIteration as end:
                     frame: EpochFrame = end.value
                     break
+                if isinstance(event, Eased):
+                    self._reports.announce(event.frame)
             self._reports.announce(frame)
         return dict(frame.metrics)
 

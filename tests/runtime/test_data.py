@@ -22,7 +22,7 @@ from torch.utils.data import (
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, as_batch, expect_shapes, to_device
 from pnne_nb.runtime.data import open_source, require_count
-from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource
+from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource, workers_of
 
 X, Y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
 
@@ -148,6 +148,12 @@ def test_a_dataset_cannot_end_an_epoch_early(workers: int) -> None:
     with pytest.raises(TrainingError, match="The dataset raised StopIteration while reading example 6"):
         list(source.batches(1))
     source.close()
+
+
+def test_who_loads_the_data() -> None:
+    assert workers_of(opened((X, Y))) is None
+    assert workers_of(opened(Noisy(), num_workers=2)) == 2
+    assert workers_of(opened(DataLoader(TensorDataset(X, Y), batch_sampler=[[0, 1]], num_workers=1))) == 1
 
 
 def test_a_stream_has_no_known_size() -> None:

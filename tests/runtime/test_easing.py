@@ -50,8 +50,17 @@ def test_a_batch_that_is_too_large_is_cut_and_means_the_same() -> None:
     for name in ("train_accuracy", "val_accuracy"):
         assert cut.history[name].tolist() == whole.history[name].tolist()
     said = [frame for frame in cut.history.anomalies if frame.kind == "out-of-memory"]
-    assert [frame.step for frame in said] == [1, 1]
+    assert [frame.step for frame in said] == [1, 1, 6, 6]
+    assert "in the validation after step 6 with 16 examples at once: from here on, each of its" in said[2].message
+    assert "4 pieces" in said[3].message
     assert any("Out of memory at step 1 with 16 examples at once" in frame.message for frame in said)
+
+
+def test_a_validation_that_is_asked_for_tells_of_it_too() -> None:
+    trained = engine(model=Cramped(8), val_data=images(2))
+    trained.validate()
+    (said,) = trained.history.anomalies
+    assert "Out of memory in the validation after step 0 with 16 examples at once" in said.message
 
 
 def test_too_small_for_one_example_fails() -> None:

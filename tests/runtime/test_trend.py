@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from typing import Any, cast
@@ -12,10 +13,10 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.frames import AnomalyFrame, StepFrame
+from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
 from pnne_nb.runtime.reports import Reports
-from pnne_nb.runtime.trend import GradientTrend, LossTrend
-from tests.runtime.tasks import engine, network
+from pnne_nb.runtime.trend import GradientTrend, LossTrend, Trends
+from tests.runtime.tasks import engine, images, network
 
 
 def test_an_explosion_is_said_once_and_again_after_a_recovery() -> None:
@@ -24,6 +25,30 @@ def test_an_explosion_is_said_once_and_again_after_a_recovery() -> None:
     said = [frame for step, loss in enumerate(losses, 1) if (frame := trend.observe(step, loss, 8)) is not None]
     assert [frame.kind for frame in said] == ["divergence"] * 2
     assert "The loss has exploded: about 3.12 at step 26, after 1 in the first 20 steps." in said[0].message
+
+
+def test_a_validation_that_is_no_number_is_said_once_until_it_is_one_again() -> None:
+    trends = Trends()
+    judged = [1.0, math.nan, None, math.inf, 1.0, math.nan]
+    frames = [EpochFrame(epoch, epoch, {} if loss is None else {"val_loss": loss}) for epoch, loss in enumerate(judged)]
+    said = [trends.judge(frame) for frame in frames]
+    assert [None if one is None else one.kind for one in said] == [
+        None,
+        "nan-validation",
+        *[None] * 3,
+        "nan-validation",
+    ]
+
+
+def test_what_only_the_validation_meets_is_told() -> None:
+    model = network()
+    model.get_buffer("1.running_mean")[0] = torch.nan
+    trained = engine(model, val_data=images(2), epochs=1)
+    trained.start()
+    assert trained.wait(60)
+    (said,) = trained.history.anomalies
+    assert "The validation loss after step 6 is nan" in said.message
+    assert "running statistics of batch normalisation" in (said.hint or "")
 
 
 def test_a_noisy_loss_and_a_negative_one_are_no_explosion() -> None:

@@ -44,6 +44,14 @@ def test_where_the_time_goes() -> None:
     assert plot.words.value.startswith("Time: fetching data 75%, forward 25%. The training waits for its data: load")
 
 
+def test_advice_for_slow_data_knows_who_loads_it() -> None:
+    slow = {"data": 0.75, "forward": 0.25}
+    assert "load it with num_workers=2 or more" in in_words(slow, 0)
+    assert "num_workers=4 are not enough, or wait for a disk: try 8" in in_words(slow, 4)
+    assert "a larger batch_size" in in_words(slow, None)
+    assert "workers" not in in_words(slow, None)
+
+
 def test_every_stage_has_its_bar() -> None:
     assert list(Stages().seconds) == list(STAGES)
 
