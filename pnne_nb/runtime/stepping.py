@@ -295,6 +295,12 @@ class Stepper:
             else blame.output_not_finite(model, batch.inputs, batch.named)
         )
         hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
+        lost = blame.parameters_not_finite(model)
+        if lost:
+            hint = (
+                f"But {', '.join(lost[:3])}{' …' * (len(lost) > 3)} held NaN or infinity by then: an update before it, or a "
+                f"cell, has put it there. Go on from a checkpoint before that. {hint}"
+            )
         number, epoch = self._place
         rate = float(self._forward.recipe.optimizer.param_groups[0]["lr"])
         where = "" if node is None else f", first at node {node!r}"
