@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from html import escape
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from pnne_nb.errors import UnknownPortError, UnknownPropertyError
 from pnne_nb.graph.named import Named
-from pnne_nb.graph.types import PropertyType, admits, range_of
+from pnne_nb.graph.types import PropertyType, admits, describe, range_of
 from pnne_nb.graph.values import Value
 
 PortKind: TypeAlias = Literal[
@@ -173,6 +174,32 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         msgspec.structs.force_setattr(self, "inputs", Ports(self.inputs))
         msgspec.structs.force_setattr(self, "outputs", Ports(self.outputs))
         msgspec.structs.force_setattr(self, "properties", Properties(self.properties))
+
+    def __repr__(self) -> str:
+        values = [
+            prop.name if prop.required else f"{prop.name}={prop.default!r}"
+            for prop in self.properties
+            if prop.role != "node"
+        ]
+        given = f"; {', '.join(values)}" if values else ""
+        return f"NodeSpec({self.type}: {self._flow}{given})"
+
+    def _repr_html_(self) -> str:
+        cell = "<td style='text-align:left'>"
+        rows = "".join(
+            f"<tr>{cell}{escape(prop.name)}</td>{cell}{'' if prop.required else escape(repr(prop.default))}</td>"
+            f"{cell}{escape(describe(prop.type))}</td>{cell}{escape(prop.doc)}</td></tr>"
+            for prop in self.properties
+        )
+        table = (
+            f"<table><tr><th>property</th><th>default</th><th>value</th><th></th></tr>{rows}</table>" if rows else ""
+        )
+        return f"<b>{escape(self.type)}</b> ({escape(self.category)}): {escape(self._flow)}<p>{escape(self.doc)}</p>{table}"
+
+    @property
+    def _flow(self) -> str:
+        """What goes in and what comes out."""
+        return " → ".join(", ".join(port.name for port in side) or "()" for side in (self.inputs, self.outputs))
 
     def property_named(self, name: str) -> Property | None:
         """Return the property of that name, or None."""

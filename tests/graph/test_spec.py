@@ -23,6 +23,15 @@ def test_kinds_fit_as_the_shared_case_says() -> None:
     assert {pair for pair in itertools.product(kinds, kinds) if kinds_fit(*pair)} == fits
 
 
+def test_a_spec_reads_like_a_signature() -> None:
+    assert repr(TYPES["MaxPool2d"]) == "NodeSpec(MaxPool2d: input → output, indices; return_indices=False)"
+    assert repr(TYPES["Output"]) == "NodeSpec(Output: input → ())"
+    shown = TYPES["Conv2d"]._repr_html_()
+    assert "<b>Conv2d</b>" in shown
+    assert ">kernel_size</td>" in shown
+    assert "a tuple of 2 values, each a whole number ≥ 1" in shown
+
+
 def test_properties_and_ports_are_found_by_place_and_by_name() -> None:
     spec = TYPES["MaxPool2d"]
     assert isinstance(spec.properties, Properties)
