@@ -89,7 +89,7 @@ class PrivateRandomness:
         device: Its generator is private too, if it is not the CPU.
         more: Further devices, those that parts of a model are on.
         python: Whether Python's and numpy's global generators are private as well: only a dataset that runs
-            in the training thread needs them, and they cost some 40 µs a step.
+            in the training thread and a step function need them, and they cost some 40 µs a step.
     """
 
     def __init__(self, seed: int, device: torch.device, *, python: bool, more: Collection[torch.device] = ()) -> None:
@@ -121,8 +121,10 @@ class PrivateRandomness:
         self._mine = [torch.Generator(g.device).manual_seed(seed).get_state() for g in self._generators]
 
     def rewind(self) -> None:
-        """Inside a block: be again where torch's generators were at its beginning."""
+        """Inside a block: be again where the generators were at its beginning."""
         self._set(self._mine)
+        if self._python:
+            self._mine_others.restore()
 
     def _set(self, states: Sequence[Tensor]) -> None:
         for generator, state in zip(self._generators, states, strict=True):

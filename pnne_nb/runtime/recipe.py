@@ -68,6 +68,11 @@ class Recipe(msgspec.Struct, frozen=True):
         return self.loss is not None and self.step is None
 
     @property
+    def draws(self) -> bool:
+        """Whether a step may draw from the global generators of Python and numpy, as data and step functions do."""
+        return self.step is not None or any(source is not None and source.draws for source in (self.train, self.val))
+
+    @property
     def in_parts(self) -> bool:
         """Whether each process has a part of every tensor only, so that none can run the model without the others."""
         return self.peers.count > 1 and self.trained is None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import random
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -206,6 +207,26 @@ def test_a_step_function_records_numbers_and_gives_metrics_what_they_compare() -
     assert told.history["val_half"] == pytest.approx(plain.history["val_loss"] / 2)
     assert set(told.history["two"]) == set(told.history["val_two"]) == {2.0}
     assert "more" not in told.history
+
+
+def mixing(model: nn.Module, batch: Any) -> Tensor:
+    """Mixes its pictures, by numbers of a generator that is everybody's."""
+    share, (pictures, classes) = float(np.random.beta(0.2, 0.2)) + random.random(), batch  # noqa: NPY002  people do
+    return nn.functional.cross_entropy(model(share * pictures), classes)
+
+
+def test_a_step_function_draws_private_numbers(tmp_path: Path) -> None:
+    whole = engine(step_function=mixing)
+    whole.step(5)
+    whole.save_checkpoint(tmp_path / "a.ckpt")
+    random.random()
+    np.random.rand()  # noqa: NPY002  what cells do
+    whole.resume()
+    assert whole.wait(60)
+    resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images(), step_function=mixing)
+    resumed.start()
+    assert resumed.wait(60)
+    assert resumed.history["loss"].tolist() == whole.history["loss"].tolist()
 
 
 class Adversaries(nn.Module):
