@@ -15,6 +15,10 @@ _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAI
 """What the CPU's allocator, MPS and CUDA's libraries say instead of raising torch's own exception."""
 
 
+class OthersOutOfMemoryError(torch.OutOfMemoryError):
+    """Another process has run out of memory in this forward pass; all of them have exchanged that already."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a device, whichever it is, has no memory for what was asked; what we say about memory is not meant."""
     return isinstance(error, torch.OutOfMemoryError) or (

@@ -13,9 +13,11 @@ class Peers(Protocol):
 
     Attributes:
         count: How many there are.
+        present: Whether this process's part of the batch at hand has examples of its own; see `StandIn`.
     """
 
     count: int
+    present: bool
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Return, for each value, the sum over all processes: the same numbers in each of them."""
@@ -26,6 +28,7 @@ class Alone:
     """A training in one process."""
 
     count = 1
+    present = True
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Return the values themselves."""

@@ -15,7 +15,7 @@ from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import blame
 from pnne_nb.runtime.batches import Batch, StandIn, as_batch
-from pnne_nb.runtime.easing import is_out_of_memory, pieces
+from pnne_nb.runtime.easing import OthersOutOfMemoryError, is_out_of_memory, pieces
 from pnne_nb.runtime.failures import device_lost
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.logged import averaged
@@ -220,6 +220,8 @@ class Stepper:
         for raw, batch, share in zip(group, batches, counting, strict=True):
             if outputs:
                 stages.ended("backward")
+            if peers.count > 1:
+                peers.present = batch.counts
             output, loss = self._run_together(raw, batch) if together else self._forward.run(raw, batch)
             if not share:
                 loss = counts_for_nothing(output, loss)
@@ -243,6 +245,9 @@ class Stepper:
             made = self._forward.run(raw, batch)
         except RuntimeError as error:
             if not is_out_of_memory(error):
+                raise
+            if isinstance(error, OthersOutOfMemoryError):
+                self._all_know = True
                 raise
             short = str(error)
         self._all_know = peers.sum([float(made is None)])[0] > 0

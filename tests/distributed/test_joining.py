@@ -27,6 +27,7 @@ class _Table:
 class _Seat:
     def __init__(self, table: _Table, rank: int) -> None:
         self.count = table.count
+        self.present = True
         self._table, self._rank = table, rank
 
     def sum(self, values: Sequence[float]) -> list[float]:

@@ -72,7 +72,7 @@ def test_without_distributed_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_of_gpus_and_of_several_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    plan = Plan(nproc=8, nnodes=4, rdzv="node1:29400", directory="/shared/run", imports=("mine",))
+    plan = Plan(nproc=8, nnodes=4, rdzv="node1:29400", directory="/shared/run", imports=("mine",), sync_batch_norm=True)
     plan.check(torch.device("cuda"), listens=False)
     assert plan.processes == 32
     assert plan.torchrun("run") == [
@@ -90,6 +90,7 @@ def test_the_command_of_gpus_and_of_several_machines(monkeypatch: pytest.MonkeyP
         "--device=cuda",
         "--epochs=5",
         "--timeout=300",
+        "--sync-batch-norm",
         "--import=mine",
     ]
 

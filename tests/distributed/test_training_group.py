@@ -98,6 +98,17 @@ class _Pair(nn.Module):
         return y
 
 
+_WEIGHED = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 0.2, 1.0]), ignore_index=3)
+
+
+def _normalised() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, tasks.CLASSES)
+        )
+
+
 def _pair() -> _Pair:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
@@ -126,6 +137,17 @@ def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does(opt
     # What the group holds in parts is put together for this, and taken apart again.
     groups.at_step(together, 3, look)
     together.launch(nproc=2, strategy="fsdp")
+    alone.start()
+    alone.wait()
+    assert together.wait(groups.SECONDS)
+    groups.assert_close(alone, together)
+
+
+def test_batch_norm_sees_the_whole_batch_on_request() -> None:
+    # In the last batch of one example, the second process has none.
+    options: dict[str, Any] = {"optimizer": ("SGD", {"lr": 0.1}), "accumulate": 2, "loss": _WEIGHED}
+    alone, together = groups.engine(_normalised(), **options), groups.engine(_normalised(), **options)
+    together.launch(nproc=2, sync_batch_norm=True)
     alone.start()
     alone.wait()
     assert together.wait(groups.SECONDS)

@@ -33,6 +33,7 @@ class _Peers:
 
     def __init__(self, others: Sequence[float] | None = None) -> None:
         self.count = 2
+        self.present = True
         self.said: list[float] = []
         self._others = others
 

@@ -8,6 +8,7 @@ from typing import final
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from pnne_nb.runtime.distributed.meeting import meet
 
@@ -27,9 +28,11 @@ class Group:
     Attributes:
         rank: Number of this process, from 0.
         count: How many there are.
+        present: Whether this process's part of the batch at hand has examples of its own.
     """
 
     def __init__(self, backend: str, timeout: float | None) -> None:
+        self.present = True
         limit = _FOR_EVER if timeout is None else timedelta(seconds=timeout)
         store, self.rank, self.count = meet()
         dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.count, timeout=limit)
@@ -40,6 +43,12 @@ class Group:
         numbers = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(numbers, group=self._numbers)
         summed: list[float] = numbers.tolist()
+        return summed
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """Return the sum over all processes, on the device of `tensor`."""
+        summed = tensor.clone()
+        dist.all_reduce(summed, group=self._numbers if tensor.device.type == "cpu" else None)
         return summed
 
     def close(self) -> None:

@@ -38,6 +38,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             printed command whose kernel has ended, is swept once no process works on it any more: a later launch
             tells where its checkpoints are, and the one after that removes them.
         imports: Modules that each process imports first: they register node types and datasets.
+        sync_batch_norm: Whether batch normalisation sees all parts of a batch, as in one process, instead of each process's
+            own: exact, for the price of some messages at each such layer.
     """
 
     nproc: int = 2
@@ -49,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 300.0
     directory: str | None = None
     imports: tuple[str, ...] = ()
+    sync_batch_norm: bool = False
 
     @classmethod
     def of(cls, **options: Any) -> Plan:
@@ -179,6 +182,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             f"--device={device.type}",
             f"--epochs={epochs}",
             f"--timeout={self.timeout:g}",
+            *["--sync-batch-norm"] * self.sync_batch_norm,
             *(f"--import={name}" for name in self.imports),
         ]
 

@@ -27,6 +27,7 @@ from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.group import Group
 from pnne_nb.runtime.distributed.joining import Joined
+from pnne_nb.runtime.distributed.joint_norm import join_batch_norms
 from pnne_nb.runtime.distributed.joint_step import JointStep
 from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, find_launcher
 from pnne_nb.runtime.distributed.luggage import Luggage, unpacked
@@ -117,6 +118,8 @@ class Worker:
         model = luggage.model if graph is None else as_module(NodeGraph.from_json(graph), self._seed)
         assert model is not None
         joint = JointStep(model) if "step_function" in state["missing"] else None
+        if options.sync_batch_norm:
+            join_batch_norms(model, group)
         trained = self._strategy.prepare(model, device, joint)
         given = {**state["config"], "device": str(device)}
         if luggage.arguments is not None:
@@ -257,6 +260,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--epochs", type=int, required=True, help="the last epoch to make")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for the others without an engine")
+    parser.add_argument("--sync-batch-norm", action="store_true", help="let it see all parts of a batch")
     parser.add_argument("--import", dest="imports", action="append", default=[], help="module to import first")
     return parser.parse_args()
 
