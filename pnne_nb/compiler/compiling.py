@@ -21,6 +21,7 @@ from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.equipping import settle, shell
 from pnne_nb.compiler.expecting import inputs_of
 from pnne_nb.compiler.holding import whole_clash, whole_node
+from pnne_nb.compiler.indexing import make_indexable
 from pnne_nb.compiler.loader import Loaded
 from pnne_nb.compiler.lowering import Lowered, has_automatic, lower
 from pnne_nb.compiler.placing import place
@@ -182,6 +183,7 @@ def _compiled(graph: NodeGraph) -> _Compiled:
     generated = generate(unit, known=known.generated if known is not None else None)
     loaded = loader.load(generated, unit.objects)
     guard(loaded)
+    make_indexable(loaded)
     _make_portable(loaded, document)
     gone = weakref.ref(graph, lambda _: _known.pop(identity, None))
     _known[identity] = compiled = _Compiled(gone, version, lowered, generated, loaded)

@@ -167,7 +167,7 @@ class _Writer:
         return (self._classes[program.definition], nested, told, expressions.names, set(expressions.reserved))
 
     def _opaque_paths(self, program: Program) -> Iterator[tuple[str, ...]]:
-        """Yield where a class has opaque modules; no chain has one."""
+        """Yield where a class has opaque modules; none is in a chain that is no class."""
         for member in program.members:
             if isinstance(member, Opaque):
                 yield (member.name,)

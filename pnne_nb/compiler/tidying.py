@@ -30,7 +30,7 @@ def tidied(unit: Unit, comments: Comments, parts: Mapping[str, Parts]) -> tuple[
     """
     programs = {id: inlined(program) for id, program in unit.programs.items()}
     chains = {
-        id for id, program in programs.items() if id and _is_chain(program) and not _holds_opaque(program, programs)
+        id for id, program in programs.items() if id and is_chain(program) and not _holds_opaque(program, programs)
     }
     users = Counter(stem(id) for program in programs.values() for id in shown_in(program.members))
     # What a person has named and uses several times, or with several sizes, stays a class.
@@ -50,7 +50,7 @@ def tidied(unit: Unit, comments: Comments, parts: Mapping[str, Parts]) -> tuple[
     return msgspec.structs.replace(unit, programs=programs), comments
 
 
-def _is_chain(program: Program) -> bool:
+def is_chain(program: Program) -> bool:
     """Whether ``nn.Sequential`` does the same: each member is called once, in order, on what the last has given."""
     if len(program.entries) != 1 or len(program.results) != 1 or not program.members:
         return False
@@ -84,9 +84,13 @@ def _form(program: Program, programs: Mapping[str, Program]) -> Literal["", "cha
     if program.holds in ("Module", "ModuleDict"):
         return ""
     names = [member.name for member in program.members if not isinstance(member, Weight)]
-    if not program.definition or not names or names != [str(index) for index in range(len(names))]:
+    if not names or names != [str(index) for index in range(len(names))]:
         return ""
-    if program.parameters or _holds_opaque(program, programs):
+    if not program.definition and (program.ties or [each.node for each in program.entries] != ["input"]):
+        return ""  # nn.Sequential calls its argument so
+    if not program.definition or _holds_opaque(program, programs):
+        return "chain" if is_chain(program) else ""
+    if program.parameters:
         return ""
     if program.holds == "Sequential":
         return "chain"

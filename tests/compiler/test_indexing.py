@@ -1,0 +1,140 @@
+"""Numbered modules are indexed, sliced and gone through, in the compiled model and in its source."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pnne_nb as pn
+from tests.compiler.graphs import wire
+
+
+class Odd(nn.Module):
+    """Stays as it is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum() < 1e9 else -x
+
+
+class Skipping(nn.ModuleList):
+    """A list that calls what it holds."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = x + layer(x)
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 4)), nn.Tanh())
+        self.odd = nn.Sequential(nn.Linear(4, 4), Odd(), nn.Sigmoid())
+        self.skipping = Skipping([nn.Linear(4, 4) for _ in range(3)])
+        self.heads = nn.ModuleList([nn.Linear(4, 2), nn.Linear(4, 2)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.skipping(self.odd(self.layer(x)))
+        out: Tensor = self.heads[0](x) + self.heads[1](x)
+        return out
+
+
+def inputs() -> Tensor:
+    return torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+
+
+def compiled() -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    net = Net().eval()
+    return net, pn.compile(pn.from_module(net, inputs()), reuse=net)
+
+
+def written(tmp_path: Path) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    net = Net().eval()
+    space: dict[str, Any] = {}
+    text = pn.to_source(pn.from_module(net, inputs()))
+    exec(compile(text, str(tmp_path / "net.py"), "exec"), space)  # our own text
+    made = space["Net"](Odd()).eval()
+    made.load_state_dict(net.state_dict())
+    return net, made
+
+
+@pytest.mark.parametrize("source", [False, True])
+def test_containers_are_read_as_in_the_original(source: bool, tmp_path: Path) -> None:
+    net, made = written(tmp_path) if source else compiled()
+    x = inputs()
+    for name in ("layer", "odd", "skipping", "heads"):
+        mine, theirs = getattr(net, name), getattr(made, name)
+        assert len(theirs) == len(mine)
+        assert list(theirs) == list(theirs.children())
+        for index in (0, 1, -1):
+            assert theirs[index] is list(theirs)[index]
+            assert torch.equal(theirs[index](x), mine[index](x))
+        with pytest.raises(IndexError):
+            theirs[len(mine)]
+    assert torch.equal(made.layer[1][1](x), net.layer[1][1](x))
+    assert torch.equal(made(x), net(x))
+    made.layer[2] = nn.Identity()
+    net.layer[2] = nn.Identity()
+    assert torch.equal(made(x), net(x))
+
+
+def test_slices_are_what_those_of_the_original_are() -> None:
+    net, made = compiled()
+    x = inputs()
+    for part in (slice(1, None), slice(-1), slice(None, None, 2), slice(0)):
+        chain = made.layer[part]
+        assert type(chain) is nn.Sequential
+        assert torch.equal(chain(x), net.layer[part](x))
+        assert list(made.skipping[part]) == list(made.skipping)[part]
+        assert type(made.skipping[part]) is nn.ModuleList
+    made.layer[1:][0][1].weight.data.zero_()  # it is the same layer
+    assert not made.layer[1][1].weight.any()
+
+
+def test_the_whole_model_can_be_indexed_too(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 4)))
+    graph = pn.from_module(net, inputs())
+    made: Any = pn.compile(graph, reuse=net)
+    for model in (made, copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert len(model) == 2
+        assert torch.equal(model[0](inputs()), net[0](inputs()))
+        assert torch.equal(model[1:](inputs()), net[1:](inputs()))
+    text = pn.to_source(graph)
+    assert "class Sequential(nn.Sequential):" in text
+    space: dict[str, Any] = {}
+    exec(compile(text, str(tmp_path / "net.py"), "exec"), space)  # our own text
+    assert list(space["Sequential"]()[1].state_dict()) == list(net[1].state_dict())
+
+
+def test_source_keeps_the_name_of_the_argument_and_what_is_tied(tmp_path: Path) -> None:
+    graph = pn.NodeGraph("Two")
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("Linear", "0", in_features=4, out_features=4)
+    graph.add("Linear", "1", in_features=4, out_features=4)
+    graph.add("Output", "y")
+    wire(graph, "x 0 1 y")
+    assert "def forward(self, x: torch.Tensor)" in pn.to_source(graph)
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    net[1].weight = net[0].weight
+    space: dict[str, Any] = {}
+    text = pn.to_source(pn.from_module(net, inputs()))
+    exec(compile(text, str(tmp_path / "net.py"), "exec"), space)  # our own text
+    made = space["Sequential"]()
+    assert made.get_parameter("1.weight") is made.get_parameter("0.weight")
+
+
+def test_other_modules_are_no_containers() -> None:
+    _, made = compiled()
+    with pytest.raises(TypeError, match="not subscriptable"):
+        made[0]
+    with pytest.raises(AttributeError):
+        made.layer.append(nn.ReLU())  # it would never be called
