@@ -92,6 +92,9 @@ def _call(
     arguments: list[Argument] = []
     keywords: list[tuple[str, Argument]] = []
     contiguous = True
+    if spec.target == "torch.arange" and "start" not in given:  # as range does, it takes one number for the end
+        arguments += [Constant(0)] if "step" in given else []
+        arguments += [given.pop(name) for name in ("end", "step") if name in given]
     shown = spec.input_names
     for name in spec.positional or shown:
         plain = name.removeprefix("*")

@@ -177,7 +177,9 @@ def copied(value: Any) -> Any:
     def fresh(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        return leaf.detach().clone(memory_format=torch.preserve_format).requires_grad_(leaf.requires_grad)
+        # Sparse ones have no memory format, not even their own.
+        kept = {"memory_format": torch.preserve_format} if leaf.layout == torch.strided else {}
+        return leaf.detach().clone(**kept).requires_grad_(leaf.requires_grad)
 
     return pytree.tree_map(fresh, value)
 
@@ -207,6 +209,8 @@ def difference(mine: Any, theirs: Any, place: str = "") -> str:
             return f"{place}{describe(mine)} and {describe(theirs)}"
         if mine.device.type == "meta" or _same(mine, theirs):
             return ""
+        if mine.layout != torch.strided and mine.layout == theirs.layout:
+            return difference(mine.to_dense(), theirs.to_dense(), place)
         gap = (mine.detach().double() - theirs.detach().double()).abs().max().item() if not mine.is_complex() else ""
         return f"{place}differs by up to {gap}"
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping):

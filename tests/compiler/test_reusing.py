@@ -66,6 +66,16 @@ def test_tied_weights_stay_tied() -> None:
     assert new.get_parameter("one.weight") is not old.get_parameter("one.weight")
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_a_type_that_a_new_node_names_is_kept(dtype: str) -> None:
+    graph = graphs.mlp()
+    old = pn.compile(graph)
+    graph.add("Buffer", "table", shape=(3,), dtype=dtype)
+    assert pn.compile(graph, reuse=old).get_buffer("table").dtype == getattr(torch, dtype)
+    graph.set("table", dtype="float32")
+    assert pn.compile(graph, reuse=old.to(torch.float16)).get_buffer("table").dtype == torch.float16
+
+
 def test_recurrent_layers_use_what_was_carried_over() -> None:
     graph = graphs.recurrent()
     old = pn.compile(graph)

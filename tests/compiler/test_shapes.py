@@ -339,7 +339,9 @@ def test_a_norm_that_averages_all_batches_has_a_shape_and_a_plan() -> None:
     graphs.wire(graph, "x norm y")
     assert pn.infer_shapes(graph)["norm.output"].shape == ("N", 3, 8, 8)
     assert pn.plan_memory(graph, torch.zeros(2, 3, 8, 8), training=True).peak > 2 * 3 * 8 * 8 * 4
-    assert pn.compile(graph).norm.momentum is None
+    norm = pn.compile(graph).get_submodule("norm")
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert norm.momentum is None
 
 
 def test_a_custom_module_that_cannot_be_tried_is_a_warning() -> None:

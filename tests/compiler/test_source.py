@@ -151,6 +151,21 @@ def test_only_what_differs_from_the_default_is_written() -> None:
     assert "nn.Linear(16, 4, bias=False)\n" in pn.to_source(graph)
 
 
+def test_a_count_is_written_as_of_a_range() -> None:
+    graph = pn.NodeGraph()
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("arange", "count", end=4)
+    graph.add("arange", "steps", end=8, step=2)
+    graph.add("add", "sum")
+    graph.add("add", "more")
+    graph.add("Output", "y")
+    graphs.wire(graph, "x sum.input", "count sum.other", "sum more.input", "steps more.other", "more y")
+    source = pn.to_source(graph)
+    assert "torch.arange(4)" in source
+    assert "torch.arange(0, 8, 2)" in source
+    assert torch.equal(pn.compile(graph)(torch.zeros(1, 4)), torch.tensor([[0.0, 3.0, 6.0, 9.0]]))
+
+
 def test_long_calls_are_broken() -> None:
     graph = pn.NodeGraph("wide")
     graph.add("Input", "x", shape=("N", 3, 64, 64))

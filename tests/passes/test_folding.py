@@ -76,6 +76,19 @@ def test_what_is_not_the_same_every_time_is_not_folded(type: str) -> None:
     assert after == graph
 
 
+def test_a_tensor_of_another_type_than_the_layers_have_is_folded() -> None:
+    graph = pn.NodeGraph("types")
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("Linear", "layer", in_features=4, out_features=4)
+    graph.add("full", "twos", size=(4,), fill_value=2, dtype="bfloat16")
+    graph.add("mul", "scaled")
+    graph.add("Output", "y")
+    wire(graph, "x layer scaled.input", "twos scaled.other", "scaled y")
+    after, report = fold(graph)
+    assert [str(change) for change in report.changes] == ["folded twos: it gives [4] bfloat16"]
+    assert after["twos"].properties["dtype"] == "bfloat16"
+
+
 def test_what_is_changed_in_place_is_not_folded() -> None:
     graph = redundant()
     graph.add("add_", "bump", other=1)

@@ -124,6 +124,8 @@ def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
 
 def _keep_values(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
     """Have a Buffer begin as the original is; False if that takes more values than a document keeps."""
+    if tensor.layout != torch.strided:
+        return False
     if tensor.is_meta or tensor.numel() == 0 or not tensor.any():
         return True
     flat = tensor.detach().cpu().flatten()

@@ -89,7 +89,9 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Nod
             failed[path] += 1
         else:
             opaque[path] = fault.reason
-    raise CompileError(f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified')}.")
+    raise CompileError(
+        f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified').rstrip('.')}."
+    )
 
 
 def _check(graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fault | None:

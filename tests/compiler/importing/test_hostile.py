@@ -226,6 +226,41 @@ def test_values_of_buffers_survive_the_file() -> None:
         assert model.get_buffer(name).dtype == buffer.dtype
 
 
+def test_sparse_matrices_come_in_and_are_kept() -> None:
+    class Neighbours(nn.Module):
+        own: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("own", torch.eye(3).to_sparse())
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor, near: Tensor) -> Tensor:
+            x = self.linear(x)
+            return near @ x + self.own @ x  # type: ignore[no-any-return]  # torch does not say
+
+    net, near = Neighbours(), torch.ones(3, 3).tril().to_sparse()
+    x = torch.randn(3, 4)
+    graph = pn.NodeGraph.from_json(pn.from_module(net, (x, near)).to_json())
+    model = pn.compile(graph, reuse=net)
+    assert model.get_buffer("own").layout == torch.sparse_coo
+    assert torch.equal(model(x, near), net(x, near))
+    assert "matmul" in graph
+
+
+def test_a_module_without_inputs_is_told_so() -> None:
+    class Table(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.values = nn.Parameter(torch.ones(3))
+
+        def forward(self) -> Tensor:
+            return self.values * 2
+
+    with pytest.raises(pn.CompileError, match=r"Table cannot be imported: .* so nothing can be fed to it\.$"):
+        pn.from_module(Table())
+
+
 @pytest.mark.parametrize("persistent", [True, False])
 def test_a_large_buffer_is_said_to_be_absent(persistent: bool) -> None:
     class Large(nn.Module):
