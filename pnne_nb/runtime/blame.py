@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.compiler import blame, generated
+from pnne_nb.compiler import blame, detect_anomaly, generated
+from pnne_nb.compiler.running import NOT_FINITE
+from pnne_nb.errors import ExecutionError
 
 
 def node_of(error: BaseException, model: nn.Module) -> str | None:
@@ -28,6 +30,21 @@ def node_of(error: BaseException, model: nn.Module) -> str | None:
             found = paths.get(id(module), found)
         trace = trace.tb_next
     return found
+
+
+def first_not_finite(model: nn.Module, run: Callable[[], object]) -> ExecutionError | None:
+    """What names the node of a compiled graph, functions included, that makes the first NaN or infinity in `run`.
+
+    None if `model` has no nodes, or none of them makes one.
+    """
+    try:
+        with detect_anomaly(model):
+            run()
+    except ExecutionError as found:
+        return found if any(each.code == NOT_FINITE for each in found.diagnostics) else None
+    except Exception:  # noqa: BLE001  what has failed is told, not the search for who has made it
+        return None
+    return None
 
 
 def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[str, Any]) -> str | None:

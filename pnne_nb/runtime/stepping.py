@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Literal, final
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import Diagnostic, TrainingError
+from pnne_nb.errors import Diagnostic, ExecutionError, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import blame
 from pnne_nb.runtime.batches import Batch, StandIn, as_batch
@@ -183,7 +183,7 @@ class Stepper:
                 stages.ended("backward")
                 watched.gradients_ready()
                 stages.ended("observe")
-            norm = self._check_gradients(wanted=number <= NORMS_AT_FIRST or number % NORM_EVERY == 0)
+            norm = self._check_gradients(group, batches, wanted=number <= NORMS_AT_FIRST or number % NORM_EVERY == 0)
             stages.ended("backward")
             self._updating = True
             if recipe.needs_closure:
@@ -228,7 +228,8 @@ class Stepper:
             value += peers.sum([loss.item() * share])[0]
             stages.ended("forward")
             if not math.isfinite(value):
-                raise self._not_finite(f"The loss became {value}", "nan-loss", batch)
+                done = len(outputs) + 1
+                raise self._not_finite(f"The loss became {value}", "nan-loss", group[:done], batches[:done])
             # What arrives at the parameters is the mean over all processes.
             weight = share * peers.count
             if not loss.requires_grad:
@@ -266,13 +267,13 @@ class Stepper:
                 return known.pop()
             self._randomness.rewind()
             found, _ = self._differentiate(group, batches, counting)
-            self._check_gradients(wanted=False)
+            self._check_gradients(group, batches, wanted=False)
             self.stages.ended("backward")
             return found
 
         return loss
 
-    def _check_gradients(self, *, wanted: bool) -> float | None:
+    def _check_gradients(self, group: Sequence[Any], batches: Sequence[Batch], *, wanted: bool) -> float | None:
         """Clip the gradients if need be; returns their norm if it is `wanted` or taken anyway."""
         recipe = self._forward.recipe
         groups = recipe.optimizer.param_groups
@@ -286,19 +287,23 @@ class Stepper:
         if recipe.precision.scaler is None:
             sound = self._soundness.of(gradients) if norm is None else math.isfinite(norm)
             if recipe.peers.sum([float(not sound)])[0]:
-                raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", None)
+                raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", group, batches)
         if found is not None and recipe.grad_clip is not None:
             parameters = [parameter for group in groups for parameter in group["params"]]
             nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, found)
         return norm
 
-    def _not_finite(self, what: str, kind: str, batch: Batch | None) -> NotFiniteError:
-        model = self._forward.recipe.model
-        node = (
-            blame.gradient_not_finite(model)
-            if batch is None
-            else blame.output_not_finite(model, batch.inputs, batch.named)
-        )
+    def _not_finite(
+        self, what: str, kind: Literal["nan-loss", "nan-gradient"], group: Sequence[Any], batches: Sequence[Batch]
+    ) -> NotFiniteError:
+        model, batch = self._forward.recipe.model, batches[-1]
+        made = self._made_again(group, batches, backward=kind == "nan-gradient")
+        if made is not None:
+            node = made.diagnostics[0].node
+        elif kind == "nan-gradient":
+            node = blame.gradient_not_finite(model)
+        else:
+            node = blame.output_not_finite(model, batch.inputs, batch.named)
         hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
         lost = blame.parameters_not_finite(model)
         if lost:
@@ -310,10 +315,30 @@ class Stepper:
         rate = float(self._forward.recipe.optimizer.param_groups[0]["lr"])
         where = "" if node is None else f", first at node {node!r}"
         message = f"{what} at step {number} (epoch {epoch}, learning rate {rate:g}){where}."
-        return NotFiniteError(
+        error = NotFiniteError(
             f"{message} The model is as it was before that step. {hint}",
             [Diagnostic(code=kind, message=message, node=node, hint=hint)],
         )
+        if made is not None:
+            error.add_note(made.message)
+        return error
+
+    def _made_again(self, group: Sequence[Any], batches: Sequence[Batch], *, backward: bool) -> ExecutionError | None:
+        """What names the node that makes the first NaN, when the same passes are made again."""
+        recipe = self._forward.recipe
+        if recipe.in_parts or (backward and recipe.peers.count > 1):
+            return None  # The other processes would wait for this one, which ends in the middle.
+        self._modes.buffers.restore()
+        self._randomness.rewind()
+
+        def again() -> None:
+            with torch.set_grad_enabled(backward):
+                for raw, batch in zip(group, batches, strict=True):
+                    _, loss = self._forward.run(raw, batch)
+                    if backward:
+                        recipe.precision.backward(loss)
+
+        return blame.first_not_finite(recipe.model, again)
 
 
 def _undo(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
