@@ -15,6 +15,7 @@ from pnne_nb.errors import TrainingError, expect, near, shown
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.data import Data, open_source, require_count
+from pnne_nb.runtime.goal import MonitorChoice, as_goal
 from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import MetricChoice, Saved, make_metrics
 from pnne_nb.runtime.objectives import (
@@ -36,7 +37,7 @@ from pnne_nb.runtime.sources import Source
 
 UNDRAWN = (
     "epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping",
-    "validate_every", "checkpoint_every", "deterministic",
+    "validate_every", "checkpoint_every", "deterministic", "monitor", "min_delta",
 )  # fmt: skip
 """Arguments that no node of a training graph stands for."""
 
@@ -78,6 +79,8 @@ class Config(msgspec.Struct, frozen=True):
     checkpoint_every: EveryChoice = 1
     deterministic: bool = False
     stateful: Mapping[str, Saved] | None = None
+    monitor: MonitorChoice = None
+    min_delta: float = 0.0
 
     def __post_init__(self) -> None:
         # NumPy's numbers count as Python's, and a checkpoint can keep those.
@@ -107,6 +110,7 @@ class Config(msgspec.Struct, frozen=True):
                 raise TrainingError(
                     f"stateful[{name!r}] is a {type(kept).__name__}, which has no state_dict and load_state_dict."
                 )
+        as_goal(self.monitor, self.min_delta)
         as_every("validate_every", self.validate_every)
         as_every("checkpoint_every", self.checkpoint_every)
         for name in ("shuffle", "deterministic"):
@@ -203,6 +207,7 @@ class Config(msgspec.Struct, frozen=True):
             grad_clip=self.grad_clip,
             accumulate=self.accumulate,
             step=self.step_function,
+            goal=as_goal(self.monitor, self.min_delta),
             patience=self.early_stopping,
             validate_every=as_every("validate_every", self.validate_every),
             needs_closure=needs_closure(optimizer),

@@ -24,6 +24,7 @@ from pnne_nb.runtime.data import Data, require_count
 from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.failures import in_brief
+from pnne_nb.runtime.goal import MonitorChoice
 from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import MetricChoice, Saved
 from pnne_nb.runtime.needs import MemoryNeeds, needs_of
@@ -68,12 +69,15 @@ class TrainingEngine:
         step_function: Replaces forward pass and loss: a function of model and batch that returns the loss, or a mapping
             with it as ``"loss"``; other numbers in it are recorded by their names, and ``"output"`` and ``"target"``
             are what the metrics compare. With ``loss=None``, the model may return the same.
-        early_stopping: End after so many epochs without a lower validation (or else training) loss.
+        early_stopping: End after so many epochs without an improvement; ``best.ckpt`` has the best.
         validate_every: So many epochs, ``(500, "steps")``, or None for the end only; it changes nothing else.
         checkpoint_every: Likewise; the best, and where the training ends or is stopped, are kept in any case.
         deterministic: Whether an operation without a deterministic version fails instead of running.
         stateful: What else a step function changes and a checkpoint must hold, by name: objects with ``state_dict`` and
             ``load_state_dict``, such as the second optimizer of a GAN.
+        monitor: What an improvement is, and a plateau: a number of an epoch, as in ``("val_accuracy", "max")``; otherwise
+            the validation loss, without validation data the training loss.
+        min_delta: How much better is an improvement.
 
     Attributes:
         channel: Every frame that watchers want, bounded.
@@ -112,6 +116,8 @@ class TrainingEngine:
         checkpoint_every: EveryChoice = 1,
         deterministic: bool = False,
         stateful: Mapping[str, Saved] | None = None,
+        monitor: MonitorChoice = None,
+        min_delta: float = 0.0,
     ) -> None:
         config = Config(
             loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
@@ -119,6 +125,7 @@ class TrainingEngine:
             grad_clip=grad_clip, accumulate=accumulate, seed=seed, num_workers=num_workers, deterministic=deterministic,
             parameter_groups=parameter_groups, step_function=step_function, early_stopping=early_stopping,
             validate_every=validate_every, checkpoint_every=checkpoint_every, stateful=stateful,
+            monitor=monitor, min_delta=min_delta,
         )  # fmt: skip
         training = self._training = Training(model, train_data, val_data, config, checkpoint_dir)
         self._loop, self._control, self._shared = training.loop, training.control, training.shared

@@ -39,7 +39,7 @@ class Judged(msgspec.Struct, frozen=True, tag=True):
     """A validation in the middle of an epoch is complete.
 
     Attributes:
-        improved: Whether the loss that counts was never as low.
+        improved: Whether what counts was never as good.
     """
 
     frame: EpochFrame
@@ -50,7 +50,7 @@ class EpochEnded(msgspec.Struct, frozen=True, tag=True):
     """An epoch is complete, its validation included.
 
     Attributes:
-        improved: Whether the loss that counts was measured, and was never as low.
+        improved: Whether what counts was measured, and was never as good.
     """
 
     frame: EpochFrame
@@ -173,6 +173,11 @@ class TrainingLoop:
             if self.recipe.val is not None:
                 self.recipe.val.close()
 
+    def be_patient(self) -> None:
+        """Go on although nothing has become better for long: somebody wants that."""
+        if self._has_settled():
+            self._epochs_since_best = 0
+
     def _has_settled(self) -> bool:
         return self.recipe.patience is not None and self._epochs_since_best >= self.recipe.patience
 
@@ -232,15 +237,21 @@ class TrainingLoop:
 
     def _judge(self, source: Source) -> Iterator[Event]:
         metrics = yield from self._validate(source)
-        improved = self._improves(metrics["val_loss"])
+        improved = self._improves(metrics)
         yield Judged(EpochFrame(self.epoch, self.steps, metrics), improved)
 
-    def _improves(self, loss: float) -> bool:
-        """Take the loss that counts into account: the validation loss, without validation data the training loss."""
-        self._judged_at, self._judged_epoch = self.steps, self.epoch
-        if not loss < self._best:
+    def _improves(self, metrics: Mapping[str, float]) -> bool:
+        """Take what the training is judged by into account, where it is among these numbers."""
+        recipe = self.recipe
+        if "val_loss" in metrics:
+            self._judged_at = self.steps
+        cost = recipe.goal.cost(metrics, validates=recipe.val is not None)
+        if cost is None:
             return False
-        self._best, self._best_epoch = loss, self.epoch
+        self._judged_epoch = self.epoch
+        if not cost < self._best - recipe.goal.min_delta:
+            return False
+        self._best, self._best_epoch = cost, self.epoch
         return True
 
     def _open_epoch(self) -> Iterator[Any]:
@@ -317,14 +328,14 @@ class TrainingLoop:
         return metrics
 
     def _end_epoch(self, metrics: dict[str, float]) -> EpochEnded:
-        loss = metrics["train_loss"] if self.recipe.val is None else metrics.get("val_loss")
-        improved = loss is not None and self._improves(loss)
+        improved = self._improves(metrics)
         if self._best_epoch == self.epoch:
             self._epochs_since_best = 0
         elif self._judged_epoch == self.epoch:
             self._epochs_since_best += 1
         if self.recipe.schedule is not None:
-            self._advance(self.recipe.schedule, "epoch", loss)
+            goal = self.recipe.goal.name or ("train_loss" if self.recipe.val is None else "val_loss")
+            self._advance(self.recipe.schedule, "epoch", metrics.get(goal))
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
         self.epoch += 1
         self.position = 0

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import InputShapes
 from pnne_nb.runtime.cadence import Every
+from pnne_nb.runtime.goal import Goal
 from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import Metric, Saved
 from pnne_nb.runtime.objectives import Schedule
@@ -31,7 +32,8 @@ class Recipe(msgspec.Struct, frozen=True):
         accumulate: Batches whose gradients make up one optimizer step.
         grad_clip: Largest gradient norm, or None.
         step: Replaces forward pass and loss: a function of model and raw batch, see `logged`.
-        patience: End after so many epochs without a lower validation (or else training) loss, or None.
+        goal: What is to become better.
+        patience: End after so many epochs in which it has not, or None.
         validate_every: When the validation data is looked at; at the end of the last epoch in any case.
         needs_closure: Whether the optimizer computes the loss several times in a step, as LBFGS does.
         scattered: Whether the model is on several devices; batches go to, and outputs come back to `device`.
@@ -54,6 +56,7 @@ class Recipe(msgspec.Struct, frozen=True):
     grad_clip: float | None
     accumulate: int
     step: StepFunction | None = None
+    goal: Goal = Goal()
     patience: int | None = None
     validate_every: Every = Every(1, "epochs")
     needs_closure: bool = False

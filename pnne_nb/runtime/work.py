@@ -113,8 +113,10 @@ class Work:
         self.error = None
         self._telling = False
         self._guarded.clear()
-        if self._loop.epoch > self.last_epoch and not self.loaded:
-            self.last_epoch = self._loop.epoch - 1 + epochs
+        if not self.loaded:
+            self._loop.be_patient()
+            if self._loop.epoch > self.last_epoch:
+                self.last_epoch = self._loop.epoch - 1 + epochs
         self.loaded = False
 
     def wait_for_guards(self) -> None:
