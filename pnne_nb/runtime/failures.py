@@ -19,6 +19,10 @@ _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
 _ALONE = "Expected more than 1 value per channel"
 """What batch norm says of a single example."""
+_MORE = (
+    "Batch norm has nothing to compare one example with: choose a batch_size that leaves more for the last batch of an "
+    "epoch, or a DataLoader with drop_last=True. In a group, launch(sync_batch_norm=True) compares those of all processes."
+)
 
 
 def model_failed(error: RuntimeError | TypeError | ValueError, model: nn.Module, batch: Batch) -> TrainingError | None:
@@ -26,6 +30,11 @@ def model_failed(error: RuntimeError | TypeError | ValueError, model: nn.Module,
     if isinstance(error, TypeError):
         return _called_otherwise(model, batch)
     alone = _ALONE in str(error)
+    if alone and isinstance(error, PnneError):
+        # A compiled graph has named the node, but knows nothing of batches.
+        said_so = _sentence(error)
+        node = next((found.node for found in error.diagnostics), None)
+        return TrainingError(f"{said_so} {_MORE}", [Diagnostic("model-failed", said_so, node, hint=_MORE)])
     if isinstance(error, ValueError) and not _is_torch_s(error):
         return None
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
@@ -35,8 +44,7 @@ def model_failed(error: RuntimeError | TypeError | ValueError, model: nn.Module,
     where = "The model fails" if layer is None else f"The model fails at layer {place!r} ({_brief(layer)})"
     message = f"{where} on a batch of inputs {said([*batch.inputs, *batch.named.values()])}: {_sentence(error)}"
     hint = (
-        "Batch norm has nothing to compare one example with: choose a batch_size that leaves more for the last batch of "
-        "an epoch, or a DataLoader with drop_last=True."
+        _MORE
         if alone
         else _of_type(layer or model)
         if "type" in str(error)

@@ -188,3 +188,16 @@ def test_a_last_batch_of_one_example_is_too_few_for_batch_norm() -> None:
         TrainingError, match=r"fails at layer '2'.*leaves more for the last batch .* or .*drop_last=True"
     ):
         raise error
+
+
+def test_of_a_graph_the_node_that_needs_more_examples_is_named_and_what_to_do() -> None:
+    graph = tasks.picture_graph()
+    graph.disconnect("flat.output", "fc.input")
+    graph.add("BatchNorm1d", name="norm", num_features="auto")
+    graph.connect("flat", "norm")
+    graph.connect("norm", "fc")
+    trained = engine(model=graph, batch_size=95)
+    trained.start()
+    with pytest.raises(TrainingError, match=r"'norm' failed.*last batch .*drop_last=True\. In a group") as found:
+        trained.wait(60)
+    assert [diagnostic.node for diagnostic in found.value.diagnostics] == ["norm"]
