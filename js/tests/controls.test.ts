@@ -31,6 +31,8 @@ const status: Status = {
   learningRate: 0.001,
   cost: 0.0123,
   framesPerSecond: 9.8,
+  lossScale: null,
+  skippedSteps: 0,
   saved: null,
   dropped: 0,
   notices: [],
@@ -91,6 +93,10 @@ test("facts are left out where they are not known", () => {
 test("the cost of watching and lost frames are said", () => {
   expect(footnote(status)).toBe("watching takes 1.2 % of the time (the processor's, hooks included), 9.8 frames/s");
   expect(footnote({ ...status, cost: null, dropped: 3 })).toBe("3 frames dropped");
+  const scaled = { ...status, cost: null, lossScale: 65536 };
+  expect(footnote(scaled)).toBe("loss scale 65,536");
+  expect(footnote({ ...scaled, skippedSteps: 1 })).toBe("loss scale 65,536, 1 step skipped");
+  expect(footnote({ ...scaled, skippedSteps: 2 })).toBe("loss scale 65,536, 2 steps skipped");
   const saved = { step: 3001, path: "run/000002-step-3001.ckpt" };
   expect(footnote({ ...status, cost: null, saved })).toBe("saved at step 3,001 in run/000002-step-3001.ckpt");
 });

@@ -198,6 +198,7 @@ class TrainingDashboard(ipywidgets.VBox):
         if self._engine is not None:
             self._status.waiting, self._status.edited = self._engine.waiting_for, self._engine.edited
             self._status.dropped = self._engine.channel.dropped
+            self._status.skipped_steps = self._engine.history.skipped_steps
         with self._writing, self._bar.hold_sync():
             self._bar.status = self._status.to_json()
             self._bar.tick = tick
@@ -307,6 +308,8 @@ class TrainingDashboard(ipywidgets.VBox):
         if "memory" in history and "process_memory" not in history:
             for step, used in zip(history.steps("memory").tolist(), history["memory"].tolist(), strict=True):
                 self.take([MemoryFrame(step, int(used), {})])
+        if "loss_scale" in history:
+            self._status.loss_scale = float(history["loss_scale"][-1])
         if len(steps):
             self._known_steps = int(steps[-1])
             self.take([engine.progress])

@@ -54,6 +54,8 @@ class Status(msgspec.Struct, rename="camel"):
         node: The node that failed, by its path on screen, or None.
         seconds_left: Estimate to the end, in seconds, or None.
         cost: Share of the time that watching the layers takes, 0 to 1, or None before it was measured.
+        loss_scale: The factor of scaled gradients (float16), or None without scaling.
+        skipped_steps: That left the parameters as they were, because a scaled gradient overflowed.
         saved: The latest checkpoint, or None while there is none.
         dropped: Frames that came too fast to be looked at.
     """
@@ -73,6 +75,8 @@ class Status(msgspec.Struct, rename="camel"):
     learning_rate: float | None = None
     cost: float | None = None
     frames_per_second: float = 0.0
+    loss_scale: float | None = None
+    skipped_steps: int = 0
     saved: Saved | None = None
     dropped: int = 0
     notices: list[Notice] = []
@@ -89,7 +93,7 @@ class Status(msgspec.Struct, rename="camel"):
                 self.seconds_left = _finite(frame.seconds_left)
             case StepFrame():
                 self.step, self.epoch = frame.step, frame.epoch
-                self.learning_rate = _finite(frame.learning_rate)
+                self.learning_rate, self.loss_scale = _finite(frame.learning_rate), _finite(frame.loss_scale)
             case CostFrame():
                 self.cost, self.frames_per_second = _finite(frame.share), _finite(frame.frames_per_second) or 0.0
             case CheckpointFrame():

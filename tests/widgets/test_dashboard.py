@@ -44,11 +44,13 @@ class Net(nn.Module):
         return y
 
 
-def make_engine(model: nn.Module | NodeGraph | None = None, epochs: int = 3) -> TrainingEngine:
+def make_engine(model: nn.Module | NodeGraph | None = None, epochs: int = 3, precision: str = "32") -> TrainingEngine:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 4, generator=generator)
     y = torch.randint(0, 3, (60,), generator=generator)
-    return TrainingEngine(model or Net(), (x, y), (x, y), epochs=epochs, batch_size=20, device="cpu")
+    return TrainingEngine(
+        model or Net(), (x, y), (x, y), epochs=epochs, batch_size=20, device="cpu", precision=precision
+    )
 
 
 @pytest.fixture
@@ -129,6 +131,20 @@ def test_what_a_button_asks_for_is_shown_when_nothing_trains(
     before = len(validated.x)
     press(dashboard, "validate")
     awaited.until(lambda _: len(validated.x) > before)
+
+
+def test_scaled_gradients_are_told_of_while_they_are_and_afterwards() -> None:
+    engine = make_engine(precision="16")
+    engine.step()
+    for trained in (False, True):
+        with closing(TrainingDashboard(engine)) as dashboard:
+            awaited = Awaited(bar_of(dashboard))
+            if not trained:
+                engine.resume()
+            awaited.until(lambda status: status["state"] == "finished")
+            status = bar_of(dashboard).status
+            assert status["lossScale"] == engine.history["loss_scale"][-1]
+            assert status["skippedSteps"] == engine.history.skipped_steps
 
 
 def test_step_pause_resume_stop(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:

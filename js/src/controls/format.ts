@@ -45,10 +45,15 @@ export function typedRate(text: string): number | null {
   return Number.isFinite(rate) && rate >= 0 ? rate : null;
 }
 
-/** Where the latest checkpoint is, and what watching costs. */
-export function footnote({ cost, framesPerSecond, saved, dropped }: Status): string {
+/** Where the latest checkpoint is, how gradients are scaled, and what watching costs. */
+export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved, dropped }: Status): string {
   const texts: string[] = [];
   if (saved) texts.push(`saved at step ${whole.format(saved.step)} in ${saved.path}`);
+  if (lossScale !== null) {
+    const skipped =
+      skippedSteps > 0 ? `, ${whole.format(skippedSteps)} step${skippedSteps > 1 ? "s" : ""} skipped` : "";
+    texts.push(`loss scale ${lossScale.toLocaleString("en-US")}${skipped}`);
+  }
   if (cost !== null) {
     const rate = framesPerSecond > 0 ? `, ${framesPerSecond.toFixed(1)} frames/s` : "";
     texts.push(`watching takes ${(100 * cost).toFixed(1)} % of the time (the processor's, hooks included)${rate}`);

@@ -31,6 +31,8 @@ export interface Status {
   learningRate: number | null;
   cost: number | null;
   framesPerSecond: number;
+  lossScale: number | null;
+  skippedSteps: number;
   saved: Saved | null;
   dropped: number;
   notices: Notice[];
