@@ -56,6 +56,16 @@ class View:
             assert self.arrived.wait_for(lambda: len(found()) >= number, 60), f"no {message} came"
             return found()[number - 1]
 
+    def wait_for_finding_at(self, path: str) -> dict[str, Any]:
+        def found() -> dict[str, Any] | None:
+            told = (event for event in self.events if event["message"] == "derivedChanged")
+            return next((event for event in told if path in event["derived"]["diagnostics"]), None)
+
+        with self.arrived:
+            event = self.arrived.wait_for(found, 60)
+            assert event is not None, f"nothing was found at {path!r}"
+            return event
+
 
 @pytest.fixture
 def graph() -> pn.NodeGraph:
@@ -121,13 +131,7 @@ def test_an_edit_is_answered_first_and_what_follows_comes_after(view: View, grap
 
 def test_what_follows_comes_without_being_asked_for(view: View, graph: pn.NodeGraph) -> None:
     graph.set("fc1", in_features=5)
-    while "fc1" not in (event := view.wait_for("derivedChanged", 1 + len(_changes(view))))["derived"]["diagnostics"]:
-        pass
-    assert event["version"] == graph.version
-
-
-def _changes(view: View) -> list[dict[str, Any]]:
-    return [event for event in view.events[:-1] if event["message"] == "derivedChanged"]
+    assert view.wait_for_finding_at("fc1")["version"] == graph.version
 
 
 def test_edits_from_python_reach_every_editor(graph: pn.NodeGraph) -> None:
@@ -356,8 +360,7 @@ def test_an_analysis_that_fails_says_so(
 
     monkeypatch.setattr(view.editor._derivation._analysis, "refresh", fail)
     graph.rename("fc1", "fc2")
-    while "" not in view.wait_for("derivedChanged", 1 + len(_changes(view)))["derived"]["diagnostics"]:
-        pass
+    view.wait_for_finding_at("")
     finding = view.editor._derivation.whole.diagnostics[""][0]
     assert finding.code == "analysis-failed"
     assert "RuntimeError: broken" in finding.message
