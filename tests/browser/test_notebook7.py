@@ -25,7 +25,7 @@ editor = pn.GraphEditor(graph, height=420)
 editor
 """
 DASHBOARD = """
-engine = pn.TrainingEngine(graph, (torch.randn(64, 8), torch.randint(0, 3, (64,))), epochs=10_000, device="cpu")
+engine = pn.TrainingEngine(graph, (torch.randn(64, 8), torch.randint(0, 3, (64,))), epochs=10**7, device="cpu")
 dashboard = pn.TrainingDashboard(engine)
 dashboard
 """
