@@ -72,22 +72,61 @@ def find_failure(error: BaseException) -> Failure | None:
     """Return where in generated code `error` was raised, or None."""
     path: list[str] = []
     last: tuple[types.FrameType, Line] | None = None
+    model: object = None
     box: object = None  # the first module that is called by a line
+    below: list[types.FrameType] = []  # from there on
     for frame, number in _frames(error):
         loaded = loader.find(frame.f_code.co_filename)
         line = loaded.generated.lines.get(number) if loaded is not None else None
         if loaded is not None and line is not None and line.calls:
             part = frame.f_locals.get("self")
+            model = part if last is None else model
             path += _outside(loaded, part) if last is None else inside_box(box, part)
             path.append(line.node)
-            last, box = (frame, line), None
-        elif last is not None and box is None:
-            box = frame.f_locals.get("self")
+            last, box, below = (frame, line), None, []
+        elif last is not None:
+            box = _first_argument(frame) if box is None else box
+            below.append(frame)
     if last is None:
         return None
-    frame, line = last
-    inputs = {name: describe(frame.f_locals[name]) for name in line.variables if name in frame.f_locals}
+    inside = _called_inside(box, below) if _is_drawn_box(model, box) else None
+    if inside is not None:
+        name, frame = inside
+        variables = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
+        path.append(name)
+    else:
+        frame, variables = last[0], last[1].variables
+    inputs = {name: describe(frame.f_locals[name]) for name in variables if name in frame.f_locals}
     return Failure(".".join(path), inputs)
+
+
+def _is_drawn_box(model: object, box: object) -> bool:
+    """Whether a module runs code of its own on what the document of a model says."""
+    loaded = loader.loaded_from(model) if isinstance(model, nn.Module) else None
+    if loaded is None or not isinstance(model, nn.Module) or not isinstance(box, nn.Module):
+        return False
+    # The whole of a model has another object for itself, with the same content.
+    return any(vars(model.get_submodule(path)) is vars(box) for path in loaded.generated.boxes)
+
+
+def _called_inside(box: object, frames: Sequence[types.FrameType]) -> tuple[str, types.FrameType] | None:
+    """Return the layer that the code of a box was calling, by its path in it, and what its ``forward`` was given."""
+    assert isinstance(box, nn.Module)
+    names = {id(part): name for name, part in box.named_modules() if name}
+    found = None
+    for frame in frames:
+        part = _first_argument(frame)
+        if id(part) in names and frame.f_code.co_name == "forward":
+            found = names[id(part)], frame
+            if type(part).__module__.startswith("torch.nn.") and not isinstance(part, nn.Sequential):
+                break  # what is inside of torch's own layers is not drawn
+    return found
+
+
+def _first_argument(frame: types.FrameType) -> object:
+    """Return whose method runs in a frame, whatever its author calls it."""
+    code = frame.f_code
+    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
 
 
 def _while_compiling(error: BaseException) -> str | None:
@@ -228,10 +267,13 @@ def _unexpected(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     expected = loaded.instances.get(model) if loaded is not None else None
     if loaded is None or not expected:
         return ""
-    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    tensors = [*model.parameters(), *model.buffers()]
+    devices = {tensor.device for tensor in tensors}
+    kinds = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     # Nodes with devices of their own have their inputs moved to them.
     home = next(iter(devices)) if len(devices) == 1 and not loaded.generated.devices else None
-    return "\n".join(misfits(expected, args, kwargs, home))
+    kind = next(iter(kinds)) if len(kinds) == 1 else None
+    return "\n".join(misfits(expected, args, kwargs, home, kind))
 
 
 def _named(error: Exception, unexpected: str) -> ExecutionError | None:

@@ -144,6 +144,10 @@ def test_values_in_words(value: object, expected: str) -> None:
             torch.zeros(2, 1, 28, 28, dtype=torch.int64),
             r"Input 'x' expects float32, and was given int64: convert it with \.to\(torch\.float32\)\.",
         ),
+        (
+            torch.zeros(2, 1, 28, 28, dtype=torch.float64),
+            r"Input 'x' is float64, and the model float32: convert one of them with \.to\(\.\.\.\)\.",
+        ),
         (torch.zeros(2, 1, 28, 28, device="meta"), r"Input 'x' is on meta, and the model on cpu: move one of them .*"),
     ],
 )

@@ -179,6 +179,21 @@ def test_errors_inside_name_the_node() -> None:
         made(x)
 
 
+def test_a_layer_that_the_code_of_a_box_calls_is_named() -> None:
+    net, x = model(), torch.randn(6, 4)
+    graph = imported(net, x)
+    graph.set("1.1.gate", in_features=5)
+    made = pn.compile(graph, reuse=net)
+    with pytest.raises(
+        pn.ExecutionError, match=r"Node '1\.1\.gate' failed: .*\nIts inputs:\n  input: \[6, \d\] float32"
+    ):
+        made(x)
+    whole, y = Tied(), torch.randn(3, 4)
+    made = pn.compile(imported(whole, y), reuse=whole)
+    with pytest.raises(pn.ExecutionError, match=r"Node 'module\.\w+' failed: "):
+        made(torch.randn(3, 5))
+
+
 def test_source_says_what_it_takes_and_gives_the_same(tmp_path: Any) -> None:
     net, x = model().eval(), torch.randn(6, 4)
     text = pn.to_source(imported(net, x))
