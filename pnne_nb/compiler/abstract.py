@@ -10,6 +10,7 @@ import torch
 from pnne_nb.compiler.fitting import Trials, fit
 from pnne_nb.compiler.sizes import Size, number
 from pnne_nb.errors import shown
+from pnne_nb.graph.values import TorchConstant
 
 
 class Meta(NamedTuple):
@@ -87,6 +88,8 @@ def materialize(seen: Seen) -> object:
     """Return what a trial gave, with tensors in the place of their descriptions."""
     if isinstance(seen, Meta):
         return seen.tensor()
+    if isinstance(seen, TorchConstant):
+        return getattr(torch, seen.name)
     if type(seen) in (tuple, list):
         assert isinstance(seen, (tuple, list))
         return type(seen)(materialize(item) for item in seen)

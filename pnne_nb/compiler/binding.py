@@ -11,9 +11,10 @@ import msgspec
 
 from pnne_nb.catalog.custom import is_autograd_function
 from pnne_nb.compiler.constants import constant
+from pnne_nb.compiler.elements import ELEMENT
 from pnne_nb.compiler.program import Argument, Constant, Construction, Mode, Sequence
 from pnne_nb.graph.spec import AUTO, NodeSpec, Port, Returns
-from pnne_nb.graph.types import admits
+from pnne_nb.graph.types import DtypeType, admits
 from pnne_nb.graph.values import Value
 
 
@@ -82,6 +83,8 @@ def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:
                 if owner is not None and (owner.required or not _same(values.get(name, owner.default), owner.default)):
                     made.append((argument, Constant(constant(owner.type, values.get(name, owner.default)))))
             parts.append((part.argument, Construction(part.target, (), tuple(made))))
+    if ELEMENT in values and spec.property_named(ELEMENT) is None:
+        keywords.append((ELEMENT, Constant(constant(DtypeType(), values[ELEMENT]))))
     return Construction(spec.target, tuple(arguments), (*parts, *keywords))
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from pnne_nb.compiler.binding import automatic_properties, bind, construct
 from pnne_nb.compiler.contexts import inside
+from pnne_nb.compiler.elements import with_element_type
 from pnne_nb.compiler.expressions import is_known
 from pnne_nb.compiler.holding import member_paths, place_of, ties, whole_clash
 from pnne_nb.compiler.program import (
@@ -150,7 +151,8 @@ class _Lowering:
                 if node.definition is not None:
                     self._users[node.definition].append((drawing, name))
         self._held = {
-            node.definition: CONTAINERS.get(str(node.properties.get("target")), "Module")
+            # One that is wired is called as it is: with its hooks, say.
+            node.definition: "Module" if drawing.wires.get(node.name) else CONTAINERS.get(_target(node), "Module")
             for drawing in drawings.values()
             for node in drawing.nodes.values()
             if node.is_box and node.definition is not None
@@ -317,10 +319,11 @@ class _Lowering:
 
     def _construction(self, spec: NodeSpec, node: Node, resolved: Mapping[str, Value]) -> Construction:
         # Equal layers, of which a network has many, are bound once. repr tells 1 from 1.0 and True.
-        key = f"{node.type} {node.properties!r} {resolved!r}"
+        properties = with_element_type(node)
+        key = f"{node.type} {properties!r} {resolved!r}"
         found = self._constructions.get(key)
         if found is None:
-            found = self._constructions[key] = construct(spec, {**node.properties, **resolved})
+            found = self._constructions[key] = construct(spec, {**properties, **resolved})
         return found
 
     def _sizes(self, drawing: Drawing, node: Node, spec: NodeSpec) -> Mapping[str, Value]:
@@ -413,6 +416,10 @@ def _in_order(
         else:
             arguments.append(wires[name])
     return tuple(arguments), tuple(keywords)
+
+
+def _target(node: Node) -> str:
+    return str(node.properties.get("target"))
 
 
 def _names(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:

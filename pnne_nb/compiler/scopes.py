@@ -19,6 +19,7 @@ from pnne_nb.compiler.abstract import Abstract, Meta
 from pnne_nb.compiler.contexts import Inside, inside
 from pnne_nb.compiler.costs import Cost, total
 from pnne_nb.compiler.devices import missing_device
+from pnne_nb.compiler.elements import with_element_type
 from pnne_nb.compiler.mismatch import Finding
 from pnne_nb.compiler.program import Ref
 from pnne_nb.compiler.reading import NO_WIRES, Drawing
@@ -28,7 +29,6 @@ from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.types import DeviceType, OptionalType
-from pnne_nb.graph.values import Value
 
 Symbols = Mapping[str, tuple[int, ...]]
 """Trial values of each symbolic size."""
@@ -154,10 +154,10 @@ class Scope:
         if spec is None or spec.kind == "training":
             return NOTHING
         if spec.kind != "structural":
-            properties: Mapping[str, Value] = node.properties
+            properties = with_element_type(node)
             if node.shares is not None and node.shares in self.drawing.nodes:
                 owner = self.outcomes.get(node.shares, NOTHING)
-                properties = {**self.drawing.nodes[node.shares].properties, **owner.resolved}
+                properties = {**with_element_type(self.drawing.nodes[node.shares]), **owner.resolved}
             outcome = attempt(spec, properties, wires, (*self.around, *inside(node)))
             if found := _placed(node):
                 outcome = Outcome(outcome.outputs, outcome.resolved, (*outcome.findings, *found), outcome.cost)

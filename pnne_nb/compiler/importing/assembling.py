@@ -10,6 +10,7 @@ from typing import final
 import torch
 from torch import nn
 
+from pnne_nb.compiler.elements import ELEMENT
 from pnne_nb.compiler.importing.drafting import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.layers import layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.wording import is_possible, name_by_variables
@@ -232,6 +233,8 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["variables"] = dict(item.variables)
     if item.ties:
         origin["ties"] = dict(item.ties)
+    if item.element:
+        origin[ELEMENT] = item.element
     if item.twice:
         origin["twice"] = True
     if item.absent:

@@ -52,6 +52,7 @@ class Item:
         called: Whether the original calls it.
         variables: Under which names the original keeps what its outputs carry, by port.
         part: Whether it is one of several parts that the original takes a value apart into.
+        element: Element type of a layer's tensors; empty for the usual one.
         ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph.
         again: Whether training computes what is inside again for the backward pass.
         twice: Whether computing it again changes its buffers again, as in the original.
@@ -76,6 +77,7 @@ class Item:
     absent: bool = False
     variables: dict[str, str] = field(default_factory=dict)
     part: bool = False
+    element: str = ""
     ties: dict[str, str] = field(default_factory=dict)
 
 

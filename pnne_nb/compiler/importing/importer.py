@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.compiling import compile as compile_graph
 from pnne_nb.compiler.copying import Copies, duplicate, untouched
+from pnne_nb.compiler.elements import element_type
 from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_title, complete
 from pnne_nb.compiler.importing.boxing import Boxes, Call
 from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
@@ -291,7 +292,7 @@ class _Import:
         if spec is not None and not reason:
             properties = read_properties(called, spec)
             if properties is not None:
-                return Item(spec.type, name, properties, member=below)
+                return Item(spec.type, name, properties, member=below, element=element_type(called))
             if not list(called.children()):
                 reason = f"not every constructor argument of a {spec.type} can be read back from it"
         if not reason:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
+from torch.nn.utils.parametrize import is_parametrized
 
 from pnne_nb.catalog import facts
 from pnne_nb.graph.registry import registry
@@ -48,6 +49,8 @@ def is_extensible(module: nn.Module) -> bool:
     cls: Any = type(module)
     if isinstance(module, torch.jit.ScriptModule) or "forward" in vars(module):
         return False
+    if is_parametrized(module):
+        return False  # a class that torch has made for this one module, and that refuses to be saved
     if cls.__call__ is not nn.Module.__call__ or any(getattr(module, name, None) for name in _CALLED):
         return False
     try:
@@ -95,10 +98,11 @@ def difference(original: nn.Module, rebuilt: nn.Module) -> str:
         if name.startswith("_") or name == "training" or not (isinstance(value, _SCALARS) or callable(value)):
             continue
         other = vars(rebuilt).get(name)
-        if isinstance(value, nn.Module):
-            continue
-        number = {type(other), type(value)} == {int, float}  # beta=100, which a document holds as 100.0
-        if (type(other) is not type(value) and not number) or other != value:
+        if isinstance(value, nn.Module) or hasattr(value, "_fields"):
+            continue  # a named tuple is what others keep here: how to quantise it
+        # beta=100, which a document holds as 100.0, and a torch.Size
+        alike = type(other) is type(value) or {type(other), type(value)} in ({int, float}, {tuple, torch.Size})
+        if not alike or other != value:
             return f"its attribute {name} is {value!r}, and {other!r} in a new one"
     for (name, child), (other_name, other_child) in zip(
         original.named_children(), rebuilt.named_children(), strict=False
@@ -172,4 +176,8 @@ def _special_properties(module: nn.Module) -> dict[str, Any]:
             "kdim": None if same_k else module.kdim,
             "vdim": None if same_v else module.vdim,
         }
+    if isinstance(module, nn.PairwiseDistance):
+        return {"p": module.norm}
+    if isinstance(module, nn.AdaptiveLogSoftmaxWithLoss):
+        return {"cutoffs": module.cutoffs[:-1]}  # the last is the number of classes
     return {}

@@ -23,10 +23,6 @@ FOREIGN = ("bert", "bert ids", "rotary gpt", "rotary gpt labels")
 """Those that return objects of classes of their own, which the source imports."""
 
 
-DOUBLE = ("neural field",)
-"""Those with layers of another element type, which source does not say: whoever reads it calls ``double()``."""
-
-
 def executed(source: str, graph: pn.NodeGraph, net: nn.Module) -> nn.Module:
     """Make the module that a source describes, as its reader would."""
     names: dict[str, object] = {"__name__": "shown"}
@@ -44,7 +40,7 @@ def formatted(source: str) -> str:
     return subprocess.run(ruff, input=source, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if not entry.opaque and name not in DOUBLE])
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if not entry.opaque])
 def test_the_source_gives_the_same_module(name: str) -> None:
     entry = MODELS[name]
     net = entry.make()
