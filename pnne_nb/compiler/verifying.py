@@ -76,6 +76,11 @@ class VerificationReport(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return self.equal
 
+    def __repr__(self) -> str:
+        headline = "equal" if self.equal else f"{len(self.differences)} of {len(self.checks)} comparisons differ"
+        kept = f", {len(self.opaque)} opaque" if self.opaque else ""
+        return f"VerificationReport({headline}{kept})\n{self}"
+
     def __str__(self) -> str:
         lines = [str(check) for check in self.checks]
         return "\n".join([*lines, *(f"opaque: {path}: {reason}" for path, reason in self.opaque.items())])

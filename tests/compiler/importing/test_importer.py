@@ -291,6 +291,8 @@ def test_a_report_says_what_differs() -> None:
     assert not report
     assert report.differences[0].what == "outputs"
     assert "outputs in train mode: different (differs by up to" in str(report)
+    assert repr(report) == f"VerificationReport({len(report.differences)} of 7 comparisons differ)\n{report}"
+    assert repr(pn.verify(graph, net, (torch.randn(2, 3),))).startswith("VerificationReport(equal)\nkeys: equal\n")
 
 
 def layers(width: int) -> st.SearchStrategy[nn.Module]:
