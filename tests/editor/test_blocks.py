@@ -53,8 +53,10 @@ def test_a_block_says_how_many_show_it(editor: EditorPage) -> None:
 def test_a_node_inside_a_block_is_found_by_its_path(editor: EditorPage) -> None:
     editor.root.get_by_role("region", name="Graph").focus()
     editor.page.keyboard.press("Control+f")
-    editor.page.keyboard.type("second.relu")
     found = editor.root.get_by_role("dialog", name="Find a node or frame").get_by_role("option")
+    expect(found).to_have_count(4)
+    expect(found.filter(has_text="second")).to_have_text("secondfirst")
+    editor.page.keyboard.type("second.relu")
     expect(found).to_have_text(["second.reluReLU"])
     editor.page.keyboard.press("Enter")
     expect(editor.node("second.relu")).to_be_focused()

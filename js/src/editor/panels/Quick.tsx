@@ -14,6 +14,7 @@ import { lookOf } from "../canvas/categories";
 import { cardFor, ownerOf, type ShownScene } from "../canvas/scene";
 import { useEditor, useScene, useView } from "../context";
 import { blockTypes, shownType } from "../document/blocks";
+import { definitionOf } from "../document/definitions";
 import { edgeId, nodeOf, splitPort } from "../document/document";
 import { type Place, placesOf } from "../document/places";
 import { portsOf } from "../document/ports";
@@ -206,12 +207,13 @@ function nodesFor(scene: ShownScene, editor: Editor, query: string): Choice[] {
   const scored = placesIn(scene, word !== "").map((place) => {
     const { path, node } = place;
     const card = path === scene.prefix + node.name ? scene.cards.get(node.name) : undefined;
+    const kind = definitionOf(node) ?? node.type;
     const category = card?.category ?? categoryOf(node, scene.types.get(node.type));
     return {
       score: word === "" ? 1 : nodeSimilarity(place, word, scene.prefix),
       choice: card
-        ? choice(path, card.name, card.type, category, () => editor.goTo(card.name))
-        : choice(path, path, node.type, category, () => editor.jumpTo(path)),
+        ? choice(path, card.name, kind, category, () => editor.goTo(card.name))
+        : choice(path, path, kind, category, () => editor.jumpTo(path)),
     };
   });
   for (const { name, title = "", text = "" } of scene.graph.frames.values()) {
