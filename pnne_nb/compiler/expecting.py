@@ -46,7 +46,7 @@ def misfits(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     home: torch.device | None,
-    kind: torch.dtype | None,
+    floats: torch.dtype | None,
 ) -> Iterator[str]:
     """Yield in which way the arguments of a call are not what the Input nodes say, a sentence each.
 
@@ -55,7 +55,7 @@ def misfits(
         args: Arguments by position.
         kwargs: Those by name.
         home: Where all parameters and buffers of the model are; None if that is not one place.
-        kind: The element type of those that hold floating-point numbers; None if that is not one type.
+        floats: The element type of those that hold floating-point numbers; None if that is not one type.
     """
     known: dict[str, int] = {}
     given = {**dict(zip((each.name for each in expected), args, strict=False)), **kwargs}
@@ -75,8 +75,8 @@ def misfits(
         elif value.is_floating_point() != getattr(torch, each.dtype).is_floating_point:
             kind = str(value.dtype).removeprefix("torch.")
             yield f"Input {each.name!r} expects {each.dtype}, and was given {kind}: convert it with .to(torch.{each.dtype})."
-        elif kind is not None and value.is_floating_point() and value.dtype != kind:
-            types = (str(each).removeprefix("torch.") for each in (value.dtype, kind))
+        elif floats is not None and value.is_floating_point() and value.dtype != floats:
+            types = (str(each).removeprefix("torch.") for each in (value.dtype, floats))
             yield "Input {!r} is {}, and the model {}: convert one of them with .to(...).".format(each.name, *types)
         elif home is not None and value.device != home:
             yield f"Input {each.name!r} is on {value.device}, and the model on {home}: move one of them with .to(...)."
