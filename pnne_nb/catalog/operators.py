@@ -34,7 +34,7 @@ RESULTS = tuple(sorted(name for name, value in vars(torch.return_types).items() 
 
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "eq", "ne", "lt", "le", "gt", "ge",
            "and_", "or_", "xor", "is_", "is_not")  # fmt: skip
-_UNARY = ("neg", "pos", "invert", "not_", "truth")
+_UNARY = ("neg", "pos", "invert", "not_", "truth", "abs")
 _DOCS = {
     "index": "A number, a slice, or a tuple of them.",
     "name": "Which attribute.",

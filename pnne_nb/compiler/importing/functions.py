@@ -31,7 +31,7 @@ _TENSOR_OPERATORS: Mapping[Callable[..., Any], str] = {
     operator.floordiv: "floor_divide", operator.mod: "remainder", operator.pow: "pow", operator.matmul: "matmul",
     operator.eq: "eq", operator.ne: "ne", operator.lt: "lt", operator.le: "le", operator.gt: "gt",
     operator.ge: "ge", operator.and_: "bitwise_and", operator.or_: "bitwise_or", operator.xor: "bitwise_xor",
-    operator.neg: "neg", operator.invert: "bitwise_not",
+    operator.abs: "abs", operator.neg: "neg", operator.invert: "bitwise_not",
 }  # fmt: skip
 """What an operator means between tensors."""
 

@@ -9,6 +9,7 @@ Nothing outside the traced module, which is a private copy, is replaced meanwhil
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections import Counter
@@ -317,6 +318,8 @@ class Recorder(recording.Recorder):
         if found is not rewriting.ABSENT:
             return self._called(found)
         if type(owner) not in (TracedTensor, TracedInt, TracedFloat) and owner.value is not UNKNOWN:
+            if name == "numel" and isinstance(owner.value, torch.Size):
+                return math.prod(owner.opened())
             return getattr(owner.opened(), name)(*args, **kwargs)
         return self.create_proxy("call_method", name, (owner, *args), kwargs)
 

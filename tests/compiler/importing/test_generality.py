@@ -119,6 +119,9 @@ CALLS: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("logical_not_", lambda x: (x * 1).logical_not_(), (X,)),
     ("a window", lambda x: x[:, :4] * torch.signal.windows.hann(4), (X,)),
     ("scatter by adding", lambda x, y: x.scatter(1, PLACES, y, reduce="add"), (X, Y)),
+    # Sizes.
+    ("the elements of a part of a shape", lambda x: x.reshape(-1, x.shape[1:].numel()), (IMAGE,)),
+    ("the distance of sizes", lambda x: x * abs(x.shape[0] - x.shape[1]) + abs(x), (X,)),
     ("instance_norm by mode", F.instance_norm, (IMAGE,)),
 ]  # fmt: skip
 
