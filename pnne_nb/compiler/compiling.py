@@ -321,9 +321,13 @@ def _warn_of_lost(
     graph: NodeGraph, model: nn.Module, afresh: Collection[str], source: nn.Module, taken: Collection[str]
 ) -> None:
     """Say which weights of a model that the document does not know may belong to nodes that have other names."""
-    left = [(name, each.shape) for name, each in source.named_parameters() if name not in taken] if afresh else []
+    # A layer that both have may have got or lost a bias on purpose.
+    had = {name for name, _ in source.named_modules()} if afresh else set()
+    missing = [name for name in afresh if _owner(name) not in had]
+    unused = [(name, each) for name, each in source.named_parameters() if name not in taken] if missing else []
+    left = [(name, each.shape) for name, each in unused if _owner(name) not in graph]
     pairs: list[tuple[str, str]] = []
-    for name in afresh if left else ():
+    for name in missing if left else ():
         like = (name.rpartition(".")[2], model.get_parameter(name).shape)
         other = next((old for old, shape in left if (old.rpartition(".")[2], shape) == like), None)
         if other is not None:
@@ -340,6 +344,10 @@ def _warn_of_lost(
             "compiled from this graph.",
             stacklevel=4,
         )
+
+
+def _owner(tensor: str) -> str:
+    return tensor.rpartition(".")[0]
 
 
 class _Blueprint(msgspec.Struct, frozen=True):

@@ -130,6 +130,12 @@ def test_a_file_that_was_saved_after_nodes_were_moved_says_what_begins_afresh() 
     fresh.add("Linear", "head", in_features=3, out_features=3)
     wire(fresh, "1 head output")
     pn.compile(fresh, reuse=net)  # a new node is meant to begin afresh
+    changed = pn.NodeGraph.from_json(blocks()[1].to_json())
+    changed.set("2", bias=False)
+    changed.remove("1.1")
+    wire(changed, "1.0 1.output")
+    plain = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3, bias=False), nn.BatchNorm1d(3)))
+    pn.compile(changed, reuse=plain)  # which has no bias there
 
 
 def test_a_document_that_is_gone_is_forgotten() -> None:
