@@ -141,7 +141,7 @@ class Worker:
             {name: Joined(metric, group, first=group.rank == 0) for name, metric in metrics.items()}
             for metrics in (recipe.metrics, recipe.val_metrics)
         ]
-        randomness = PrivateRandomness(self._seed, device, python=any(source.draws for source in sources if source))
+        randomness = PrivateRandomness(self._seed, device, python=recipe.draws)
         recipe = msgspec.structs.replace(
             recipe, metrics=counting[0], val_metrics=counting[1], peers=group, trained=trained
         )
