@@ -104,14 +104,19 @@ class _Track:
                 added.setdefault(op.graph, {})[op.name] = op.type
             elif isinstance(op, RemoveNode):
                 removed.setdefault(op.graph, set()).add(op.name)
-        new = {graph: set(names) - removed.get(graph, set()) for graph, names in added.items()}
+        own = {op.value for op in ops if isinstance(op, SetProperty) and op.property == "definition"}
+        # What a node is shown to have a copy of, it had before.
+        new = {graph: set(names) - removed.get(graph, set()) for graph, names in added.items() if graph not in own}
         for op in ops:
             change = self._change(op, added, removed)
             if change is not None:
                 yield change
-                if isinstance(change, (_Grouped, _Ungrouped)):
-                    graph = change.definition if isinstance(change, _Grouped) else change.graph
-                    new[graph] = new.get(graph, set()).difference(change.names)
+                match change:
+                    case _Grouped(graph, block, inner, names):
+                        new[graph] = new.get(graph, set()) - {block}
+                        new[inner] = new.get(inner, set()) - names
+                    case _Ungrouped(graph, names=names):
+                        new[graph] = new.get(graph, set()).difference(names)
             self._keep(op)
         yield from (_Added(graph, frozenset(names)) for graph, names in new.items() if names)
 
@@ -192,8 +197,10 @@ def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
     for path in _paths(graph, "", ()):
         now, before = _written(path), _before(path, changes)
         old = _written(before) if before else None
-        stays = now in names and (old not in names or _is_new(path, changes))
-        found[now] = now if stays else old
+        if _is_new(path, changes):
+            found[now] = now if now in names else None
+        else:
+            found[now] = now if now in names and old not in names else old
     return _without_taken(found)
 
 

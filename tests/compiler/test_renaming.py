@@ -117,6 +117,19 @@ def test_names_of_today_count_where_a_model_has_no_others() -> None:
     assert torch.equal(made(x), both(x))
 
 
+def test_a_new_node_in_a_file_takes_nothing_under_an_old_name() -> None:
+    net, imported = blocks()
+    graph = pn.NodeGraph.from_json(imported.to_json())
+    graph.rename("0", "first")
+    graph.add("Linear", name="0", in_features=3, out_features=3)
+    graph.disconnect("input", "first")
+    wire(graph, "input 0 first")
+    graph.rename("0", "new")
+    model = pn.compile(graph, reuse=net)
+    assert torch.equal(model.get_parameter("first.weight"), net.get_parameter("0.weight"))
+    assert not torch.equal(model.get_parameter("new.weight"), net.get_parameter("0.weight"))
+
+
 def test_a_file_that_was_saved_after_nodes_were_moved_says_what_begins_afresh() -> None:
     net, imported = blocks()
     imported.group(["0", "1"], name="front")

@@ -214,7 +214,7 @@ def test_errors_and_reports_name_the_node() -> None:
     graph = imported(net)
     graph.set("gate", in_features=5)
     made = pn.compile(graph, reuse=net)
-    with pytest.raises(pn.ExecutionError, match="Node 'module' failed"):
+    with pytest.raises(pn.ExecutionError, match=r"Node 'module\.gate' failed"):
         made(inputs())
     graph.set("module", checkpoint=True)
     with pytest.raises(pn.CompileError, match="module: It cannot be checkpointed: it is the whole model"):
