@@ -8,7 +8,7 @@ from typing import Any, Protocol, final
 import msgspec
 from msgspec.structs import replace
 
-from pnne_nb.compiler.renaming import former_paths, mark, paths_since
+from pnne_nb.compiler.renaming import former_paths, mark, paths_since, remember
 from pnne_nb.compiler.reusing import Former
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import AnomalyFrame
@@ -183,6 +183,8 @@ class EditedTraining:
                 load_metric(metric, saved_metric(recipe.metrics[name]))
         new = msgspec.structs.replace(recipe, loss=drawn.loss, metrics=metrics, val_metrics=val_metrics)
         groups = msgspec.structs.replace(config, parameter_groups=drawn.parameter_groups)
+        # The model is cut out of the drawing anew; what became of its nodes, the drawing knows.
+        remember(recipe.model, drawn.model)
         cut = follow_model(drawn.model, loop, groups, new, self._former(drawn.block))
         for number, changes in enumerate(options):
             set_group_options(recipe.optimizer, recipe.schedule, number, changes)
