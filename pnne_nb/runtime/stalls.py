@@ -42,7 +42,7 @@ class StallWatch:
         self._since: float | None = None
         self._longest = 0.0
         self._told_of: float | None = None
-        self._limit = 0.0
+        self._again_at = 0.0
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -77,11 +77,10 @@ class StallWatch:
         if since is None:
             return None
         lasted = now - since
-        if since != self._told_of:
-            self._told_of, self._limit = since, max(PATIENCE, _TIMES_LONGEST * self._longest)
-        if lasted < self._limit:
+        limit = self._again_at if since == self._told_of else max(PATIENCE, _TIMES_LONGEST * self._longest)
+        if lasted < limit:
             return None
-        self._limit = 2 * lasted
+        self._told_of, self._again_at = since, 2 * lasted
         return self._anomaly(lasted)
 
     def _anomaly(self, lasted: float) -> AnomalyFrame:
