@@ -16,6 +16,7 @@ from torch import nn
 from pnne_nb.catalog.collecting import without_collections
 from pnne_nb.compiler import loader, trying
 from pnne_nb.compiler.affording import require_room
+from pnne_nb.compiler.automatic import has_automatic
 from pnne_nb.compiler.checking import require_finished
 from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.equipping import settle, shell
@@ -23,7 +24,7 @@ from pnne_nb.compiler.expecting import inputs_of
 from pnne_nb.compiler.holding import whole_clash, whole_node
 from pnne_nb.compiler.indexing import make_indexable
 from pnne_nb.compiler.loader import Loaded
-from pnne_nb.compiler.lowering import Lowered, has_automatic, lower
+from pnne_nb.compiler.lowering import Lowered, lower
 from pnne_nb.compiler.placing import place
 from pnne_nb.compiler.program import Ref, Unit
 from pnne_nb.compiler.reading import Drawing, read

@@ -52,7 +52,7 @@ class Work:
             self.looked_at += len(paths)
             return errors_at(graph, paths)
 
-        monkeypatch.setattr("pnne_nb.compiler.lowering.bind", counted_bind)
+        monkeypatch.setattr("pnne_nb.compiler.nodes.bind", counted_bind)
         monkeypatch.setattr(pn.NodeGraph, "diagnostics_at", counted_look)
         monkeypatch.setattr(compiling, "CHECKED_NODES", 0)  # shapes are a cache of their own
 
