@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pnne_nb.errors import TrainingError, expect
-from pnne_nb.frames import AnomalyFrame, ProgressFrame, TrainingState
+from pnne_nb.frames import ProgressFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.probe import Cadence, Probe
 from pnne_nb.runtime import checkpoint, under_way
@@ -25,6 +25,7 @@ from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.failures import in_brief
 from pnne_nb.runtime.goal import MonitorChoice
+from pnne_nb.runtime.launch import launched, packed
 from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import MetricChoice, Saved
 from pnne_nb.runtime.needs import MemoryNeeds, needs_of
@@ -198,13 +199,7 @@ class TrainingEngine:
             TrainingError: An argument cannot be, something exists in this process only, or a training is under way.
             CompileError: The graph was edited and is unfinished or wrong.
         """
-        if self._control.alive:
-            raise TrainingError(f"A training is {self.state}: stop() it, and launch() goes on from there.")
-        packed = self._training.pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=True)
-        self._shared.release()
-        group = TrainingGroup(packed, self._loop, self.history, self._training.observers, self._work.tell)
-        self._training.launch(None, group)
-        return group
+        return launched(self._training, Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options))
 
     def launch_command(self, nproc: int = 2, nnodes: int | str = 1, rdzv: str | None = None, **options: Any) -> str:
         """Pack the training for `launch`, and return the command that trains it, to be typed on each machine.
@@ -212,7 +207,8 @@ class TrainingEngine:
         Checkpoints appear in the ``directory``; `load_checkpoint` reads the newest. For arguments and errors, see
         `launch`.
         """
-        return self._training.pack(Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options), listens=False).printed
+        plan = Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options)
+        return packed(self._training, plan, listens=False).printed
 
     # What is so
 
@@ -355,22 +351,11 @@ class TrainingEngine:
             TrainingError: Training was never started, or the loss became NaN or infinite.
             BaseException: Whatever made the training fail, as it was raised.
         """
-        if self.state == "idle":
-            raise TrainingError("There is nothing to wait for: call start() first.")
-        if self._control.in_a_step():
-            raise TrainingError(
-                "wait() would never return: this is inside of a step or a callback of a training, which waits for you."
-            )
-        self._shared.release()
         expect(timeout, (int, float, NoneType), "timeout", "a number of seconds, or None")
-        if not self._control.wait_for_end(timeout):
-            return False
-        if self.error is not None:
-            raise self.error
-        return True
+        return self._training.wait(timeout)
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self._training.ended(self.wait).__await__()
+        return self._training.awaited().__await__()
 
     def paused(self) -> AbstractContextManager[nn.Module]:
         """A block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
@@ -472,10 +457,9 @@ class TrainingEngine:
         else:
             assert isinstance(resumption.model, NodeGraph), "without data, it is the drawing that is read"
             engine = cls.from_graph(resumption.model, data, namespace=namespace, **resumption.arguments)
-        engine._training.load_state_dict(resumption.state, epochs_changed="epochs" in options)
         for note in resumption.notes:
             warnings.warn(note, stacklevel=2)
-            engine._reports.announce(AnomalyFrame(engine._loop.steps, "checkpoint-damaged", note))
+        engine._training.resume(resumption, epochs_changed="epochs" in options)
         return engine
 
     # Who watches

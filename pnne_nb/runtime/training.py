@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
@@ -20,9 +20,6 @@ from pnne_nb.runtime.config import Config, is_plain
 from pnne_nb.runtime.control import ENDED, Control
 from pnne_nb.runtime.data import Data
 from pnne_nb.runtime.determinism import Determinism
-from pnne_nb.runtime.distributed.directories import sweep
-from pnne_nb.runtime.distributed.launching import Packed, pack
-from pnne_nb.runtime.distributed.plan import Plan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.lazy import make_weights
 from pnne_nb.runtime.loop import TrainingLoop
@@ -32,6 +29,7 @@ from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.placing import devices_of, placed_paths
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.reports import Reports
+from pnne_nb.runtime.resuming import Resumption
 from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.work import Work
@@ -49,6 +47,7 @@ class Training:
         checkpoint_dir: Where to keep checkpoints, or None.
 
     Attributes:
+        config: What is asked for.
         model: The live model.
         blueprint: What it is made from, if that can be edited.
         loop: Makes the steps.
@@ -96,7 +95,7 @@ class Training:
             self.state_dict,
             config.epochs,
         )
-        self._config = config
+        self.config = config
         self._threads = threads_for_training()
 
     def launch(self, steps: int | None, group: TrainingGroup | None = None) -> bool:
@@ -112,7 +111,7 @@ class Training:
         if not self.control.launch(steps):
             return False
         self.work.group = group
-        self.work.renew(self._config.epochs)
+        self.work.renew(self.config.epochs)
         self.shared.watch_cell()
         start_training_thread(self.work.run, self.control.stop, self.control.wait_for_end, self._threads)
         self.work.wait_for_guards()
@@ -157,13 +156,33 @@ class Training:
                 "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
             )
         with self.control.visit("an edit of the graph"):
-            cut = blueprint.follow(self.loop, self._config)
+            cut = blueprint.follow(self.loop, self.config)
             self.shared.edited()
             if cut is not None:
                 self.reports.announce(cut)
 
-    async def ended(self, then: Callable[[], object]) -> None:
-        """Wait in an event loop until no training is under way, then call `then`."""
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until no training is under way, for `timeout` seconds at most; whether none is.
+
+        Raises:
+            TrainingError: There never was one, or the caller is a part of it.
+            BaseException: Whatever made it fail.
+        """
+        if self.control.state == "idle":
+            raise TrainingError("There is nothing to wait for: call start() first.")
+        if self.control.in_a_step():
+            raise TrainingError(
+                "wait() would never return: this is inside of a step or a callback of a training, which waits for you."
+            )
+        self.shared.release()
+        if not self.control.wait_for_end(timeout):
+            return False
+        if self.work.error is not None:
+            raise self.work.error
+        return True
+
+    async def awaited(self) -> None:
+        """The same in an event loop, which goes on meanwhile."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
@@ -177,7 +196,7 @@ class Training:
                 await ended.wait()
         finally:
             remove()
-        then()
+        self.wait(None)
 
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
@@ -189,20 +208,6 @@ class Training:
             if self.work.group is not None:
                 self.work.group.push(self.state_dict())
 
-    def pack(self, plan: Plan, *, listens: bool) -> Packed:
-        """Write everything that processes need to go on from here; see `launching.pack`."""
-        self.follow_edits()
-        for left in sweep():
-            message = (
-                f"A kernel that is gone has left the checkpoints of a group in {left}: load_checkpoint({str(left)!r}) "
-                "goes on from there. The next launch removes them."
-            )
-            self.reports.announce(AnomalyFrame(self.loop.steps, "run-left-behind", message))
-        self.work.renew(self._config.epochs)
-        drawing = None if self.blueprint is None else self.blueprint.drawing
-        state, objects = self.state_dict(), self._config.objects()
-        return pack(plan, state, objects, self.loop, drawing, self.work.last_epoch, listens=listens)
-
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         self.work.sync()
@@ -211,14 +216,20 @@ class Training:
         return {
             "loop": self.loop.state_dict(),
             "history": self.reports.history.state_dict(),
-            "config": self._config.plain(),
+            "config": self.config.plain(),
             "kinds": self._kinds(),
-            "missing": list(self._config.objects()),
+            "missing": list(self.config.objects()),
             "graph": None if blueprint is None else blueprint.document,
             "drawing": None if drawing is None else drawing.graph,
             "last_epoch": self.work.last_epoch,
             "threads": self._threads,
         }
+
+    def resume(self, resumption: Resumption, *, epochs_changed: bool) -> None:
+        """Go on from a checkpoint that was read, see `load_state_dict`, and tell which ones were no good."""
+        self.load_state_dict(resumption.state, epochs_changed=epochs_changed)
+        for note in resumption.notes:
+            self.reports.announce(AnomalyFrame(self.loop.steps, "checkpoint-damaged", note))
 
     def load_state_dict(self, state: dict[str, Any], *, epochs_changed: bool) -> None:
         """Go on from what `state_dict` returned, to the last epoch that is asked for now if `epochs_changed`.
@@ -249,7 +260,7 @@ class Training:
     def _require_same_kinds(self, state: Mapping[str, Any]) -> None:
         kinds = state.get("kinds", {})
         for what, kind in self._kinds().items():
-            before, was, now = kinds.get(what), state["config"].get(what), getattr(self._config, what)
+            before, was, now = kinds.get(what), state["config"].get(what), getattr(self.config, what)
             other_schedule = what == "scheduler" and was is not None and is_plain(now) and was != now
             if before is not None and kind is not None and (before != kind or other_schedule):
                 raise CheckpointError(
@@ -260,11 +271,11 @@ class Training:
 
     def _set_changed_options(self, before: Mapping[str, Any]) -> None:
         """What is asked of the optimizer now counts more than what a checkpoint has kept."""
-        was, now = before.get("optimizer"), self._config.optimizer
+        was, now = before.get("optimizer"), self.config.optimizer
         if was is None or not is_plain(now):
             return
         recipe = self.loop.recipe
-        asked = [(was, before.get("parameter_groups") or {}), (now, self._config.parameter_groups or {})]
+        asked = [(was, before.get("parameter_groups") or {}), (now, self.config.parameter_groups or {})]
         for number, changes in enumerate(changed_options(recipe.optimizer, recipe.schedule, *asked)):
             set_group_options(recipe.optimizer, recipe.schedule, number, changes)
 
