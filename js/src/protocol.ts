@@ -35,6 +35,7 @@ export type Op =
   | ResetProperty
   | MoveNode
   | CollapseNode
+  | SetOrigin
   | Connect
   | Disconnect
   | AddGraph
@@ -155,6 +156,14 @@ export interface CollapseNode {
   readonly op: "collapseNode";
   readonly name: string;
   readonly collapsed: boolean;
+  readonly graph?: string;
+}
+
+/** Say where a node came from, and what is proved of it, as JSON; a change of an imported node brings it along. */
+export interface SetOrigin {
+  readonly op: "setOrigin";
+  readonly name: string;
+  readonly origin: Json;
   readonly graph?: string;
 }
 

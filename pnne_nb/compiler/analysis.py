@@ -23,7 +23,7 @@ from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.lint import MAX_NODES
 from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import LookOp, Op, RenameDocument, ResetProperty, SetProperty
+from pnne_nb.graph.ops import LookOp, Op, RenameDocument, ResetProperty, SetOrigin, SetProperty
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.values import Value, to_json
 from pnne_nb.protocol.messages import Consequence, Derived, NodeCost, TensorShape
@@ -233,9 +233,10 @@ class Analysis:
                     continue
                 case _ if isinstance(op, LookOp):
                     continue
-                case SetProperty(node=name, property=prop) | ResetProperty(node=name, property=prop):
+                case SetOrigin(name=name) | SetProperty(node=name) | ResetProperty(node=name):
                     old = drawings.get(op.graph)
-                    if prop in _STRUCTURAL_PROPERTIES or old is None or name not in old.nodes:
+                    structural = not isinstance(op, SetOrigin) and op.property in _STRUCTURAL_PROPERTIES
+                    if structural or old is None or name not in old.nodes:
                         return None
                     nodes = {**old.nodes, name: self._graph.graphs[op.graph].nodes[name]}
                     drawings[op.graph] = msgspec.structs.replace(old, nodes=nodes)

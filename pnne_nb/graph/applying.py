@@ -68,6 +68,11 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]:
             node = graph.require(op.name)
             graph.replace_node(msgspec.structs.replace(node, collapsed=_truth(op.name, op.collapsed)))
             return [ops.CollapseNode(op.name, node.collapsed, op.graph)]
+        case ops.SetOrigin():
+            graph = content.require(op.graph)
+            node = graph.require(op.name)
+            graph.replace_node(msgspec.structs.replace(node, origin=op.origin))
+            return [ops.SetOrigin(op.name, node.origin, op.graph)]
         case ops.Connect():
             graph = content.require(op.graph)
             edge = Edge(op.source, op.target)

@@ -60,7 +60,14 @@ def checked(content: Content, op: Op, types: Types) -> Op:
             return op
         case ops.Connect():
             return _checked_edge(content, op, types)
-        case ops.RemoveNode() | ops.RenameNode() | ops.MoveNode() | ops.CollapseNode() | ops.Disconnect():
+        case (
+            ops.RemoveNode()
+            | ops.RenameNode()
+            | ops.MoveNode()
+            | ops.CollapseNode()
+            | ops.SetOrigin()
+            | ops.Disconnect()
+        ):
             return op
         case (
             ops.AddGraph()

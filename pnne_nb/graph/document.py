@@ -253,7 +253,7 @@ class NodeGraph(ReadableGraph):
         refs = [nodes] if isinstance(nodes, (str, Node)) else list(nodes)
         with self._ledger.editing():
             plan = grouping.plan_group(self._content, refs, name, graph)
-            self._ledger.apply(plan.ops, f"Group {plan.name}")
+            self._ledger.apply(plan.ops, f"Group {plan.name}", keeps_proofs=True)
             return self._at(plan.paths[0], graph)
 
     def ungroup(self, node: NodeRef, *, graph: str = "") -> list[Node]:
@@ -269,7 +269,7 @@ class NodeGraph(ReadableGraph):
         """
         with self._ledger.editing():
             plan = grouping.plan_ungroup(self._content, node, graph)
-            self._ledger.apply(plan.ops, f"Ungroup {plan.name}")
+            self._ledger.apply(plan.ops, f"Ungroup {plan.name}", keeps_proofs=True)
             return [self._at(path, graph) for path in plan.paths]
 
     def make_own(self, node: NodeRef) -> Node:

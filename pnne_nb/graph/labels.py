@@ -18,6 +18,7 @@ _MANY = {
     ops.ResetProperty: "Reset {} properties",
     ops.MoveNode: "Move {} nodes",
     ops.CollapseNode: "Collapse {} nodes",
+    ops.SetOrigin: "Mark {} nodes",
     ops.Connect: "Connect {} ports",
     ops.Disconnect: "Remove {} edges",
 }
@@ -54,6 +55,8 @@ def _one(op: Op) -> str:
             return f"Move {op.name}"
         case ops.CollapseNode():
             return f"{'Collapse' if op.collapsed else 'Expand'} {op.name}"
+        case ops.SetOrigin():
+            return f"Mark {op.name}"
         case ops.Connect():
             return f"Connect {split_port(op.source)[0]} → {split_port(op.target)[0]}"
         case ops.Disconnect():

@@ -19,6 +19,7 @@ from pnne_nb.graph.history import History, Step
 from pnne_nb.graph.labels import label_of
 from pnne_nb.graph.node import Transaction
 from pnne_nb.graph.ops import Op, SetProperty
+from pnne_nb.graph.proofs import disproved
 from pnne_nb.graph.state import Content
 
 
@@ -84,15 +85,20 @@ class Ledger:
             finally:
                 self._asker = outer
 
-    def apply(self, ops: Iterable[Op], label: str = "", base: int | None = None) -> Transaction:
-        """Apply ops, all of them or none; only while `editing`. See `NodeGraph.apply`."""
+    def apply(
+        self, ops: Iterable[Op], label: str = "", base: int | None = None, *, keeps_proofs: bool = False
+    ) -> Transaction:
+        """Apply ops, all of them or none; only while `editing`. See `NodeGraph.apply`.
+
+        With `keeps_proofs`, the same is computed after it, however it looks: nodes move into a group, or out of it.
+        """
         expect(base, (int, NoneType), "base", "a version of the document")
         if base is not None and base > self.version:
             raise StaleVersionError(
                 f"The change was made against version {shown(base)}, and the document is at version {self.version}: "
                 "it comes from another life of this document. Load the document again."
             )
-        step = self._stage(ops, label)
+        step = self._stage(ops, label, keeps_proofs=keeps_proofs)
         if self._staged is not None:
             self._staged.append(step)
             return Transaction(self.version + 1, step.ops, step.label, *self._asker)
@@ -146,7 +152,7 @@ class Ledger:
             self.history.brought_back()
             return self._commit(step.ops, f"Redo: {step.label}")
 
-    def _stage(self, ops: Iterable[Op], label: str) -> Step:
+    def _stage(self, ops: Iterable[Op], label: str, *, keeps_proofs: bool) -> Step:
         done: list[Op] = []
         inverses: list[list[Op]] = []
         faults: list[GraphError] = []
@@ -170,8 +176,12 @@ class Ledger:
             for inverse in reversed(inverses):
                 self._take_back(inverse)
             raise
+        label = label or label_of(done)
+        for mark in () if keeps_proofs else disproved(self.content, done, inverses):
+            inverses.append(apply_op(self.content, mark))
+            done.append(mark)
         undo = tuple(op for inverse in reversed(inverses) for op in inverse)
-        return Step(label or label_of(done), tuple(done), undo)
+        return Step(label, tuple(done), undo)
 
     def _commit(self, ops: tuple[Op, ...], label: str) -> Transaction:
         self.version += 1

@@ -88,6 +88,14 @@ class CollapseNode(_Op, frozen=True, tag="collapseNode"):
     graph: str = ""
 
 
+class SetOrigin(_Op, frozen=True, tag="setOrigin"):
+    """Say where a node came from, and what is proved of it, as JSON; a change of an imported node brings it along."""
+
+    name: str
+    origin: object
+    graph: str = ""
+
+
 class Connect(_Op, frozen=True, tag="connect"):
     """Add an edge from output ``"node.port"`` to input ``"node.port"``."""
 
@@ -157,7 +165,7 @@ class RenameDocument(_Op, frozen=True, tag="renameDocument"):
 
 
 Op: TypeAlias = (
-    AddNode | RemoveNode | RenameNode | SetProperty | ResetProperty | MoveNode | CollapseNode | Connect | Disconnect
+    AddNode | RemoveNode | RenameNode | SetProperty | ResetProperty | MoveNode | CollapseNode | SetOrigin | Connect | Disconnect
     | AddGraph | RemoveGraph | AddFrame | ChangeFrame | RemoveFrame | RenameDocument
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pnne_nb.errors import ProtocolError
-from pnne_nb.graph.ops import AddNode, Op, SetProperty
+from pnne_nb.graph.ops import AddNode, Op, SetOrigin, SetProperty
 from pnne_nb.graph.values import from_json, is_shallow, to_json
 from pnne_nb.protocol.messages import Committed, Edit, Event, Request
 
@@ -94,6 +94,8 @@ def _decode_op(op: Op, at: str) -> Op:
                 raise ProtocolError(f"The editor's message cannot be read, at {at}.origin: it is nested too deeply.")
             values = {name: _constant(value, f"{at}.properties.{name}") for name, value in op.properties.items()}
             return msgspec.structs.replace(op, properties=values)
+        case SetOrigin() if not is_shallow(op.origin):
+            raise ProtocolError(f"The editor's message cannot be read, at {at}.origin: it is nested too deeply.")
         case SetProperty():
             return msgspec.structs.replace(op, value=_constant(op.value, f"{at}.value"))
         case _:

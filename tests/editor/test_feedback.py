@@ -145,6 +145,12 @@ def test_nodes_of_an_imported_model_say_how_they_relate_to_the_original(open_edi
     expect(editor.node("drawn").locator(".pnne-origin")).to_have_count(0)
     editor.node("odd").click()
     expect(editor.root.get_by_role("complementary", name="Properties")).to_contain_text(reason)
+    graph.set("fc", out_features=5)
+    editor.deliver()
+    expect(editor.node("fc").get_by_role("img", name="changed since")).to_be_visible()
+    graph.undo()
+    editor.deliver()
+    expect(editor.node("fc").get_by_role("img", name="gave the same as the original")).to_be_visible()
 
 
 BESIDE = """() => {

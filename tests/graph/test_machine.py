@@ -33,6 +33,7 @@ from pnne_nb.graph.ops import (
     RenameDocument,
     RenameNode,
     ResetProperty,
+    SetOrigin,
     SetProperty,
 )
 from pnne_nb.graph.state import Content, topological_order
@@ -61,6 +62,7 @@ places = st.none() | st.integers(-1, 5)
 frame_names = st.sampled_from(("frame1", "frame2", "a", "x y"))
 boxes = st.tuples(*[st.floats(-20, 20)] * 2, *[st.sampled_from((0.0, 5.0, 40.0, float("nan")))] * 2)
 titles = st.sampled_from(("", "Encoder", "bell\a"))
+origins = st.sampled_from((None, {"proof": "equal"}, {"proof": "opaque"}))
 colours = st.sampled_from(("grey", "blue", "plaid"))
 
 wild: st.SearchStrategy[Op] = st.one_of(
@@ -77,6 +79,7 @@ wild: st.SearchStrategy[Op] = st.one_of(
     st.builds(AddGraph, graphs),
     st.builds(RemoveGraph, graphs),
     st.builds(CollapseNode, names, st.booleans(), graphs),
+    st.builds(SetOrigin, names, origins, graphs),
     st.builds(AddFrame, frame_names, boxes, titles, st.just("a\nnote"), colours, graphs),
     st.builds(ChangeFrame, frame_names, st.none() | boxes, st.none() | titles, st.none(), st.none() | colours, graphs),
     st.builds(RemoveFrame, frame_names, graphs),
@@ -118,6 +121,7 @@ def _likely_in(graph: NodeGraph, id: str) -> list[Callable[[], st.SearchStrategy
         partial(st.builds, RenameNode, own, names, inside),
         partial(st.builds, MoveNode, own, positions, inside),
         partial(st.builds, CollapseNode, own, st.booleans(), inside),
+        partial(st.builds, SetOrigin, own, origins, inside),
     ]
     if linear := [name for name, node in view.nodes.items() if node.type == "Linear"]:
         found.append(partial(st.builds, SetProperty, st.sampled_from(linear), st.just("shares"), own, inside))

@@ -32,6 +32,7 @@ from pnne_nb.graph.ops import (
     RemoveNode,
     RenameNode,
     ResetProperty,
+    SetOrigin,
     SetProperty,
 )
 from pnne_nb.graph.state import Content
@@ -74,6 +75,7 @@ def any_op(draw: random.Random, content: Content) -> Op:
         lambda: ResetProperty(name, draw.choice(["definition", "shares", "in_features"]), graph),
         lambda: MoveNode(name, _position(draw), graph),
         lambda: CollapseNode(name, draw.random() < 0.5, graph),
+        lambda: SetOrigin(name, draw.choice([None, {"proof": "equal"}, {"proof": "edited"}]), graph),
         lambda: AddGraph(draw.choice(DEFINITIONS)),
         lambda: RemoveGraph(draw.choice(DEFINITIONS)),
         lambda: AddFrame(

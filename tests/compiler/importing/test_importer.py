@@ -99,6 +99,19 @@ def test_the_hierarchy_is_kept_and_equal_blocks_share_a_definition() -> None:
     assert graph["layer2.0.downsample.1"].type == "BatchNorm2d"
 
 
+def test_what_is_edited_is_not_said_to_be_proved() -> None:
+    net, args = nets.ResNet(), (torch.randn(2, 3, 8, 8),)
+    graph = pn.from_module(net, args)
+    graph.set("layer2.0.conv1", padding_mode="circular")
+    proofs = {name: node.origin["proof"] for name, node in graph.nodes.items() if isinstance(node.origin, Mapping)}
+    assert [name for name, proof in proofs.items() if proof != "equal"] == ["layer2"]
+    assert "edited" in repr(graph["layer2.0.conv1"].origin)
+    assert not pn.verify(graph, net, args)
+    graph.undo()
+    assert "edited" not in graph.to_json()
+    assert pn.verify(graph, net, args)
+
+
 def test_values_of_plain_tensors_are_in_the_document() -> None:
     net = nets.Tensors()
     graph = pn.from_module(net, (torch.randn(2, 3),))

@@ -75,6 +75,11 @@ class Draft {
         graph.nodes.set(op.name, { ...this.require(graph, op.name), collapsed: op.collapsed });
         break;
       }
+      case "setOrigin": {
+        const graph = this.edit(op.graph);
+        graph.nodes.set(op.name, { ...this.require(graph, op.name), origin: op.origin });
+        break;
+      }
       case "addFrame":
       case "changeFrame":
       case "removeFrame":
