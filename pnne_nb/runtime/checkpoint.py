@@ -196,13 +196,13 @@ class CheckpointDirectory:
 
     Args:
         directory: Made when first needed.
-        keep: How many of the latest are kept, at least 2, so that a damaged one has a predecessor.
+        max_to_keep: How many of the latest are kept, so that a damaged one has predecessors; None keeps all.
     """
 
-    def __init__(self, directory: str | Path, keep: int = 3) -> None:
+    def __init__(self, directory: str | Path, max_to_keep: int | None = 3) -> None:
         expect(directory, (str, Path), "checkpoint_dir", "the path of a directory")
         self.directory = Path(directory)
-        self._keep = max(2, keep)
+        self._max_to_keep = max_to_keep
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write the checkpoint of `step` and remove the oldest beyond those kept.
@@ -216,7 +216,7 @@ class CheckpointDirectory:
         write(path, state)
         for unfinished in self.directory.glob(f".*{SUFFIX}-*"):
             unfinished.unlink(missing_ok=True)
-        for old in _series(self.directory)[self._keep :]:
+        for old in [] if self._max_to_keep is None else _series(self.directory)[self._max_to_keep :]:
             old.unlink(missing_ok=True)
         return path
 

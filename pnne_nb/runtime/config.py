@@ -37,7 +37,7 @@ from pnne_nb.runtime.sources import Source
 
 UNDRAWN = (
     "epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping",
-    "validate_every", "checkpoint_every", "deterministic", "monitor", "min_delta",
+    "validate_every", "checkpoint_every", "max_to_keep", "deterministic", "monitor", "min_delta", "restore_best_weights",
 )  # fmt: skip
 """Arguments that no node of a training graph stands for."""
 
@@ -81,6 +81,8 @@ class Config(msgspec.Struct, frozen=True):
     stateful: Mapping[str, Saved] | None = None
     monitor: MonitorChoice = None
     min_delta: float = 0.0
+    restore_best_weights: bool = False
+    max_to_keep: int | None = 3
 
     def __post_init__(self) -> None:
         # NumPy's numbers count as Python's, and a checkpoint can keep those.
@@ -97,8 +99,9 @@ class Config(msgspec.Struct, frozen=True):
         require_count("epochs", self.epochs)
         require_count("batch_size", self.batch_size)
         require_count("accumulate", self.accumulate)
-        if self.early_stopping is not None:
-            require_count("early_stopping", self.early_stopping)
+        for name in ("early_stopping", "max_to_keep"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
         if self.step_function is not None and not callable(self.step_function):
             raise TrainingError(
                 "step_function must be a function of model and batch that returns the loss, not "
@@ -113,7 +116,7 @@ class Config(msgspec.Struct, frozen=True):
         as_goal(self.monitor, self.min_delta)
         as_every("validate_every", self.validate_every)
         as_every("checkpoint_every", self.checkpoint_every)
-        for name in ("shuffle", "deterministic"):
+        for name in ("shuffle", "deterministic", "restore_best_weights"):
             if not isinstance(getattr(self, name), bool):
                 raise TrainingError(f"{name} must be True or False, not {shown(getattr(self, name))}.")
         seed: object = self.seed
@@ -209,6 +212,7 @@ class Config(msgspec.Struct, frozen=True):
             step=self.step_function,
             goal=as_goal(self.monitor, self.min_delta),
             patience=self.early_stopping,
+            restore_best_weights=self.restore_best_weights,
             validate_every=as_every("validate_every", self.validate_every),
             needs_closure=needs_closure(optimizer),
             scattered=scattered,

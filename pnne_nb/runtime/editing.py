@@ -72,10 +72,18 @@ def follow_model(
     gone = [name for name in gone if name not in fresh]
     parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone) + others
     if not parts and not rewired:
+        loop.standing.renamed({name: _before(name, former) for name in model.state_dict()})
         return None
+    loop.standing.forget()
     said = "; ".join(parts or ["other connections"])
     message = f"The graph was edited after step {loop.steps}: {said}; everything else trains on."
     return AnomalyFrame(step=loop.steps, kind=EDITED, message=message)
+
+
+def _before(name: str, former: Former) -> str:
+    """The name that a tensor had."""
+    layer, _, own = name.rpartition(".")
+    return ".".join(filter(None, (former_path(layer, former), own)))
 
 
 def _leaves(model: nn.Module) -> dict[str, nn.Module]:

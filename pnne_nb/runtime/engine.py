@@ -71,8 +71,11 @@ class TrainingEngine:
             with it as ``"loss"``; other numbers in it are recorded by their names, and ``"output"`` and ``"target"``
             are what the metrics compare. With ``loss=None``, the model may return the same.
         early_stopping: End after so many epochs without an improvement; ``best.ckpt`` has the best.
+        restore_best_weights: Whether the model has its best weights back when the training is over: after the last
+            epoch, or early; not when it was stopped, so that it can go on. A copy of the weights is kept for it.
         validate_every: So many epochs, ``(500, "steps")``, or None for the end only; it changes nothing else.
         checkpoint_every: Likewise; the best, and where the training ends or is stopped, are kept in any case.
+        max_to_keep: How many of the latest checkpoints stay in the directory, beside the best; None for all.
         deterministic: Whether an operation without a deterministic version fails instead of running.
         stateful: What else a step function changes and a checkpoint must hold, by name: objects with ``state_dict`` and
             ``load_state_dict``, such as the second optimizer of a GAN.
@@ -119,6 +122,8 @@ class TrainingEngine:
         stateful: Mapping[str, Saved] | None = None,
         monitor: MonitorChoice = None,
         min_delta: float = 0.0,
+        restore_best_weights: bool = False,
+        max_to_keep: int | None = 3,
     ) -> None:
         config = Config(
             loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
@@ -126,7 +131,7 @@ class TrainingEngine:
             grad_clip=grad_clip, accumulate=accumulate, seed=seed, num_workers=num_workers, deterministic=deterministic,
             parameter_groups=parameter_groups, step_function=step_function, early_stopping=early_stopping,
             validate_every=validate_every, checkpoint_every=checkpoint_every, stateful=stateful,
-            monitor=monitor, min_delta=min_delta,
+            monitor=monitor, min_delta=min_delta, restore_best_weights=restore_best_weights, max_to_keep=max_to_keep,
         )  # fmt: skip
         training = self._training = Training(model, train_data, val_data, config, checkpoint_dir)
         self._loop, self._control, self._shared = training.loop, training.control, training.shared
@@ -262,7 +267,10 @@ class TrainingEngine:
 
     @property
     def waiting_for(self) -> str | None:
-        """What a running training waits for between two steps, in words, or None."""
+        """What a running training waits for between two steps or before the first one, in words, or None."""
+        group = self._work.group
+        if group is not None and self.state == "running" and group.waiting_for is not None:
+            return group.waiting_for
         return self._control.waiting_for
 
     @property

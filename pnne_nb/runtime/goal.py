@@ -25,6 +25,10 @@ class Goal(msgspec.Struct, frozen=True):
     more: bool = False
     min_delta: float = 0.0
 
+    def called(self, *, validates: bool) -> str:
+        """The name of the number that counts; for `validates`, see `cost`."""
+        return self.name or ("val_loss" if validates else "train_loss")
+
     def cost(self, metrics: Mapping[str, float], *, validates: bool) -> float | None:
         """What is to become less, by the numbers of an epoch; None where they are not those that count.
 
@@ -35,7 +39,7 @@ class Goal(msgspec.Struct, frozen=True):
         Raises:
             TrainingError: There is no such number.
         """
-        name = self.name or ("val_loss" if validates else "train_loss")
+        name = self.called(validates=validates)
         if name in metrics:
             return -metrics[name] if self.more else metrics[name]
         if "train_loss" in metrics and ("val_loss" in metrics or not validates):

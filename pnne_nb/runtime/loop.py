@@ -24,6 +24,7 @@ from pnne_nb.runtime.precision import Precision
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.recipe import Recipe, require_validation
 from pnne_nb.runtime.sources import Source, workers_of
+from pnne_nb.runtime.standing import Standing
 from pnne_nb.runtime.stepping import Step, Stepper
 from pnne_nb.runtime.turn import turn
 from pnne_nb.runtime.validating import Validated, Validation
@@ -63,6 +64,12 @@ class Eased(msgspec.Struct, frozen=True, tag=True):
     frame: AnomalyFrame
 
 
+class Restored(msgspec.Struct, frozen=True, tag=True):
+    """The training is over, and the model has its best weights back."""
+
+    frame: AnomalyFrame
+
+
 class Restarted(msgspec.Struct, frozen=True, tag=True):
     """One of several processes had died, and all have begun again at a checkpoint."""
 
@@ -73,7 +80,7 @@ class Waiting(msgspec.Struct, frozen=True, tag=True):
     """Other processes are at work, and nothing has happened for a moment."""
 
 
-Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased | Restarted | Waiting
+Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased | Restored | Restarted | Waiting
 
 
 @final
@@ -85,6 +92,7 @@ class TrainingLoop:
         epoch: The epoch under way, from 1.
         position: Batches of that epoch already used.
         stages: Where the time goes.
+        standing: What was best so far.
     """
 
     def __init__(self, recipe: Recipe, randomness: PrivateRandomness, observers: Observers) -> None:
@@ -103,11 +111,8 @@ class TrainingLoop:
         self._examples = 0
         self._logged = Means()
         self._compared = False
-        self._best = math.inf
-        self._best_epoch = 0
-        self._epochs_since_best = 0
         self._judged_at = 0
-        self._judged_epoch = 0
+        self.standing = Standing()
         self._epoch_randomness = randomness.state_dict()
 
     @property
@@ -168,6 +173,8 @@ class TrainingLoop:
                 if self.recipe.val is not None and (last or self.recipe.validate_every.after_epoch(self.epoch)):
                     metrics |= yield from self._validate(self.recipe.val)
                 yield self._end_epoch(metrics)
+            if self.recipe.restore_best_weights and 0 <= self.standing.best_step != self.steps:
+                yield Restored(self._restored())
         finally:
             self.recipe.train.close()
             if self.recipe.val is not None:
@@ -176,10 +183,23 @@ class TrainingLoop:
     def be_patient(self) -> None:
         """Go on although nothing has become better for long: somebody wants that."""
         if self._has_settled():
-            self._epochs_since_best = 0
+            self.standing.epochs_since_best = 0
 
     def _has_settled(self) -> bool:
-        return self.recipe.patience is not None and self._epochs_since_best >= self.recipe.patience
+        return self.recipe.patience is not None and self.standing.epochs_since_best >= self.recipe.patience
+
+    def _restored(self) -> AnomalyFrame:
+        recipe, standing = self.recipe, self.standing
+        if not standing.restore(recipe.model, self.steps):
+            message = (
+                f"The model has the weights of the last epoch: those of epoch {standing.best_epoch}, the best, are from "
+                "before restore_best_weights was asked for. best.ckpt may have them."
+            )
+            return AnomalyFrame(self.steps, "best-not-kept", message)
+        goal = recipe.goal.called(validates=recipe.val is not None)
+        best = -standing.best if recipe.goal.more else standing.best
+        message = f"The model has the weights of epoch {standing.best_epoch} back: {goal} was best then, {best:g}."
+        return AnomalyFrame(self.steps, "best-restored", message)
 
     # Training
 
@@ -246,13 +266,8 @@ class TrainingLoop:
         if "val_loss" in metrics:
             self._judged_at = self.steps
         cost = recipe.goal.cost(metrics, validates=recipe.val is not None)
-        if cost is None:
-            return False
-        self._judged_epoch = self.epoch
-        if not cost < self._best - recipe.goal.min_delta:
-            return False
-        self._best, self._best_epoch = cost, self.epoch
-        return True
+        kept = recipe.model if recipe.restore_best_weights else None
+        return self.standing.judge(cost, recipe.goal, self.epoch, self.steps, kept)
 
     def _open_epoch(self) -> Iterator[Any]:
         self._doing = "opening the data of epoch {epoch}"
@@ -329,12 +344,9 @@ class TrainingLoop:
 
     def _end_epoch(self, metrics: dict[str, float]) -> EpochEnded:
         improved = self._improves(metrics)
-        if self._best_epoch == self.epoch:
-            self._epochs_since_best = 0
-        elif self._judged_epoch == self.epoch:
-            self._epochs_since_best += 1
+        self.standing.end_epoch(self.epoch)
         if self.recipe.schedule is not None:
-            goal = self.recipe.goal.name or ("train_loss" if self.recipe.val is None else "val_loss")
+            goal = self.recipe.goal.called(validates=self.recipe.val is not None)
             self._advance(self.recipe.schedule, "epoch", metrics.get(goal))
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
         self.epoch += 1
@@ -362,6 +374,7 @@ class TrainingLoop:
             "pieces": self._stepper.pieces,
             "seconds": dict(self.stages.seconds),
             "logged": dict(self._logged.sums),
+            "standing": self.standing.state_dict(),
             "place": {name: getattr(self, name) for name in _PLACE},
         }
 
@@ -390,22 +403,11 @@ class TrainingLoop:
             self._stepper.pieces = state["pieces"]
             self.stages.seconds.update(state["seconds"])
             self._logged.sums = dict(state["logged"])
+            self.standing.load_state_dict(state["standing"])
             for name in _PLACE:
                 setattr(self, name, state["place"][name])
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise CheckpointError(f"The checkpoint does not fit this training: {error}") from error
 
 
-_PLACE = (
-    "steps",
-    "epoch",
-    "position",
-    "_loss_sum",
-    "_examples",
-    "_compared",
-    "_best",
-    "_best_epoch",
-    "_epochs_since_best",
-    "_judged_at",
-    "_judged_epoch",
-)
+_PLACE = ("steps", "epoch", "position", "_loss_sum", "_examples", "_compared", "_judged_at")

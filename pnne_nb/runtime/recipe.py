@@ -34,6 +34,7 @@ class Recipe(msgspec.Struct, frozen=True):
         step: Replaces forward pass and loss: a function of model and raw batch, see `logged`.
         goal: What is to become better.
         patience: End after so many epochs in which it has not, or None.
+        restore_best_weights: Whether the best weights are kept, and put back when the training is over.
         validate_every: When the validation data is looked at; at the end of the last epoch in any case.
         needs_closure: Whether the optimizer computes the loss several times in a step, as LBFGS does.
         scattered: Whether the model is on several devices; batches go to, and outputs come back to `device`.
@@ -58,6 +59,7 @@ class Recipe(msgspec.Struct, frozen=True):
     step: StepFunction | None = None
     goal: Goal = Goal()
     patience: int | None = None
+    restore_best_weights: bool = False
     validate_every: Every = Every(1, "epochs")
     needs_closure: bool = False
     scattered: bool = False

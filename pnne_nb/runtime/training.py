@@ -90,7 +90,7 @@ class Training:
             self.shared,
             self.control,
             Determinism(recipe.device, wanted=config.deterministic),
-            None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir),
+            None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir, config.max_to_keep),
             as_every("checkpoint_every", config.checkpoint_every),
             self.state_dict,
             config.epochs,

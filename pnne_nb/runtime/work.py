@@ -18,7 +18,7 @@ from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.easing import is_out_of_memory
 from pnne_nb.runtime.failures import in_brief
-from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Stepped, TrainingLoop, Waiting
+from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Restored, Stepped, TrainingLoop, Waiting
 from pnne_nb.runtime.monitor import Monitor
 from pnne_nb.runtime.needs import shortage
 from pnne_nb.runtime.progress import Progress
@@ -264,6 +264,9 @@ class Work:
                 self._save(due=self._save_every.after_epoch(epoch.epoch), improved=improved)
             case Eased(frame=noted) | Restarted(frame=noted):
                 self._reports.announce(noted)
+            case Restored(frame=noted):
+                self._reports.announce(noted)
+                self._saved = None
             case Validated() | Waiting():
                 pass
             case _:

@@ -54,7 +54,10 @@ def test_two_processes_train_as_one_does_and_are_watched_as_one_is() -> None:
     together.on("step", lambda frame: steps.append(frame.step))
     group = together.launch(nproc=2)
     assert groups.state_of(together) == "running"
+    # None of them can have imported torch by now.
+    assert together.waiting_for == "2 processes to start"
     assert together.wait(groups.SECONDS)
+    assert together.waiting_for is None
     alone.start()
     alone.wait()
     assert groups.state_of(together) == "finished"
@@ -123,7 +126,10 @@ def _compared(model: nn.Module, batch: Any) -> Tensor:
     return nn.functional.cross_entropy(model(pictures), classes) + twins.square().mean()
 
 
-@pytest.mark.parametrize("options", [{}, {"step_function": _compared}])
+_FIRST_IS_BEST = {"restore_best_weights": True, "monitor": ("train_loss", "max")}
+
+
+@pytest.mark.parametrize("options", [_FIRST_IS_BEST, {"step_function": _compared}])
 def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does(options: dict[str, Any]) -> None:
     def engine() -> TrainingEngine:
         loader = DataLoader(TensorDataset(*tasks.images()), batch_size=20, shuffle=True, drop_last=True)

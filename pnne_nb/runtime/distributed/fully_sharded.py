@@ -47,10 +47,15 @@ class FullySharded:
         """Cut every tensor as the parameter that it belongs to is cut; see `Strategy`."""
         held = model.state_dict()
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        kept = state["optimizer"]["state"]
+        kept, standing = state["optimizer"]["state"], state["standing"]
+
+        def cut(weights: dict[str, Any]) -> dict[str, Any]:
+            return {name: _like(value, held.get(name)) for name, value in weights.items()}
+
         return {
             **state,
-            "model": {name: _like(value, held.get(name)) for name, value in state["model"].items()},
+            "model": cut(state["model"]),
+            "standing": {**standing, "weights": standing["weights"] and cut(standing["weights"])},
             "optimizer": {
                 **state["optimizer"],
                 "state": {

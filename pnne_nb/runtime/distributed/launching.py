@@ -103,7 +103,7 @@ def pack(
     ).packed()
     directory = temporary_directory() if plan.directory is None else Path(plan.directory)
     packing.write(directory)
-    CheckpointDirectory(directory).save(loop.steps, {**state, "graph": graph})
+    CheckpointDirectory(directory, state["config"]["max_to_keep"]).save(loop.steps, {**state, "graph": graph})
     worker = plan.worker(directory.resolve(), recipe.device, last_epoch)
     torchrun = plan.torchrun(directory.name)
     return Packed(plan, directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker), luggage)

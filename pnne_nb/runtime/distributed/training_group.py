@@ -104,6 +104,15 @@ class TrainingGroup:
         return f"{self._plan.nproc} processes made step {self.steps + 1}"
 
     @property
+    def waiting_for(self) -> str | None:
+        """What has to happen before it makes steps, in words, or None."""
+        if self._started and self._lost is None:
+            return None
+        nproc, again = self._plan.nproc, "" if self._lost is None else " again"
+        processes = "a process" if nproc == 1 else f"{nproc} processes"
+        return f"{processes}{'' if self._plan.nnodes == 1 else ' on each machine'} to start{again}"
+
+    @property
     def fetching(self) -> bool:
         """Whether it was the data that has failed."""
         return self._broke is not None and self._broke.fetching
@@ -164,7 +173,7 @@ class TrainingGroup:
     def push(self, state: dict[str, Any]) -> None:
         """Let the group be where the engine's loop is, after `sync`."""
         if not self._ended and self._open is not None:
-            checkpoint.CheckpointDirectory(self.directory).save(self._loop.steps, state)
+            checkpoint.CheckpointDirectory(self.directory, state["config"]["max_to_keep"]).save(self._loop.steps, state)
             self._ask(Verdict.LOAD)
 
     def _ask(self, verdict: Verdict) -> None:

@@ -91,7 +91,6 @@ class Worker:
         # Of those that the engine hears, the first speaks for all; without an engine, the first of all.
         heard = group.sum([float(lifeline is not None and rank == group.rank) for rank in range(group.count)])
         self._leads = group.rank == (heard.index(1.0) if any(heard) else 0)
-        self._checkpoints = checkpoint.CheckpointDirectory(options.directory)
         self._strategy = strategy(options.strategy)
         self._last_epoch: int = options.epochs
         self._kept, _, _ = checkpoint.read_newest_good(options.directory)
@@ -99,6 +98,7 @@ class Worker:
         # What one process would use, for all of this machine's together.
         torch.set_num_threads(max(1, self._kept["threads"] // int(os.environ["LOCAL_WORLD_SIZE"])))
         given = self._kept["config"]
+        self._checkpoints = checkpoint.CheckpointDirectory(options.directory, given["max_to_keep"])
         self._seed: int = given["seed"]
         self._save_every = as_every("checkpoint_every", given["checkpoint_every"])
         self._history = History()
