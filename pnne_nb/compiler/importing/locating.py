@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.copying import Copies, duplicate
+from pnne_nb.compiler.filling import Filling
 from pnne_nb.compiler.importing.layers import difference as layer_difference
 from pnne_nb.compiler.importing.layers import layer_spec
 from pnne_nb.compiler.running import blame
@@ -114,7 +115,7 @@ def _results(
 
         each.register_forward_hook(record)
     given = copied((args, kwargs))
-    with private_random_state(), contextlib.suppress(Exception):
+    with Filling(), private_random_state(), contextlib.suppress(Exception):
         module(*given[0], **given[1])
     return found
 
