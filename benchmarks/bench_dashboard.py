@@ -102,10 +102,17 @@ class Page:
         except Empty:
             return None
         if message["msg_type"] == "comm_msg":
-            tick = message["content"]["data"].get("state", {}).get("tick")
+            tick = _tick(message["content"]["data"])
             if tick is not None and tick % IN_FLIGHT == 0:
                 heapq.heappush(self._painting, (time.monotonic() + PAINT, message["content"]["comm_id"], tick))
         return message
+
+
+def _tick(data: dict[str, Any]) -> int | None:
+    """The number of the frame that a message of the control bar brings, if it is one: alone, or in a picture."""
+    states = [data] if data["method"] == "update" else data["content"].get("updates", ())
+    found: list[int] = [update["state"]["tick"] for update in states if "tick" in update["state"]]
+    return found[-1] if found else None
 
 
 def cost(page: Page, name: str) -> tuple[str, list[str]]:

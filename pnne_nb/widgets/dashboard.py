@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar, Final, assert_never, final
 
 import ipywidgets
@@ -33,6 +34,7 @@ from pnne_nb.widgets.displays import Displays
 from pnne_nb.widgets.editor import GraphEditor
 from pnne_nb.widgets.overlay import place_of
 from pnne_nb.widgets.pacing import IN_FLIGHT
+from pnne_nb.widgets.picture import Picture
 from pnne_nb.widgets.plots import HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot, Scale
 from pnne_nb.widgets.pump import Pump
 from pnne_nb.widgets.recorded import RecordedPlot
@@ -108,6 +110,9 @@ class TrainingDashboard(ipywidgets.VBox):
         plots.add_class("pnne-plots")
         super().__init__([self._bar, plots])
         self.add_class("pnne-dashboard")
+        self._picture = Picture(self._bar)
+        self._picture.include(_tree(self))
+        self._recorded.figure.observe(self._include_recorded, "marks")
         self._pump = Pump(engine.channel, self)
         self._writing = threading.Lock()  # two threads must not write to one widget
         self._draw_status(0)
@@ -186,6 +191,14 @@ class TrainingDashboard(ipywidgets.VBox):
     def draw(self, tick: int, *, watched: bool) -> None:
         """Send what has changed as frame number `tick`; the control bar last, so that its ack means all of it."""
         self._cadence.hz = WATCHED_HZ if watched or tick <= IN_FLIGHT else UNWATCHED_HZ
+        # Whoever acknowledges frames can take a picture apart.
+        with self._picture.drawn() if watched else nullcontext():
+            self._draw(tick)
+
+    def _include_recorded(self, _change: object) -> None:
+        self._picture.include(_tree(self._recorded.figure))
+
+    def _draw(self, tick: int) -> None:
         for plot in self._plots:
             plot.draw()
         if len(self._offered) > len(self._chooser.layers):

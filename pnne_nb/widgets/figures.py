@@ -6,6 +6,7 @@ A legend inside a bqplot figure lies on the data, so ours stands in the heading 
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final, final
 
@@ -23,11 +24,15 @@ PALETTE: Final = ("#2f86c9", "#d07000", "#1a9871", "#b565c4", "#d1495b", "#1b93a
 GRID: Final = "#8080802e"
 HEIGHT: Final = 210
 """Height of a figure in pixels."""
+FILLED: Final = 0.6
+"""Of an axis, by the data, or it becomes shorter."""
 
 
 @final
 class NumberAxis:
-    """A scale and its axis. They follow the data in round steps, so that most frames need not move them.
+    """A scale and its axis. They follow the data in round steps, and stay while the data fill most of them.
+
+    An axis that moved with every frame could not be read, and would take the browser longer than the curve does.
 
     Args:
         label: What the axis measures.
@@ -43,15 +48,16 @@ class NumberAxis:
         self._log = log
         self._whole = whole
         self._zero = zero
-        self._span: tuple[float, float] | None = None
         low, high = (0.1, 1.0) if log else (0.0, 1.0)
+        self._shown = self._ticks(low, high)
+        self._fitted = False
         kind = bqplot.LogScale if log else bqplot.LinearScale
         self.scale = kind(min=low, max=high, allow_padding=False)
         self.axis = bqplot.Axis(
             scale=self.scale,
             label=label,
             orientation="vertical" if vertical else "horizontal",
-            tick_values=self._ticks(low, high),
+            tick_values=self._shown,
             tick_format="~s" if whole else "~g",
             grid_lines="solid" if vertical else "none",
             grid_color=GRID,
@@ -63,17 +69,23 @@ class NumberAxis:
         drawn = values[np.isfinite(values) & (values > 0 if self._log else True)]
         if drawn.size == 0:
             return
-        span = 0.0 if self._zero else float(drawn.min()), float(drawn.max())
-        if span == self._span:
+        ticks = self._ticks(0.0 if self._zero else float(drawn.min()), float(drawn.max()))
+        if ticks == self._shown or (self._fitted and self._has_room_for(ticks)):
             return
-        self._span = span
-        ticks = self._ticks(*span)
-        if ticks != self.axis.tick_values.tolist():
-            self.axis.tick_values = ticks
-            with self.scale.hold_sync():
-                # One bound after the other: a scale whose ends meet for a moment is refused.
-                self.scale.min, self.scale.max = None, None
-                self.scale.min, self.scale.max = ticks[0], ticks[-1]
+        self._shown, self._fitted = ticks, True
+        self.axis.tick_values = ticks
+        with self.scale.hold_sync():
+            # One bound after the other: a scale whose ends meet for a moment is refused.
+            self.scale.min, self.scale.max = None, None
+            self.scale.min, self.scale.max = ticks[0], ticks[-1]
+
+    def _has_room_for(self, ticks: list[float]) -> bool:
+        """Whether the ticks that are shown span `ticks` too, and not much more."""
+        (low, high), (wanted_low, wanted_high) = (self._ends(of) for of in (self._shown, ticks))
+        return low <= wanted_low and wanted_high <= high and wanted_high - wanted_low >= FILLED * (high - low)
+
+    def _ends(self, ticks: list[float]) -> tuple[float, float]:
+        return (math.log10(ticks[0]), math.log10(ticks[-1])) if self._log else (ticks[0], ticks[-1])
 
     def _ticks(self, low: float, high: float) -> list[float]:
         return log_ticks(low, high) if self._log else linear_ticks(low, high, whole=self._whole)

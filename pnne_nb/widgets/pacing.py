@@ -22,10 +22,11 @@ class Pacer:
         hz: Frames a second at most.
         keep_alive: Seconds between frames that nobody acknowledges.
         budget: Share of one core's time that drawing may take, in (0, 1]: ten frames a second as long as one takes
-            4 ms. On a quiet machine it takes 2 ms, twice that beside a training and others that want the cores.
+            2 ms. Beside a training it takes 1 to 2 ms, more where others want the cores too. Most of it holds Python's
+            lock, which the training then waits for.
     """
 
-    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.04) -> None:
+    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.02) -> None:
         self.hz = hz
         self.keep_alive = keep_alive
         self.budget = budget

@@ -39,6 +39,24 @@ def test_an_axis_moves_in_round_steps_only() -> None:
     assert axis.scale.max == 125.0
 
 
+@pytest.mark.parametrize(("log", "power"), [(False, 1), (True, 10)])
+def test_an_axis_stays_while_the_data_fill_most_of_it(log: bool, power: int) -> None:
+    def ends() -> tuple[float, float]:
+        return axis.scale.min, axis.scale.max
+
+    axis = NumberAxis("elements", log=log)
+    values = np.array([1.0, 100.0])
+    axis.fit(values**power)
+    first = ends()
+    for highest in (80.0, 95.0, 61.0):
+        axis.fit(np.array([1.0, highest]) ** power)
+        assert ends() == first
+    axis.fit(np.array([1.0, 140.0]) ** power)
+    assert ends()[1] > first[1]
+    axis.fit(np.array([1.0, 4.0]) ** power)
+    assert ends()[1] < first[1]
+
+
 @pytest.mark.parametrize("values", [[], [np.nan, np.inf], [-1.0, 0.0]])
 def test_a_log_axis_without_anything_to_draw_stays_as_it_is(values: list[float]) -> None:
     axis = NumberAxis("norm", log=True)

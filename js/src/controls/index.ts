@@ -2,11 +2,16 @@
 import { renderBar } from "./bar";
 import { renderChooser } from "./chooser";
 import "./controls.css";
+import { handOnPictures } from "./picture";
 import type { Model } from "./types";
 
 const parts = { bar: renderBar, chooser: renderChooser };
 
 export default {
+  initialize({ model }: { model: Model }): (() => void) | undefined {
+    const manager = model.widget_manager;
+    return model.get("part") === "bar" && manager ? handOnPictures(model, manager) : undefined;
+  },
   render(context: { model: Model; el: HTMLElement }): () => void {
     return parts[context.model.get("part") as keyof typeof parts](context);
   },

@@ -1,0 +1,53 @@
+// A picture of the dashboard: what several widgets have to show at once, in one message of the control bar. It is taken
+// apart here, and given to the models of those widgets as if each had received a message of its own.
+import type { Manager, Model, Receiver } from "./types";
+
+interface Update {
+  model: string;
+  state: Record<string, unknown>;
+  /** Where in the state the binary parts belong; as many of the message's buffers are this update's. */
+  paths: unknown[];
+}
+
+interface Picture {
+  kind: "picture";
+  updates: Update[];
+}
+
+const RETRIES = 50;
+const RETRY_MS = 100;
+
+/** The model by its id. One that a page which is just opening has not made yet is waited for. */
+async function found(manager: Manager, id: string): Promise<Receiver | null> {
+  for (let tries = 0; tries < RETRIES; tries++) {
+    try {
+      return await manager.get_model(id);
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+  return null;
+}
+
+/** Hand on every picture that `model` receives; returns what ends it. */
+export function handOnPictures(model: Pick<Model, "on" | "off">, manager: Manager): () => void {
+  const receivers = new Map<string, Promise<Receiver | null>>();
+  const onMessage = (content: Picture | { kind: string }, buffers: DataView[]) => {
+    if (content.kind !== "picture") return;
+    let taken = 0;
+    for (const { model: id, state, paths } of (content as Picture).updates) {
+      const own = buffers.slice(taken, taken + paths.length);
+      taken += paths.length;
+      const data = { method: "update", state, buffer_paths: paths };
+      const receiver = receivers.get(id) ?? found(manager, id);
+      receivers.set(id, receiver);
+      // Through one promise for each model, so that what came first is shown first.
+      void receiver.then(async (there) => {
+        if (there === null) receivers.delete(id);
+        await there?._handle_comm_msg({ content: { data }, buffers: own });
+      });
+    }
+  };
+  model.on("msg:custom", onMessage);
+  return () => model.off("msg:custom", onMessage);
+}
