@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from pnne_nb.runtime.easing import is_out_of_memory
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
+_CLOSING = frozenset("\"')]}>")
+"""How what somebody says may end without a full stop, beside letters and digits."""
 _ALONE = "Expected more than 1 value per channel"
 """What batch norm says of a single example."""
 _MORE = (
@@ -100,12 +102,21 @@ def metric_failed(error: Exception, name: str, output: Any, target: Any) -> Trai
 
 def in_brief(error: BaseException) -> str:
     """An exception with its notes on one line; of one that came from a worker process, without the traceback in it."""
-    text = "\n".join([f"{type(error).__name__}: {error}".rstrip(), *getattr(error, "__notes__", ())])
+    text = "\n".join([f"{type(error).__name__}: {error}".rstrip(": "), *getattr(error, "__notes__", ())])
     lines = text.splitlines()
     if "Original Traceback" in text:
         last = max(index for index, line in enumerate(lines) if line.startswith(" "))
         lines = lines[last + 1 :]
-    return " ".join(line.strip() for line in lines if line.strip())
+    return _joined([line.strip() for line in lines if line.strip()])
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """Lines as one, with a full stop wherever a sentence begins after one that had none."""
+    told = ""
+    for line in lines:
+        begins = line[0].isupper() and told and told[-1].isalnum() | (told[-1] in _CLOSING)
+        told += f"{'.' if begins else ''} {line}"
+    return told.lstrip()
 
 
 def device_lost(error: BaseException) -> TrainingError | None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sized
 from typing import Any, Protocol, final
 
 import msgspec
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn
 from pnne_nb.runtime.randomness import key_of, seeded_globals
-from pnne_nb.runtime.workers import WorkerStart, explained
+from pnne_nb.runtime.workers import WorkerStart, end_workers, explained
 
 
 class Source(Protocol):
@@ -128,6 +128,7 @@ class DatasetSource:
         )
         self._seed = seed
         self._loader: DataLoader[Any] | None = None
+        self._reading: Iterator[Any] | None = None
         self.size: int | None = self._order.size
         self.draws = False
 
@@ -140,7 +141,8 @@ class DatasetSource:
         if self._loader is None:
             self._loader = self._build()
         self._order.epoch, self._order.start = epoch, start
-        batches = explained(iter(self._loader))
+        self._reading = iter(self._loader)
+        batches = explained(self._reading)
         return batches if self._order.share == _ALL else self._marked(batches, start)
 
     def _marked(self, batches: Iterator[Any], start: int) -> Iterator[Any]:
@@ -153,10 +155,8 @@ class DatasetSource:
 
     def close(self) -> None:
         """End the workers, also if the traceback of an error still holds on to them."""
-        iterator = None if self._loader is None else self._loader._iterator
-        if isinstance(iterator, _MultiProcessingDataLoaderIter):
-            iterator._shutdown_workers()
-        self._loader = None
+        end_workers(self._reading)
+        self._loader = self._reading = None
 
     def _build(self) -> DataLoader[Any]:
         given = self.template
@@ -186,6 +186,7 @@ class StreamSource:
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.loader = loader
+        self._reading: Iterator[Any] | None = None
         self.draws = True
         self.size: int | None = None
         if not isinstance(loader.dataset, IterableDataset):
@@ -194,7 +195,8 @@ class StreamSource:
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of the loader's next pass, without the first `start`."""
         del epoch
-        batches = explained(self._start())
+        self._reading = self._start()
+        batches = explained(self._reading)
         for _ in range(start):
             next(batches, None)
         return batches
@@ -209,7 +211,10 @@ class StreamSource:
             self.loader.worker_init_fn = given
 
     def close(self) -> None:
-        """The loader belongs to whoever gave it."""
+        """End the workers of a pass that is left; those that the loader keeps belong to whoever gave it."""
+        if not self.loader.persistent_workers:
+            end_workers(self._reading)
+        self._reading = None
 
 
 def _permutation(count: int, seed: int, epoch: int) -> Tensor:
@@ -259,6 +264,15 @@ def workers_of(source: Source) -> int | None:
             return 0
 
 
+_SILENT = (StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What would end an epoch, a worker or a thread as if nothing was wrong with the dataset that raises it."""
+
+
+def _reaches_people() -> bool:
+    """Whether an interrupt here may come from a keyboard: workers ignore it, and other threads are never told."""
+    return get_worker_info() is None and threading.current_thread() is threading.main_thread()
+
+
 @final
 class _KeyedDataset(Dataset[Any]):
     """Fetches a batch with random numbers that depend on its key only."""
@@ -278,9 +292,11 @@ class _KeyedDataset(Dataset[Any]):
     def _example(self, index: int) -> Any:
         try:
             return self._dataset[index]
-        except StopIteration as error:
-            # It would end the epoch here, as if there were no more examples.
-            raise TrainingError(f"The dataset raised StopIteration while reading example {index}.") from error
+        except _SILENT as error:
+            if isinstance(error, KeyboardInterrupt) and _reaches_people():
+                raise
+            told = f"The dataset raised {type(error).__name__} while reading example {index}."
+            raise TrainingError(told) from error
         except Exception as error:
             error.add_note(f"While reading example {index}.")
             raise

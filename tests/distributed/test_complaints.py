@@ -65,13 +65,13 @@ def test_what_a_process_raises_is_raised_in_the_notebook() -> None:
         "In process 1 of the group, while training on batch 2 of epoch 1. Original Trace"
     )
     assert isinstance(as_error(broke(0, "CompileError", "An input is free.")), CompileError)
-    strange = as_error(broke(1, "KeyError", "KeyError: 'item 50' While reading example 50."))
+    strange = as_error(broke(1, "KeyError", "KeyError: 'item 50'. While reading example 50."))
     with pytest.raises(
         TrainingError,
-        match=r"Process 1 of the group failed while training on batch 2 of epoch 1: KeyError: 'item 50' Wh",
+        match=r"Process 1 of the group failed while training on batch 2 of epoch 1: KeyError: 'item 50'\. Wh",
     ):
         raise strange
-    assert in_brief(strange) == "KeyError: KeyError: 'item 50' While reading example 50."
+    assert in_brief(strange) == "KeyError: KeyError: 'item 50'. While reading example 50."
     with pytest.raises(TrainingError, match="the others cannot be told to take smaller pieces: give a smaller batch"):
         raise as_error(broke(0, "OutOfMemoryError", "OutOfMemoryError: of a GPU"))
     assert is_cut_off(broke(0, "DistBackendError"))

@@ -124,7 +124,7 @@ def test_the_example_that_cannot_be_read_is_named(workers: int) -> None:
     (told,) = trained.history.anomalies
     assert told.kind == "data-failed"
     place = "The data failed while fetching batch 3 of epoch 1: "
-    assert told.message == f"{place}ValueError: this picture is broken While reading example 47."
+    assert told.message == f"{place}ValueError: this picture is broken. While reading example 47."
 
 
 def test_a_loss_of_three_things_says_what_it_compares() -> None:
