@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   editedText,
   enabled,
+  failureText,
   findings,
   footnote,
   formatSeconds,
@@ -10,6 +11,7 @@ import {
   mainCommand,
   progressFacts,
   rateText,
+  stateText,
   typedRate,
 } from "../src/controls/format";
 import { PATIENCE_MS, Requests } from "../src/controls/requests";
@@ -42,6 +44,7 @@ test("times are minutes and seconds, hours only when there are any", () => {
   expect(formatSeconds(0)).toBe("0:00");
   expect(formatSeconds(61.2)).toBe("1:01");
   expect(formatSeconds(3725)).toBe("1:02:05");
+  expect(formatSeconds(10 * 86400)).toBe("10 days");
 });
 
 test("an edit of the graph is told while something can be done about it", () => {
@@ -81,6 +84,22 @@ test("a finding that the error tells is not told twice", () => {
   expect(findings({ ...status, notices, error: "NotFiniteError: The loss became nan at step 47. Try …" })).toEqual([
     notices[1],
   ]);
+});
+
+test("the finding that quotes the error and says more stands for it", () => {
+  const message = "The data failed while fetching batch 11: OSError: disk is gone. While reading example 333.";
+  const notices = [{ step: 11, message, node: null, hint: "Try again." }];
+  const failed: Status = { ...status, state: "failed", error: "OSError: disk is gone\non the second line", notices };
+  expect(failureText(failed)).toBe(`${message} Try again.`);
+  expect(findings(failed)).toEqual([]);
+  expect(failureText({ ...failed, notices: [] })).toBe("OSError: disk is gone\non the second line");
+  expect(failureText(status)).toBe("");
+});
+
+test("a running training that waits says what for", () => {
+  expect(stateText(status)).toBe("Running");
+  expect(stateText({ ...status, waiting: "2 processes to start" })).toBe("Waiting for 2 processes to start");
+  expect(stateText({ ...status, state: "paused", waiting: "a cell" })).toBe("Paused");
 });
 
 test("facts are left out where they are not known", () => {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from playwright.sync_api import CDPSession, expect
 
 from tests.browser.jupyter import Notebook
-from tests.browser.pages import EditorPage
+from tests.browser.pages import DashboardPage, EditorPage
 
 if TYPE_CHECKING:
     from tests.browser.conftest import OpenNotebook
@@ -21,6 +21,10 @@ graph.connect("x", "fc")
 graph.arrange()
 """
 SHOW = "editor = pn.GraphEditor(graph, height=420)\neditor"
+TRAIN = """
+import torch
+pn.TrainingDashboard(pn.TrainingEngine(torch.nn.Linear(8, 1), (torch.zeros(64, 8), torch.zeros(64, 1)), loss="MSELoss"))
+"""
 RERUNS = 50
 
 
@@ -32,15 +36,21 @@ def editor_on(notebook: Notebook) -> EditorPage:
 
 
 def test_a_restarted_kernel_is_told_at_once_and_the_cell_helps(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook(GRAPH, SHOW)
+    notebook = open_notebook(GRAPH, SHOW, TRAIN)
     notebook.run_all()
     editor = editor_on(notebook)
+    dashboard = DashboardPage(notebook.page.locator(".pnne-dashboard"))
+    expect(dashboard.state).to_have_text("Ready")
     notebook.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     notice = editor.root.get_by_role("alert").filter(has_text="run the cell again")
     expect(notice).to_be_visible()
     expect(notice.get_by_role("button", name="Copy graph as JSON")).to_be_visible()
     notebook.screenshot("kernel-restarted", editor.root)
+    expect(dashboard.state).to_have_text("Not connected")
+    expect(dashboard.root.get_by_text("run the cells again")).to_be_visible()
+    expect(dashboard.button("Start")).to_have_attribute("aria-disabled", "true")
     notebook.run_all()
+    expect(dashboard.state).to_have_text("Ready")
     editor = editor_on(notebook)
     expect(notice).to_have_count(0)
     editor.select("fc")

@@ -3,13 +3,15 @@ import { element, icon, keepKeys, setText } from "./dom";
 import {
   editedText,
   enabled,
+  failureText,
   findings,
   footnote,
   fraction,
   mainCommand,
   progressFacts,
+  rateRefusal,
   rateText,
-  stateNames,
+  stateText,
   typedRate,
 } from "./format";
 import { Requests } from "./requests";
@@ -29,6 +31,9 @@ const ICONS: Record<Command, string> = {
 const COST =
   "Processor seconds of the training thread that measuring layers took, also inside forward and backward, of each second" +
   " that passed: what the budget of an inspector is about. “Where the time goes” is by the clock instead.";
+
+const GONE =
+  "The kernel that trained this was restarted or has ended. This is how the training stood; run the cells again.";
 
 const NAMES: Record<Command, string> = {
   start: "Start",
@@ -117,6 +122,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const notices = element("ul", { class: "pnne-notices", "aria-label": "Findings", hidden: true });
   const cost = element("div", { class: "pnne-cost", title: COST });
   const silence = silencePanel(model);
+  const gone = element("div", { class: "pnne-gone", role: "status", hidden: true }, GONE);
   const buttons = element("div", { class: "pnne-buttons", role: "group", "aria-label": "Training" }, ...commands);
   const root = element(
     "div",
@@ -126,11 +132,10 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
       { class: "pnne-row" },
       buttons,
       badge,
-      facts,
-      element("label", { class: "pnne-rate" }, "lr", rate),
-      show,
+      element("div", { class: "pnne-aside" }, facts, element("label", { class: "pnne-rate" }, "lr", rate), show),
     ),
     progress,
+    gone,
     failure,
     refusal,
     silence.root,
@@ -146,9 +151,10 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
       setText(refusal, message);
       refusal.hidden = false;
     },
-    onSilence: silence.show,
+    onSilence: () => isGone() || silence.show(),
     onAnswer: silence.hide,
   });
+  const isGone = () => !gone.hidden;
   for (const button of commands) {
     button.addEventListener("click", () => {
       if (button.getAttribute("aria-disabled") === "true") return;
@@ -161,18 +167,32 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     rate.value = rateText((model.get("status") as Status).learningRate);
   };
   rate.addEventListener("focus", () => rate.select());
-  rate.addEventListener("blur", showRate);
+  const judgeRate = (wrong: boolean) => {
+    rate.setAttribute("aria-invalid", String(wrong));
+    refusal.hidden = !wrong;
+  };
+  rate.addEventListener("blur", () => {
+    if (rate.getAttribute("aria-invalid") === "true") judgeRate(false);
+    showRate();
+  });
   rate.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") showRate();
-    if (event.key !== "Enter") return;
+    if (event.key === "Escape") {
+      judgeRate(false);
+      showRate();
+    }
+    if (event.key !== "Enter" || isGone()) return;
     const typed = typedRate(rate.value);
-    refusal.hidden = typed !== null;
-    if (typed === null)
-      setText(refusal, `A learning rate is a number that is not negative, such as 1e-3, not “${rate.value}”.`);
-    else requests.send({ kind: "rate", rate: typed });
+    judgeRate(typed === null);
+    if (typed === null) setText(refusal, rateRefusal(rate.value));
+    else {
+      requests.send({ kind: "rate", rate: typed });
+      rate.value = rateText(typed);
+      rate.select();
+    }
   });
 
   show.addEventListener("click", () => {
+    if (isGone()) return;
     refusal.hidden = true;
     requests.send({ kind: "show", on: model.get("shown") !== true });
   });
@@ -180,13 +200,14 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   let shownNotices = "";
   const draw = () => {
     const status = model.get("status") as Status;
-    root.dataset.state = status.state;
+    root.dataset.state = isGone() ? "gone" : status.state;
     label(main, mainCommand(status.state));
     for (const button of commands) {
       // aria-disabled, not disabled: a button that turns itself off must not lose the keyboard's focus.
-      button.setAttribute("aria-disabled", String(!enabled(button.dataset.command as Command, status.state)));
+      const isEnabled = !isGone() && enabled(button.dataset.command as Command, status.state);
+      button.setAttribute("aria-disabled", String(!isEnabled));
     }
-    setText(badge, stateNames[status.state] + (status.waiting ? `: ${status.waiting}` : ""));
+    setText(badge, isGone() ? "Not connected" : stateText(status));
     // What is being typed stays.
     if (!rate.matches(":focus")) showRate();
     setText(facts, progressFacts(status).join(" · "));
@@ -196,7 +217,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     failure.hidden = status.error === null;
     errorNode.hidden = status.node === null;
     setText(errorNode, status.node ?? "");
-    setText(errorText, status.error ?? "");
+    setText(errorText, failureText(status));
     const edits = editedText(status);
     edited.hidden = edits === "";
     setText(edited, edits);
@@ -216,7 +237,21 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     if (Number(tick) % 2 === 0) requestAnimationFrame(() => setTimeout(() => model.send({ kind: "ack", tick })));
   };
   const drawShown = () => show.setAttribute("aria-pressed", String(model.get("shown") === true));
-  const listeners = { "change:status": draw, "change:tick": acknowledge, "change:shown": drawShown };
+  // ipywidgets marks every view so when its kernel has gone; whichever hears of it first.
+  const drawGone = () =>
+    queueMicrotask(() => {
+      gone.hidden = root.closest(".jupyter-widgets-disconnected") === null;
+      rate.disabled = isGone();
+      show.setAttribute("aria-disabled", String(isGone()));
+      if (isGone()) silence.hide();
+      draw();
+    });
+  const listeners = {
+    "change:status": draw,
+    "change:tick": acknowledge,
+    "change:shown": drawShown,
+    comm_live_update: drawGone,
+  };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   draw();
   drawShown();

@@ -3,7 +3,10 @@ import type { Command, Notice, Status, TrainingState } from "./types";
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
+const DAY = 24 * 3600;
+
 export function formatSeconds(seconds: number): string {
+  if (seconds >= 2 * DAY) return `${whole.format(seconds / DAY)} days`;
   const total = Math.max(0, Math.round(seconds));
   const [hours, minutes, rest] = [Math.floor(total / 3600), Math.floor((total % 3600) / 60), total % 60];
   const two = (value: number) => String(value).padStart(2, "0");
@@ -45,6 +48,10 @@ export function typedRate(text: string): number | null {
   return Number.isFinite(rate) && rate >= 0 ? rate : null;
 }
 
+export function rateRefusal(text: string): string {
+  return `A learning rate is a number that is not negative, such as 1e-3, not “${text}”.`;
+}
+
 /** Where the latest checkpoint is, how gradients are scaled, and what watching costs. */
 export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved, dropped }: Status): string {
   const texts: string[] = [];
@@ -62,9 +69,23 @@ export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved
   return texts.join(" · ");
 }
 
-/** What was found, without what the error says anyway. */
-export function findings({ error, notices }: Status): Notice[] {
-  return notices.filter(({ message }) => !error?.includes(message));
+/** What was found, without what the failure says anyway. */
+export function findings(status: Status): Notice[] {
+  const { error, notices } = status;
+  const telling = explanation(status);
+  return notices.filter((notice) => notice !== telling && !error?.includes(notice.message));
+}
+
+/** Why the training failed: the finding that quotes the error and says where it was and what to do, or the error alone. */
+export function failureText(status: Status): string {
+  const telling = explanation(status);
+  if (!telling) return status.error ?? "";
+  return telling.hint ? `${telling.message} ${telling.hint}` : telling.message;
+}
+
+function explanation({ error, notices }: Status): Notice | undefined {
+  const first = error?.split("\n")[0];
+  return first ? notices.findLast(({ message }) => message.includes(first)) : undefined;
 }
 
 /** What becomes of edits of the graph while it trains; empty if there is nothing to say. */
@@ -75,7 +96,7 @@ export function editedText({ state, edited }: Status): string {
     : "The graph was edited, and trains on as it was: Pause, then Resume, takes the edit in.";
 }
 
-export const stateNames: Record<TrainingState, string> = {
+const stateNames: Record<TrainingState, string> = {
   idle: "Ready",
   running: "Running",
   paused: "Paused",
@@ -83,6 +104,11 @@ export const stateNames: Record<TrainingState, string> = {
   stopped: "Stopped",
   failed: "Failed",
 };
+
+/** How the training stands, in a word, or what it waits for. */
+export function stateText({ state, waiting }: Status): string {
+  return state === "running" && waiting ? `Waiting for ${waiting}` : stateNames[state];
+}
 
 /** What the first button does in each state. */
 export function mainCommand(state: TrainingState): Command {
