@@ -11,7 +11,8 @@ from torch.optim import lr_scheduler
 from pnne_nb.catalog import docs, facts, signatures
 from pnne_nb.catalog.arguments import Argument, property_of
 from pnne_nb.catalog.layers import URL
-from pnne_nb.graph.spec import NodeSpec, Port
+from pnne_nb.graph.spec import NodeSpec, Port, Property
+from pnne_nb.graph.types import EnumType
 
 _PARAMETERS = Port(
     "parameters",
@@ -33,6 +34,17 @@ _OWN_DOCS = {"lr_lambda": "Name of a function that register_node knows: from the
 _COMBINING = frozenset(("SequentialLR", "ChainedScheduler"))
 _BASES = frozenset(("Optimizer", "LRScheduler", "_LRScheduler"))
 
+PER_STEP = frozenset(("OneCycleLR", "CyclicLR"))
+"""Schedulers that are made to move after every step; the others move after every epoch unless told otherwise."""
+
+_INTERVAL = Property(
+    "interval",
+    EnumType(("epoch", "step")),
+    default="epoch",
+    role="node",
+    doc="Whether it moves after every epoch or after every optimizer step; one that combines others moves them all.",
+)
+
 
 def specs() -> Iterator[NodeSpec]:
     """Yield the spec of every optimizer and every scheduler."""
@@ -41,7 +53,9 @@ def specs() -> Iterator[NodeSpec]:
     for scheduler in scheduler_classes():
         inputs = (_OPTIMIZER, _SCHEDULERS) if scheduler.__name__ in _COMBINING else (_OPTIMIZER,)
         output = Port("scheduler", kind="scheduler")
-        yield _spec(scheduler, "Scheduler", "torch.optim.lr_scheduler", inputs, output)
+        spec = _spec(scheduler, "Scheduler", "torch.optim.lr_scheduler", inputs, output)
+        interval = msgspec.structs.replace(_INTERVAL, default="step" if spec.type in PER_STEP else "epoch")
+        yield msgspec.structs.replace(spec, properties=(*spec.properties, interval))
 
 
 def optimizer_classes() -> Iterator[type[optim.Optimizer]]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
+from pnne_nb.catalog.optimizers import PER_STEP
 from pnne_nb.errors import TrainingError, expect, near, shown
 
 Options: TypeAlias = Mapping[str, Any]
@@ -29,9 +30,6 @@ Interval: TypeAlias = Literal["epoch", "step"]
 
 Asked: TypeAlias = tuple[Any, Mapping[str, Options]]
 """An optimizer by its name, alone or with options, and the options of its parameter groups by pattern."""
-
-_PER_STEP = frozenset({"OneCycleLR", "CyclicLR"})
-
 
 class Schedule(msgspec.Struct, frozen=True):
     """A scheduler and when it moves.
@@ -346,7 +344,7 @@ def make_schedule(
             f"The scheduler {type(made).__name__} moves the rates of another optimizer than the one that trains: give a "
             "function that makes it, as in scheduler=lambda optimizer: StepLR(optimizer, 3), or both ready made."
         )
-    default: Interval = "step" if type(made).__name__ in _PER_STEP else "epoch"
+    default: Interval = "step" if type(made).__name__ in PER_STEP else "epoch"
     return Schedule(made, every or default)
 
 

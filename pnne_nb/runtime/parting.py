@@ -94,3 +94,12 @@ def is_tensor_node(node: Node) -> bool:
     """Whether a node belongs to a forward pass, not to the training around it."""
     spec = registry.get(node.type)
     return spec is not None and spec.kind != "training"
+
+
+def by_port(sources: Mapping[str, End]) -> list[tuple[str, End]]:
+    """What is wired to a node's ports, those that take any number of edges in their order."""
+    return sorted(sources.items(), key=lambda item: _index(item[0]))
+
+
+def _index(port: str) -> int:
+    return int(port.rpartition("_")[2]) if port.rpartition("_")[2].isdecimal() else -1

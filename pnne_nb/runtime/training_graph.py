@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pnne_nb.compiler import compile as compile_graph
-from pnne_nb.errors import Diagnostic, TrainingError, near
+from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.registry import registry
@@ -22,12 +22,13 @@ from pnne_nb.runtime.batches import as_batch, expect_shapes
 from pnne_nb.runtime.collating import Collate
 from pnne_nb.runtime.cutting import cut, extract
 from pnne_nb.runtime.datasets import DatasetNode
+from pnne_nb.runtime.drawn_schedules import DrawnSchedules
 from pnne_nb.runtime.judging import Objective, Pair, WeighedLoss
 from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.models import input_shapes
 from pnne_nb.runtime.node_metrics import MetricNode
 from pnne_nb.runtime.objectives import OptimizerChoice, Options, SchedulerChoice
-from pnne_nb.runtime.parting import LOADED, End, Parts, Place, category_of, is_tensor_node
+from pnne_nb.runtime.parting import LOADED, End, Parts, Place, by_port, category_of, is_tensor_node
 from pnne_nb.runtime.randomness import seeded_globals
 
 
@@ -80,6 +81,7 @@ class _Reading:
             source, target = split_port(edge.source), split_port(edge.target)
             self._into[target[0]][target[1]] = source
             self._out_of.setdefault(source, []).append(target)
+        self._schedules = DrawnSchedules(self._nodes, self._into)
         self._faults: list[Diagnostic] = []
 
     def training(self, variables: Mapping[str, Any], seed: int, device: torch.device) -> DrawnTraining:
@@ -125,7 +127,7 @@ class _Reading:
             val,
             WeighedLoss(self._objective(parts, [source for source, _ in losses], place, device), weights),
             self._optimizer(optimizer),
-            self._scheduler(schedulers),
+            self._schedules.choice(schedulers[0]) if schedulers else None,
             self._metrics(metrics, parts, place, device),
             self._groups(optimizer),
             block,
@@ -156,6 +158,7 @@ class _Reading:
             self._several("Validation nodes", validations, "Keep one.")
         if len(schedulers) > 1:
             self._several("schedulers", schedulers, "Combine them in a SequentialLR or a ChainedScheduler.")
+        self._faults += self._schedules.faults()
 
     def _one(self, names: list[str], what: str, which: str, hint: str, code: str) -> None:
         if not names:
@@ -219,7 +222,7 @@ class _Reading:
 
     def _groups(self, optimizer: str) -> dict[str, Options] | None:
         groups: dict[str, Options] = {}
-        for _, (name, _) in sorted(self._into[optimizer].items(), key=lambda item: _index(item[0])):
+        for _, (name, _) in by_port(self._into[optimizer]):
             node = self._nodes[name]
             if node.type != "ParameterGroup":
                 continue
@@ -234,48 +237,6 @@ class _Reading:
             own = {key: value for key, value in given.items() if value is not None}
             groups[pattern] = {**own, **{str(key): value for key, value in options.items()}}
         return groups or None
-
-    def _scheduler(self, names: list[str]) -> SchedulerChoice:
-        if not names:
-            return None
-        (name,) = names
-        node = self._nodes[name]
-        inner = self._combined(name)
-        if not inner and "lr_lambda" not in node.properties:
-            return node.type, _settings(node)
-        self._schedule(name)
-
-        def build(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
-            made: torch.optim.lr_scheduler.LRScheduler = self._schedule(name)(optimizer)
-            return made
-
-        return build
-
-    def _combined(self, name: str) -> list[str]:
-        wired = [(port, source) for port, (source, _) in self._into[name].items() if port.startswith("schedulers_")]
-        return [source for _, source in sorted(wired, key=lambda item: _index(item[0]))]
-
-    def _schedule(self, name: str) -> Callable[[torch.optim.Optimizer], Any]:
-        """Return what makes a scheduler, those that it combines made first."""
-        node = self._nodes[name]
-        made_by: Any = registry[node.type].torch
-        settings = dict(_settings(node))
-        if "lr_lambda" in settings:
-            settings["lr_lambda"] = _registered_function(name, str(settings["lr_lambda"]))
-        inner = [self._schedule(source) for source in self._combined(name)]
-
-        def build(optimizer: torch.optim.Optimizer) -> Any:
-            made = [make(optimizer) for make in inner]
-            # A ChainedScheduler takes the schedulers alone first, a SequentialLR the optimizer.
-            arguments = (
-                ([made, optimizer] if node.type == "ChainedScheduler" else [optimizer, made]) if inner else [optimizer]
-            )
-            try:
-                return made_by(*arguments, **settings)
-            except (TypeError, ValueError, AttributeError) as error:
-                raise TrainingError(f"{name}: the scheduler {node.type} refuses its arguments: {error}.") from error
-
-        return build
 
     def _metrics(self, names: list[str], parts: Parts, place: Place, device: torch.device) -> list[MetricChoice]:
         made: dict[str, MetricNode] = {}
@@ -350,21 +311,6 @@ _COMPARED = ("input", "target")
 
 def _settings(node: Node) -> dict[str, Any]:
     return dict(node.properties)
-
-
-def _index(port: str) -> int:
-    return int(port.rpartition("_")[2]) if port.rpartition("_")[2].isdecimal() else -1
-
-
-def _registered_function(node: str, name: str) -> Callable[..., Any]:
-    spec = registry.get(name)
-    if spec is None or spec.kind != "function" or not callable(spec.torch):
-        known = [known.type for known in registry.values() if known.target.startswith("registered.")]
-        raise TrainingError(
-            f"{node}: lr_lambda is {name!r}, which is no registered function.{near(name, known)} "
-            "Register one with pn.register_node: from the epoch to the factor of the learning rate."
-        )
-    return spec.torch
 
 
 def _shape_inputs(model: NodeGraph, first: tuple[Any, ...]) -> None:

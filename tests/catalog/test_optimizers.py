@@ -38,6 +38,7 @@ def _made(name: str, *positional: Any, **live: Any) -> Any:
     settings = {
         prop.name: check(prop.type, given[prop.name]) if prop.name in given else prop.default
         for prop in SPECS[name].properties
+        if prop.role != "node"
     }
     return resolve(SPECS[name].target)(*positional, **{**settings, **live})
 
@@ -87,7 +88,7 @@ def test_scheduler_is_made_from_its_spec_and_steps(name: str) -> None:
 def test_properties_are_the_constructors_arguments(name: str) -> None:
     cls: Any = SPECS[name].torch
     parameters = dict(inspect.signature(cls.__init__).parameters)
-    properties = {prop.name: prop for prop in SPECS[name].properties}
+    properties = {prop.name: prop for prop in SPECS[name].properties if prop.role != "node"}
     left_out = parameters.keys() - properties.keys()
 
     assert left_out <= {"self", "params", "optimizer", "schedulers", "last_epoch", "scale_fn"}
@@ -95,6 +96,13 @@ def test_properties_are_the_constructors_arguments(name: str) -> None:
         default = parameters[key].default
         assert prop.required if default is inspect.Parameter.empty else prop.default == default
         assert prop.doc
+
+
+def test_schedulers_move_after_each_epoch_or_step_as_they_are_made_for() -> None:
+    intervals = {name: SPECS[name].properties["interval"] for name in SCHEDULERS}
+    assert {name for name, interval in intervals.items() if interval.default == "step"} == {"OneCycleLR", "CyclicLR"}
+    assert {interval.role for interval in intervals.values()} == {"node"}
+    assert not any("interval" in {prop.name for prop in SPECS[name].properties} for name in OPTIMIZERS)
 
 
 def test_ports_have_kinds() -> None:

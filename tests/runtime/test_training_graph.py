@@ -260,6 +260,39 @@ def test_schedulers_are_combined(combining: str) -> None:
     assert rates(graph, epochs=4) == pytest.approx(expected)
 
 
+def test_a_scheduler_moves_after_every_step_or_epoch_as_drawn() -> None:
+    def by_step(kind: str, **settings: Any) -> list[float]:
+        graph = drawn()
+        graph.add(kind, "schedule", **settings)
+        graph.connect("optimizer", "schedule")
+        return train(graph).history["learning_rate"].tolist()
+
+    each_step = by_step("StepLR", step_size=4, gamma=0.1, interval="step")
+    assert each_step == pytest.approx([0.01] * 4 + [0.001] * 4 + [0.0001] * 4)
+    assert by_step("StepLR", step_size=1, gamma=0.1, interval="epoch") == by_step("StepLR", step_size=1, gamma=0.1)
+    cycle = {"max_lr": 0.1, "cycle_momentum": False}
+    assert len(set(by_step("OneCycleLR", **cycle))) == 12
+    assert len(set(by_step("OneCycleLR", **cycle, interval="epoch"))) == 2
+
+
+def test_what_combines_schedulers_says_when_they_move() -> None:
+    graph = drawn()
+    graph.add("ConstantLR", "slow", factor=0.5, total_iters=2)
+    graph.add("ExponentialLR", "down", gamma=0.1)
+    graph.add("SequentialLR", "both", milestones=(4,), interval="step")
+    for name in ("slow", "down"):
+        graph.connect("optimizer", name)
+        graph.connect(name, "both")
+    graph.connect("optimizer", "both")
+    rates = train(graph, epochs=1).history["learning_rate"].tolist()
+    assert rates == pytest.approx([0.005, 0.005, 0.01, 0.01, 0.01, 0.001])
+    graph.set("down", interval="epoch")
+    with pytest.raises(
+        pn.TrainingError, match=r"down: Its interval is 'epoch', but it moves with both, after every step"
+    ):
+        pn.TrainingEngine.from_graph(graph, {"pictures": tasks.images()})
+
+
 def test_a_registered_function_may_give_the_factor() -> None:
     @pn.register_node(replace=True)
     def halving(epoch: int) -> float:
