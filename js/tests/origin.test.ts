@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { originOf } from "../src/editor/document/origin";
-import type { NodeState } from "../src/protocol";
+import type { Json, NodeState } from "../src/protocol";
 
-const node = (origin: NodeState["origin"], type = "ReLU"): NodeState => ({ name: "a", type, origin });
+const node = (origin: Json, type = "ReLU"): NodeState => ({ name: "a", type, origin });
 
 describe("what the badge of a node says", () => {
   test("it was proved equal", () => {
