@@ -99,10 +99,11 @@ def test_properties_are_the_constructors_arguments(name: str) -> None:
 
 
 def test_schedulers_move_after_each_epoch_or_step_as_they_are_made_for() -> None:
-    intervals = {name: SPECS[name].properties["interval"] for name in SCHEDULERS}
-    assert {name for name, interval in intervals.items() if interval.default == "step"} == {"OneCycleLR", "CyclicLR"}
-    assert {interval.role for interval in intervals.values()} == {"node"}
-    assert not any("interval" in {prop.name for prop in SPECS[name].properties} for name in OPTIMIZERS)
+    intervals = {name: SPECS[name].property_named("interval") for name in SCHEDULERS}
+    per_step = {name for name, interval in intervals.items() if interval is not None and interval.default == "step"}
+    assert per_step == {"OneCycleLR", "CyclicLR"}
+    assert {interval is not None and interval.role for interval in intervals.values()} == {"node"}
+    assert {SPECS[name].property_named("interval") for name in OPTIMIZERS} == {None}
 
 
 def test_ports_have_kinds() -> None:

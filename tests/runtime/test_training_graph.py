@@ -265,7 +265,8 @@ def test_a_scheduler_moves_after_every_step_or_epoch_as_drawn() -> None:
         graph = drawn()
         graph.add(kind, "schedule", **settings)
         graph.connect("optimizer", "schedule")
-        return train(graph).history["learning_rate"].tolist()
+        found: list[float] = train(graph).history["learning_rate"].tolist()
+        return found
 
     each_step = by_step("StepLR", step_size=4, gamma=0.1, interval="step")
     assert each_step == pytest.approx([0.01] * 4 + [0.001] * 4 + [0.0001] * 4)
