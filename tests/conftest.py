@@ -11,16 +11,19 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 import torch
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from pnne_nb.graph.blocks import blocks
 from pnne_nb.graph.registry import registry
 from pnne_nb.runtime import datasets
-from tests.browser.jupyter import CHROMIUM_FLAGS, chromium_path
+from tests.browser.jupyter import CHROMIUM_FLAGS, PAGE_SECONDS, chromium_path
 
 hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("PNNE_HYPOTHESIS", "dev"))
+
+# Of every page, whichever files of tests are run: Playwright's own five seconds are too few for a busy machine.
+expect.set_options(timeout=PAGE_SECONDS * 1000)
 
 GRACE = 30.0
 """Seconds that a closed thread has for ending."""

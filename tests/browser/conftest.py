@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser
 
-from tests.browser.jupyter import PAGE_SECONDS, LabServer, Notebook, write_notebook
+from tests.browser.jupyter import LabServer, Notebook, write_notebook
 from tests.browser.workbench import Workbench
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 OpenNotebook = Callable[..., Notebook]
 """``open_notebook(*cells)`` opens a new notebook; ``open_notebook(path="x.ipynb")`` a copy from notebooks/."""
-
-
-expect.set_options(timeout=PAGE_SECONDS * 1000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, e
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.registry import registry
 from pnne_nb.protocol.catalog import catalog_event
+from tests.browser.jupyter import PAGE_SECONDS
 from tests.editor.kernel import Kernel, to_json
 
 STATIC = Path(__file__).resolve().parents[2] / "pnne_nb" / "widgets" / "static"
@@ -34,7 +35,7 @@ class HostPage:
         self._context = browser.new_context()
         self._context.grant_permissions(["clipboard-read", "clipboard-write"], origin=ORIGIN)
         self.page: Page = self._context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(PAGE_SECONDS * 1000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._note)
         self.page.route(f"{ORIGIN}/**", self._serve)

@@ -63,7 +63,7 @@ def test_a_click_is_heard_during_a_cell_or_with_ipykernel_6_right_after_it(kerne
     comm_id = stream_of(kernel, kernel.execute(SETUP))
     subshell = open_subshell(kernel)
     # Ends early where the click is heard; otherwise after `patience` seconds, and says so.
-    patience = 20 if subshell else 1
+    patience = PATIENCE if subshell else 1
     busy = kernel.execute(f"print('busy', flush=True); print(heard.wait({patience}))")
     assert stream_of(kernel, busy) == "busy"
     content = {"method": "custom", "content": {"kind": "command", "id": 1, "command": "pause"}}
