@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,10 +80,19 @@ def specs() -> Iterator[NodeSpec]:
     )
     yield _sequence("tuple", tuple, "A tuple of values, such as a size with computed parts.")
     yield _sequence("list", list, "A list of values.")
-    yield msgspec.structs.replace(
-        _sequence("dict", mapping, "A dictionary of values, such as what some models return."),
+    named = _sequence("dict", mapping, "A dictionary of values, such as what some models return.")
+    named = msgspec.structs.replace(
+        named,
         properties=(Property("keys", ConstantType(), role="call", doc=_DOCS["keys"]),),
         positional=("items", "keys"),
+    )
+    yield named
+    yield msgspec.structs.replace(
+        named,
+        type="OrderedDict",
+        target="collections.OrderedDict",
+        torch=ordered,
+        doc="A dictionary of the class OrderedDict, such as what some models return.",
     )
     yield msgspec.structs.replace(
         _sequence(RESULT, result, "Several results under their names, as torch returns them: (values, indices)."),
@@ -149,6 +159,11 @@ def specs() -> Iterator[NodeSpec]:
 def mapping(items: list[Any], keys: tuple[str, ...]) -> dict[str, Any]:
     """Return a dictionary of `items` under `keys`."""
     return dict(zip(keys, items, strict=True))
+
+
+def ordered(items: list[Any], keys: tuple[str, ...]) -> OrderedDict[str, Any]:
+    """Return an ordered dictionary of `items` under `keys`."""
+    return OrderedDict(zip(keys, items, strict=True))
 
 
 def result(items: list[Any], name: str) -> Any:

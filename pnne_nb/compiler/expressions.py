@@ -15,7 +15,7 @@ from torch import nn
 from pnne_nb.compiler.constants import as_lists, emit
 from pnne_nb.compiler.formatting import Group, Text, before, display, literal
 from pnne_nb.compiler.naming import RESERVED, check_target, is_identifier, unique
-from pnne_nb.compiler.notation import notation, operand
+from pnne_nb.compiler.notation import ORDERED, dictionary, notation, operand
 from pnne_nb.compiler.program import (
     Argument,
     Attribute,
@@ -47,7 +47,7 @@ _DRAWN = {"zeros": "zeros", "ones": "ones", "normal": "randn", "uniform": "rand"
 
 def is_known(target: str) -> bool:
     """Whether generated source can name `target` without a registered object: it is torch's or Python's."""
-    return target.startswith(("torch.", "operator.", "math.")) or target in _BUILTINS
+    return target.startswith(("torch.", "operator.", "math.")) or target in {*_BUILTINS, ORDERED}
 
 
 @functools.cache
@@ -148,6 +148,8 @@ class Expressions:
                 if call.target == self.whole:  # the forward of its own class, and not the one that is being written
                     return Group("self.own_class.forward(", (f"{ITSELF}(self)", *arguments))
                 return self._again(call, member, arguments) if call.again else Group(f"{member}(", tuple(arguments))
+            case "function" if call.target == ORDERED:
+                return Group(f"{self._target(ORDERED)}(", (dictionary(call, self.argument),))
             case "function":
                 return notation(call, self.argument) or Group(
                     f"{self._target(call.target)}{self._entry(call.target)}(",
@@ -281,7 +283,7 @@ class Expressions:
         if target in _BUILTINS:
             return target
         module = target.partition(".")[0]
-        if module in ("math", "operator"):
+        if module in ("collections", "math", "operator"):
             self.used.add(module)
             return target
         if target.startswith("torch.nn.functional."):

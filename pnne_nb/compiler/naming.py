@@ -13,7 +13,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 RESERVED = frozenset(
     {
-        *("self", "torch", "nn", "F", "math", "operator", "_", *keyword.kwlist),
+        *("self", "torch", "nn", "F", "collections", "math", "operator", "_", *keyword.kwlist),
         *("complex", "dict", "float", "getattr", "len", "list", "slice", "super", "tuple"),
     }
 )

@@ -19,6 +19,9 @@ Write = Callable[[Argument], str]
 _BINDING = {"**": 7, "*": 5, "/": 5, "//": 5, "%": 5, "@": 5, "+": 4, "-": 4, "&": 3, "^": 2, "|": 1}
 """How tightly an operator holds its operands; comparisons hold them least."""
 
+ORDERED = "collections.OrderedDict"
+"""Target of the call that makes an ordered dictionary."""
+
 RETURN_TYPE = "torch.return_types"
 """Target of the call that gives several results under the names that torch gives them."""
 
@@ -47,7 +50,7 @@ def notation(call: Call, write: Write) -> Text | None:
             return Group("[", items, "]")
         return f"({items[0]},)" if len(items) == 1 else Group("(", items)
     if call.target == "dict":
-        return _dictionary(call, write)
+        return dictionary(call, write)
     if call.target == RETURN_TYPE and len(operands) == 2 and isinstance(operands[0], Sequence):
         name = operands[1].value if isinstance(operands[1], Constant) else None
         if not isinstance(name, str) or not is_identifier(name):
@@ -121,7 +124,12 @@ def _index(index: Argument, write: Write) -> str:
     return write(index)
 
 
-def _dictionary(call: Call, write: Write) -> Text:
+def dictionary(call: Call, write: Write) -> Text:
+    """Return a call that makes a dictionary of items and keys, in braces.
+
+    Raises:
+        CompileError: If there are not as many keys as items.
+    """
     given = {**dict(zip(("items", "keys"), call.arguments, strict=False)), **dict(call.keywords)}
     items, keys = given.get("items"), given.get("keys")
     values = items.items if isinstance(items, Sequence) else ()

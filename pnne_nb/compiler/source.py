@@ -125,7 +125,7 @@ class _Writer:
         whole = self._unit.root.whole
         used = {*self._expressions.used, *(("copy",) if self._unit.boxes or whole else ())}
         used |= {"functools"} if whole else set()
-        lines = [f"import {name}" for name in ("copy", "functools", "math", "operator") if name in used]
+        lines = [f"import {name}" for name in ("collections", "copy", "functools", "math", "operator") if name in used]
         checkpointed = "checkpointed" in self._expressions.used
         lines += ["from contextlib import contextmanager, nullcontext"] if checkpointed else []
         lines += [""] if lines else []
@@ -214,13 +214,17 @@ class _Writer:
                     self._member(program, member, names)
             return
         self._lines.append("        super().__init__()")
+        ties, weights = dict(program.ties), set[str]()
         for top, members in groupby(program.members, lambda member: member.name.partition(".")[0]):
             held = list(members)
             if "." in held[0].name:
                 self._container(program, top, held, names)
+            elif isinstance(held[0], Weight):
+                self._member(program, held[0], names, ties.pop(top) if ties.get(top) in weights else "")
+                weights.add(top)
             else:
                 self._member(program, held[0], names)
-        for tied, other in program.ties:
+        for tied, other in ties.items():
             line = Line(program.definition, tied.partition(".")[0], calls=False)
             self._statement(f"{self._expressions.held(tied)} = {self._expressions.held(other)}", line)
 
@@ -278,8 +282,10 @@ class _Writer:
                 assert_never(member)
         return text if member.device is None else behind(text, f".to({emit(member.device)})")
 
-    def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str]) -> None:
-        name, text, line = member.name, self._made(member, opaque), Line(program.definition, member.name, calls=False)
+    def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str], tied: str = "") -> None:
+        """Write the making of a member, or that it is the parameter or buffer of the name `tied`."""
+        name, line = member.name, Line(program.definition, member.name, calls=False)
+        text = self._expressions.held(tied) if tied else self._made(member, opaque)
         tail: tuple[str, ...]
         if name == program.whole:
             self._statement(Group("become(self, ", (text,)), line)
@@ -287,10 +293,11 @@ class _Writer:
         if not isinstance(member, Weight):
             self._assign(name, text, "add_module", line)
             return
-        said = "not its values: they are those of the imported module" if member.absent else ""
+        said = "not its values: they are those of the imported module" if member.absent and not tied else ""
         if member.trained:
             tail = () if member.requires_grad else ("requires_grad=False",)
-            self._assign(name, Group("nn.Parameter(", (text, *tail)), "register_parameter", line, said)
+            made = text if tied else Group("nn.Parameter(", (text, *tail))
+            self._assign(name, made, "register_parameter", line, said)
         else:
             tail = () if member.persistent else ("persistent=False",)
             self._statement(Group("self.register_buffer(", (emit(name), text, *tail)), line, said)

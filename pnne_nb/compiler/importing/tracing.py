@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import is_dataclass
@@ -24,6 +24,7 @@ import torch
 from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
+from pnne_nb.catalog.operators import ordered
 from pnne_nb.compiler.contexts import Inside, casts
 from pnne_nb.compiler.faking import cast
 from pnne_nb.compiler.importing import recording, rewriting
@@ -277,6 +278,8 @@ class Recorder(recording.Recorder):
             return str(a)
         if isinstance(a, torch.Size):
             a = tuple(a)  # which may have recorded items
+        if type(a) is OrderedDict:
+            return self.create_node("call_function", ordered, (self.create_arg(list(a.values())), tuple(a)), {})
         if is_dataclass(a) and not isinstance(a, type):
             # Some are dictionaries as well, which would lose their class.
             given = {name: self.create_arg(value) for name, value in fields_of(a).items() if value is not None}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.utils import prune
+from torch.utils._pytree import tree_structure
 
 import pnne_nb as pn
 from pnne_nb.compiler.verifying import difference
@@ -294,3 +296,45 @@ def test_many_names_of_one_parameter_are_all_kept() -> None:
     assert pn.verify(graph, net, x)
     model = pn.compile(graph, reuse=net)
     assert len(list(model.parameters())) == 2
+
+
+class Named(NamedTuple):
+    logits: Tensor
+    hidden: Tensor
+
+
+class Results(nn.Module):
+    """Returns an ordered dictionary, by itself or within others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> OrderedDict[str, Any]:
+        x = self.layer(x)
+        found: OrderedDict[str, Any] = OrderedDict()
+        found["last layer"] = x
+        found["named"] = Named(x * 2, x)
+        found["more"] = {"inside": [OrderedDict(a=x.relu(), b=(x,))]}
+        return found
+
+
+class AroundResults(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Results()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, OrderedDict[str, Any]]:
+        found = self.inner(x)
+        return found["last layer"].sum() + found["named"].logits.sum(), found
+
+
+@pytest.mark.parametrize("make", [Results, AroundResults])
+def test_results_are_of_the_types_that_the_original_gives(make: type[nn.Module]) -> None:
+    net, x = make(), torch.randn(2, 3)
+    graph = pn.NodeGraph.from_json(pn.from_module(net, x).to_json())
+    assert pn.verify(graph, net, x).opaque == {}
+    model = pn.compile(graph, reuse=net)
+    assert tree_structure(model(x)) == tree_structure(net(x))
+    assert difference(net(x), model(x)) == ""
+    assert 'collections.OrderedDict({"a": ' in pn.to_source(graph)
