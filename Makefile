@@ -2,6 +2,7 @@
 # make test    set everything up, a Chromium included, and run every test (what CI runs)
 # make check   linters, type checkers, import contracts, generated files
 # make bench   benchmarks: ratios measured in one run
+# make test-oldest    the Python tests on the oldest versions that pyproject.toml allows
 #
 # Needed beforehand: Python >= 3.11, git, make. See README.md.
 
@@ -9,10 +10,12 @@ SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 
 VENV := .venv
+OLDEST := .venv-oldest
+CONSTRAINTS := constraints.txt
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/stamps
 # Not compiled: most of what is installed is never imported, and what is gets compiled then, once.
-PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
+PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet --no-compile -c $(CONSTRAINTS)
 FRONT_END := $(PY) hatch_build.py
 TESTS := tests
 # Two processes take the files of tests in turn, and each file's tests and each notebook's cells in their order. Files
@@ -20,23 +23,23 @@ TESTS := tests
 IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
-.PHONY: help lab test test-front-end check check-python check-front-end bench front-end format types notebooks \
-    screenshots chromium clean
+.PHONY: help lab test test-python test-oldest test-front-end check check-python check-front-end bench front-end format \
+    types notebooks screenshots chromium clean
 
 help:
-	@sed -n '1,7p' Makefile
+	@sed -n '1,8p' Makefile
 
 $(STAMPS)/venv: scripts/create_venv.sh
 	@scripts/create_venv.sh $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
 # Installing builds the browser bundle if it is stale.
-$(STAMPS)/lab: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py $(FRONT_END_SOURCES)
+$(STAMPS)/lab: $(STAMPS)/venv pyproject.toml $(CONSTRAINTS) hatch_build.py $(FRONT_END_SOURCES)
 	@echo "== installing (PyTorch is large: the first time takes minutes)"
 	$(PIP_INSTALL) -e '.[lab]'
 	@touch $@
 
-$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml constraints.txt hatch_build.py
+$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml $(CONSTRAINTS) hatch_build.py
 	@echo "== installing (PyTorch is large: the first time takes minutes)"
 	$(PIP_INSTALL) -e '.[dev]'
 	requirements="$$($(FRONT_END) requirements)" && \
@@ -80,9 +83,20 @@ test-front-end: check-front-end
 
 test:
 	@$(MAKE) --no-print-directory -j 2 check test-front-end chromium
+	@$(MAKE) --no-print-directory test-python
+
+test-python: front-end chromium
 	@echo "== Python, notebook and browser tests"
 	$(PY) -m pytest $(TESTS) notebooks --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout=120 \
 	    $(IN_PARALLEL) --durations=10 $(PYTEST_ARGS)
+
+# In an environment of their own, where everything that pyproject.toml names is as old as it allows.
+test-oldest:
+	@$(MAKE) --no-print-directory test-python VENV=$(OLDEST) CONSTRAINTS=$(OLDEST)/oldest.txt
+
+$(OLDEST)/oldest.txt: pyproject.toml
+	@mkdir -p $(OLDEST)
+	grep -oE '"[a-z-]+>=[0-9.]+"' $< | tr -d '"' | sed 's/>=/==/' >$@
 
 bench: front-end
 	$(PY) -m benchmarks
@@ -97,4 +111,4 @@ notebooks: front-end
 	$(PY) scripts/run_notebooks.py
 
 clean:
-	rm -rf $(VENV) dist js/node_modules pnne_nb/widgets/static tests/artifacts
+	rm -rf $(VENV) $(OLDEST) dist js/node_modules pnne_nb/widgets/static tests/artifacts
