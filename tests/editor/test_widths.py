@@ -53,6 +53,40 @@ def test_panels_come_and_go_with_the_width(open_editor: OpenEditor) -> None:
     expect(editor.root.locator(".pnne-properties")).to_be_visible()
 
 
+def test_the_source_takes_the_palette_s_place_where_both_leave_no_graph(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain(4, 0, 120), size=(900, 760))
+    palette, source = editor.root.locator(".pnne-palette"), editor.root.get_by_role("region", name="Source")
+    editor.button("Code").click()
+    expect(source).to_be_visible()
+    expect(palette).to_have_count(0)
+    graph = editor.root.locator(".pnne-canvas").bounding_box()
+    assert graph is not None
+    assert graph["width"] >= 240
+    source.get_by_role("button", name="Close").click()
+    expect(palette).to_be_visible()
+    editor.button("Code").click()
+    editor.button("Add node").click()
+    expect(editor.root.get_by_role("searchbox")).to_be_focused()
+    expect(source).to_have_count(0)
+    editor.button("Code").click()
+    editor.page.set_viewport_size({"width": 1300, "height": 760})
+    expect(palette).to_be_visible()
+    expect(source).to_be_visible()
+
+
+def test_the_little_map_is_there_while_a_part_of_the_graph_is_out_of_view(open_editor: OpenEditor) -> None:
+    editor = open_editor(chain(30, 0, 120))
+    little = editor.root.get_by_role("img", name="Overview of the graph")
+    expect(little).to_be_visible()
+    box = little.bounding_box()
+    assert box is not None
+    assert box["width"] < 60, "no wider than a chain needs"
+    editor.button("Fit view").click()
+    expect(little).to_be_hidden()
+    editor.root.locator(".pnne-canvas").press("+")
+    expect(little).to_be_visible()
+
+
 @pytest.mark.parametrize(("dx", "dy"), [(90, 120), (-90, 120), (240, 0)])
 def test_a_view_opens_where_a_large_graph_begins(open_editor: OpenEditor, dx: float, dy: float) -> None:
     editor = open_editor(chain(200, dx, dy))

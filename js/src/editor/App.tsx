@@ -110,6 +110,8 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
 
 /** Below this width of the editor, in pixels, panels leave too little of the graph beside them. */
 const NARROW = 720;
+/** Below this one, the source and the palette leave too little of it. */
+const SNUG = 1140;
 
 /** Keeps the panels fit for the width: closed where they would cover the graph, open beside it otherwise. */
 function useWidth(editor: Editor, root: HTMLElement): void {
@@ -117,10 +119,13 @@ function useWidth(editor: Editor, root: HTMLElement): void {
     const adapt = () => {
       const width = root.clientWidth;
       // A cell that is scrolled away may have no size.
-      if (width === 0 || width < NARROW === editor.view.get().narrow) return;
+      const before = editor.view.get();
       const narrow = width < NARROW;
+      const snug = !narrow && width < SNUG;
+      if (width === 0 || (narrow === before.narrow && snug === before.snug)) return;
       root.classList.toggle("pnne-narrow", narrow);
-      editor.patch({ narrow, palette: !narrow, properties: !narrow });
+      const properties = narrow === before.narrow ? before.properties : !narrow;
+      editor.patch({ narrow, snug, palette: !narrow && !(snug && before.source), properties });
     };
     adapt();
     const observer = new ResizeObserver(adapt);

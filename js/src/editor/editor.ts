@@ -97,10 +97,12 @@ export class Editor {
     this.patch({ folded });
   }
 
-  /** Shows or hides a panel; where there is room for one only, the other makes way. */
-  showPanel(panel: "palette" | "properties", shown: boolean): void {
-    const other = this.view.get().narrow && shown ? { palette: false, properties: false } : {};
-    this.patch({ ...other, [panel]: shown });
+  /** Shows or hides a panel; what there is no room for makes way, and the palette comes back after the source. */
+  showPanel(panel: "palette" | "properties" | "source", shown: boolean): void {
+    const { narrow, snug } = this.view.get();
+    const over = narrow && shown && panel !== "source" ? { palette: false, properties: false } : {};
+    const beside = !snug ? {} : panel === "source" ? { palette: !shown } : panel === "palette" ? { source: false } : {};
+    this.patch({ ...over, ...beside, [panel]: shown });
   }
 
   patch(change: Partial<ViewState>): void {

@@ -11,6 +11,8 @@ export interface ViewState {
   readonly frames: ReadonlySet<string>;
   /** Whether there is too little width for panels beside the graph: they then cover it, one at a time. */
   readonly narrow: boolean;
+  /** Whether the palette has no room when the source is shown beside the graph. */
+  readonly snug: boolean;
   /** Whether the wheel zooms: from the first click inside until a click outside or Escape. */
   readonly active: boolean;
   readonly palette: boolean;
@@ -79,6 +81,7 @@ export const FIRST_VIEW: ViewState = {
   edges: NOTHING,
   frames: NOTHING,
   narrow: false,
+  snug: false,
   active: false,
   palette: true,
   properties: true,

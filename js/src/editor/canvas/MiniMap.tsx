@@ -6,27 +6,35 @@ import { STILL } from "../view";
 import { type Box, boxesOf, extentOf, type NodeBox } from "./boxes";
 import { lookOf } from "./categories";
 
-const WIDTH = 148;
-const HEIGHT = 92;
+/** It is as wide and as high as the graph makes it, between these, and hides as little as can be. */
+const WIDTH = [56, 148] as const;
+const HEIGHT = [48, 92] as const;
 const MARGIN = 8;
 /** Pixels of the canvas per pixel of the page: sharp on most screens. */
 const DENSITY = 2;
 
-/** Maps the graph to the little map: `x * scale + left`. */
+/** Maps the graph to the little map of this size: `x * scale + left`. */
 interface Frame {
+  readonly width: number;
+  readonly height: number;
   readonly left: number;
   readonly top: number;
   readonly scale: number;
 }
 
-/** The whole graph in a corner; press or drag in it to go there. Nodes are drawn when they change, never on panning. */
+/**
+ * The whole graph in a corner, while a part of it is out of view; press or drag in it to go there. Nodes are drawn when
+ * they change, never on panning.
+ */
 export function MiniMap() {
   const scene = useScene();
   const selected = useView((view) => view.nodes);
   const { setCenter, getZoom } = useReactFlow();
   const canvas = useRef<HTMLCanvasElement>(null);
   const boxes = useMemo(() => (scene ? boxesOf(scene, STILL) : []), [scene]);
-  const frame = useMemo(() => frameOf(scene && extentOf(scene)), [scene]);
+  const extent = useMemo(() => scene && extentOf(scene), [scene]);
+  const frame = useMemo(() => frameOf(extent), [extent]);
+  const isNeeded = useStore((state) => extent !== null && !isInView(extent, state));
 
   useEffect(() => {
     if (canvas.current && frame) draw(canvas.current, boxes, scene?.graph.frames.values() ?? [], selected, frame);
@@ -43,7 +51,8 @@ export function MiniMap() {
   return (
     <div
       className="pnne-minimap nopan nodrag nowheel"
-      style={{ width: WIDTH, height: HEIGHT }}
+      style={{ width: frame.width, height: frame.height }}
+      hidden={!isNeeded}
       role="img"
       aria-label="Overview of the graph"
       onPointerDown={(event) => {
@@ -52,7 +61,7 @@ export function MiniMap() {
       }}
       onPointerMove={go}
     >
-      <canvas ref={canvas} width={WIDTH * DENSITY} height={HEIGHT * DENSITY} />
+      <canvas ref={canvas} width={frame.width * DENSITY} height={frame.height * DENSITY} />
       <ViewportFrame frame={frame} />
     </div>
   );
@@ -75,11 +84,27 @@ function ViewportFrame({ frame }: { frame: Frame }) {
   );
 }
 
+interface Viewed {
+  readonly transform: readonly [number, number, number];
+  readonly width: number;
+  readonly height: number;
+}
+
+function isInView({ left, top, width, height }: Box, view: Viewed): boolean {
+  const [x, y, zoom] = view.transform;
+  const [near, far] = [left * zoom + x, (left + width) * zoom + x];
+  const [upper, lower] = [top * zoom + y, (top + height) * zoom + y];
+  return near >= 0 && far <= view.width && upper >= 0 && lower <= view.height;
+}
+
 function frameOf(extent: Box | null): Frame | null {
   if (!extent) return null;
-  const { left, top, width, height } = extent;
-  const scale = Math.min((WIDTH - 2 * MARGIN) / width, (HEIGHT - 2 * MARGIN) / height, 0.12);
-  return { left: (WIDTH - width * scale) / 2 - left * scale, top: (HEIGHT - height * scale) / 2 - top * scale, scale };
+  const scale = Math.min((WIDTH[1] - 2 * MARGIN) / extent.width, (HEIGHT[1] - 2 * MARGIN) / extent.height, 0.12);
+  const width = Math.max(WIDTH[0], Math.ceil(extent.width * scale + 2 * MARGIN));
+  const height = Math.max(HEIGHT[0], Math.ceil(extent.height * scale + 2 * MARGIN));
+  const left = (width - extent.width * scale) / 2 - extent.left * scale;
+  const top = (height - extent.height * scale) / 2 - extent.top * scale;
+  return { width, height, left, top, scale };
 }
 
 function draw(
@@ -95,7 +120,7 @@ function draw(
   const accent = style.getPropertyValue("--pn-accent");
   const lightness = style.getPropertyValue("--pn-swatch-lightness");
   context.setTransform(DENSITY, 0, 0, DENSITY, 0, 0);
-  context.clearRect(0, 0, WIDTH, HEIGHT);
+  context.clearRect(0, 0, frame.width, frame.height);
   context.globalAlpha = 0.25;
   for (const { box, colour = "grey" } of titled) {
     const [left, top, width, height] = box;

@@ -49,7 +49,12 @@ export function SourcePanel() {
         >
           Save
         </button>
-        <button type="button" className="pnne-plain" aria-label="Close" onClick={() => editor.patch({ source: false })}>
+        <button
+          type="button"
+          className="pnne-plain"
+          aria-label="Close"
+          onClick={() => editor.showPanel("source", false)}
+        >
           ×
         </button>
       </header>

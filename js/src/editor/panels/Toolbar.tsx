@@ -148,7 +148,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         hint="Show the PyTorch source"
         icon="code"
         pressed={source}
-        onClick={() => editor.patch({ source: !source })}
+        onClick={() => editor.showPanel("source", !source)}
       >
         <span>Code</span>
       </Action>
