@@ -7,7 +7,9 @@ under ``"state"``, with the version of this form under ``"pnne"`` and a BLAKE2 c
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -49,18 +51,26 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
             temporary = file.name
+            # Held until it has its name: what nobody holds was left unfinished, and `save` removes it.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            _require_file(path)
-            path.replace(_previous(path))
-        Path(temporary).replace(path)
+            if path.exists():
+                _require_file(path)
+                # Another training in this directory may have done that a moment ago.
+                with contextlib.suppress(FileNotFoundError):
+                    path.replace(_previous(path))
+            Path(temporary).replace(path)
         _sync_directory(path.parent)
     except (OSError, ValueError) as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         raise CheckpointError(f"The checkpoint {_named(path)} cannot be written: {_reason(error)}.") from error
+    finally:
+        # An interrupt may come in the middle, too.
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
 
 
 def _require_file(path: Path) -> None:
@@ -82,8 +92,15 @@ def _named(path: str | Path) -> str:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, FileExistsError):
+        return "there is a file, or a link that leads nowhere, where its directory would be"
     # A path that no file system can hold is a ValueError.
     return (error.strerror if isinstance(error, OSError) else None) or shown(str(error))
+
+
+def is_refused(error: CheckpointError) -> bool:
+    """Whether it was the file system that would not have a checkpoint: another time, it may."""
+    return isinstance(error.__cause__, OSError)
 
 
 def signed(content: bytes) -> bytes:
@@ -188,6 +205,13 @@ def _series(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"[0-9]*-step-*{SUFFIX}"), reverse=True)
 
 
+def _remove_if_left(unfinished: Path) -> None:
+    """Remove what a training that was killed has left; one that lives holds what it writes."""
+    with contextlib.suppress(OSError), unfinished.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unfinished.unlink()
+
+
 @final
 class CheckpointDirectory:
     """The checkpoints of a training, numbered as they were written: the latest few, and the best.
@@ -197,12 +221,38 @@ class CheckpointDirectory:
     Args:
         directory: Made when first needed.
         max_to_keep: How many of the latest are kept, so that a damaged one has predecessors; None keeps all.
+
+    Attributes:
+        directory: As given.
+        shared: Whether another training has been seen to write here meanwhile.
     """
 
     def __init__(self, directory: str | Path, max_to_keep: int | None = 3) -> None:
         expect(directory, (str, Path), "checkpoint_dir", "the path of a directory")
         self.directory = Path(directory)
+        self.shared = False
         self._max_to_keep = max_to_keep
+        self._last = ""
+
+    @property
+    def newest(self) -> Path | None:
+        """The checkpoint that a training which resumes from here would look at first."""
+        return next(iter(_series(self.directory)), None)
+
+    def require_writable(self) -> None:
+        """Try before the training what would otherwise be known at its first checkpoint only.
+
+        Raises:
+            CheckpointError: No file can be made here.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.directory):
+                pass
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"No checkpoint can be written into {_named(self.directory)}: {_reason(error)}. Give another checkpoint_dir."
+            ) from error
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write the checkpoint of `step` and remove the oldest beyond those kept.
@@ -211,13 +261,18 @@ class CheckpointDirectory:
             CheckpointError: It cannot be written.
         """
         series = _series(self.directory)
+        self.shared |= bool(series) and self._last != "" and series[0].name > self._last
         number = int(series[0].name.partition("-")[0]) + 1 if series else 1
         path = self.directory / f"{number:06d}-step-{step}{SUFFIX}"
         write(path, state)
+        self._last = path.name
+        # At the same moment, somebody else had counted to the same number.
+        self.shared |= _previous(path).exists()
         for unfinished in self.directory.glob(f".*{SUFFIX}-*"):
-            unfinished.unlink(missing_ok=True)
+            _remove_if_left(unfinished)
         for old in [] if self._max_to_keep is None else _series(self.directory)[self._max_to_keep :]:
             old.unlink(missing_ok=True)
+            _previous(old).unlink(missing_ok=True)
         return path
 
     def save_best(self, state: Mapping[str, Any]) -> None:

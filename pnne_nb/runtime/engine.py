@@ -299,6 +299,7 @@ class TrainingEngine:
 
         Raises:
             CompileError: The edited graph is unfinished or wrong; nothing has changed.
+            CheckpointError: No checkpoint could be written into the ``checkpoint_dir``.
         """
         self._training.go_on()
 
@@ -336,10 +337,13 @@ class TrainingEngine:
         Raises:
             TrainingError: `n` is no positive number.
             CompileError: The graph was edited and is unfinished or wrong; see `resume`.
+            BaseException: Whatever made a step fail, as for `wait`.
         """
         require_count("n", n)
         self._training.go_on(n)
         self._control.wait_for_rest(wait=wait)
+        if wait and self.error is not None:
+            raise self.error
 
     def stop(self, *, wait: bool = True) -> None:
         """End after the running step; `start` goes on from there.

@@ -107,7 +107,11 @@ class Training:
 
         Returns:
             False if there is one already.
+
+        Raises:
+            CheckpointError: Its checkpoints could not be written.
         """
+        self.work.require_room()
         if not self.control.launch(steps):
             return False
         self.work.group = group

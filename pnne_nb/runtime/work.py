@@ -53,7 +53,8 @@ class Work:
     Attributes:
         error: What made the training fail, or None.
         last_epoch: Where it ends.
-        loaded: Whether the next run makes what a checkpoint has left to do, and no more.
+        loaded: Whether the next run makes what is left to do, and no more: a checkpoint was loaded, or is still to be
+            written.
         group: Makes the steps of the run under way in the place of the loop, or None.
     """
 
@@ -83,6 +84,7 @@ class Work:
         self._checkpoints = checkpoints
         self._save_every = save_every
         self._saved: tuple[int, int] | None = None
+        self._told: set[str] = set()
         self._telling = False
         self._state_dict = state_dict
         self._progress = Progress(loop.recipe.train.size, loop.recipe.accumulate)
@@ -118,6 +120,15 @@ class Work:
             if self._loop.epoch > self.last_epoch:
                 self.last_epoch = self._loop.epoch - 1 + epochs
         self.loaded = False
+
+    def require_room(self) -> None:
+        """Nobody wants to hear at the end of the first epoch that its checkpoint cannot be written.
+
+        Raises:
+            CheckpointError: It could not.
+        """
+        if self._checkpoints is not None:
+            self._checkpoints.require_writable()
 
     def wait_for_guards(self) -> None:
         """Wait until the thread that was started has the model under guard: from then on, nobody meets a step."""
@@ -200,7 +211,7 @@ class Work:
             self._warn_of_shortage()
             with self._stalls:
                 state = self._train()
-            self._save(due=self._saved != self._place, improved=False)
+            self._save_last()
         except BaseException as error:  # noqa: BLE001  it is kept, shown, and raised again by wait()
             state = "failed"
             self._keep(error)
@@ -255,13 +266,13 @@ class Work:
                 if self._monitor.due(now):
                     self._reports.looked(*self._monitor.look(frame.step))
                 if self._checkpoints is not None:
-                    self._save(due=self._save_every.after_step(frame.step), improved=False)
+                    self._save_if_possible(due=self._save_every.after_step(frame.step), improved=False)
             case Judged(frame=judged, improved=improved):
                 self._reports.announce(judged)
-                self._save(due=False, improved=improved)
+                self._save_if_possible(due=False, improved=improved)
             case EpochEnded(frame=epoch, improved=improved):
                 self._reports.announce(epoch)
-                self._save(due=self._save_every.after_epoch(epoch.epoch), improved=improved)
+                self._save_if_possible(due=self._save_every.after_epoch(epoch.epoch), improved=improved)
             case Eased(frame=noted) | Restarted(frame=noted):
                 self._reports.announce(noted)
             case Restored(frame=noted):
@@ -275,6 +286,38 @@ class Work:
             self._reports.channel.put(self.progress)
         self._telling = False
 
+    def _save_if_possible(self, *, due: bool, improved: bool) -> None:
+        """Where the disk is full, say, the training goes on: its next checkpoint may find room."""
+        try:
+            self._save(due=due, improved=improved)
+        except CheckpointError as error:
+            if not checkpoint.is_refused(error):
+                raise
+            assert self._checkpoints is not None
+            newest = self._checkpoints.newest
+            message = (
+                f"{error} The training goes on, and tries again when the next one is due; until then, "
+                f"{'there is none to resume from' if newest is None else f'{newest.name} is the newest'}."
+            )
+            self._tell_once("checkpoint-failed", message, "Make room, or save_checkpoint(path) writes one elsewhere.")
+
+    def _save_last(self) -> None:
+        self._telling = True
+        try:
+            self._save(due=self._saved != self._place, improved=False)
+        except CheckpointError as error:
+            error.add_note(
+                "Nothing is lost: start() goes on from here and tries again; save_checkpoint(path) writes one elsewhere."
+            )
+            self.loaded = True
+            raise
+
+    def _tell_once(self, kind: str, message: str, hint: str) -> None:
+        """Announce it, unless that was done since it was last otherwise."""
+        if kind not in self._told:
+            self._told.add(kind)
+            self._reports.announce(AnomalyFrame(self._loop.steps, kind, message, hint=hint))
+
     def _save(self, *, due: bool, improved: bool) -> None:
         if self._checkpoints is None or not (due or improved):
             return
@@ -285,6 +328,13 @@ class Work:
             self._reports.saved(CheckpointFrame(self._loop.steps, str(path)))
         if improved:
             self._checkpoints.save_best(state)
+        self._told.discard("checkpoint-failed")
+        if self._checkpoints.shared:
+            message = (
+                f"Another training writes its checkpoints into {self._checkpoints.directory}, too: the oldest of both are "
+                "removed there, best.ckpt is of either, and resume_from goes on from whichever was the last."
+            )
+            self._tell_once("checkpoints-shared", message, "Give each a checkpoint_dir of its own.")
 
     @property
     def _place(self) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -15,10 +16,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
 from pnne_nb.errors import CheckpointError, TrainingError
-from pnne_nb.frames import CheckpointFrame
+from pnne_nb.frames import CheckpointFrame, StepFrame
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.checkpoint import CheckpointDirectory, read, read_newest_good, write
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.failures import in_brief
 from tests.runtime.tasks import Noisy, engine, images, network, picture_graph
 
 OPTIONS: dict[str, Any] = {
@@ -216,6 +218,87 @@ def test_unfinished_files_are_swept_away(tmp_path: Path) -> None:
     (tmp_path / ".000001-step-3.ckpt-xyz").write_bytes(b"half")
     CheckpointDirectory(tmp_path).save(1, {})
     assert [path.name for path in tmp_path.iterdir()] == ["000001-step-1.ckpt"]
+
+
+def test_what_another_training_writes_is_left_alone_and_told(tmp_path: Path) -> None:
+    under_way = tmp_path / ".000007-step-3.ckpt-xyz"
+    one, other = CheckpointDirectory(tmp_path), CheckpointDirectory(tmp_path)
+    one.save(1, {})
+    with under_way.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        other.save(1, {})
+        assert under_way.exists()
+    assert not other.shared, "it may have been the first, and be over"
+    one.save(2, {})
+    assert one.shared
+    assert not under_way.exists()
+
+
+@pytest.mark.parametrize("occupied", ["file", "link"])
+def test_where_no_checkpoint_can_be_written_no_training_starts(occupied: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.touch() if occupied == "file" else run.symlink_to(tmp_path / "nowhere")
+    trained = engine(checkpoint_dir=run)
+    for start in (trained.start, trained.step):
+        with pytest.raises(
+            CheckpointError, match=r"No checkpoint can be .* leads nowhere, where .* another checkpoint_dir"
+        ):
+            start()
+    assert trained.state == "idle"
+    run.unlink()
+    trained.start()
+    assert trained.wait(60)
+
+
+@pytest.mark.parametrize("back_at", [9, None])
+def test_training_goes_on_while_checkpoints_cannot_be_written(back_at: int | None, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    def occupy(frame: StepFrame) -> None:
+        if frame.step == 3:
+            run.rename(tmp_path / "moved")
+            run.touch()
+        if frame.step == back_at:
+            run.unlink()
+
+    trained = engine(checkpoint_dir=run, checkpoint_every=(2, "steps"))
+    trained.on("step", occupy)
+    trained.start()
+    if back_at is None:
+        with pytest.raises(CheckpointError, match="cannot be written: there is a file") as found:
+            trained.wait(60)
+        assert in_brief(found.value).endswith(
+            "Nothing is lost: start() goes on from here and tries again; save_checkpoint(path) writes one elsewhere. "
+            "Between two steps."
+        )
+        assert trained.state == "failed"
+        run.unlink()
+        trained.start()
+    assert trained.wait(60)
+    assert (trained.state, trained.progress.step) == ("finished", 12)
+    (told,) = trained.history.anomalies
+    assert (told.kind, told.step) == ("checkpoint-failed", 4)
+    assert (
+        "The training goes on, and tries again when the next one is due; until then, there is none to" in told.message
+    )
+    losses = finish(engine())[0]
+    assert trained.history["loss"].tolist() == losses
+    assert TrainingEngine.resume_from(run, network(), images()).progress.step == 12
+
+
+def test_a_checkpoint_that_can_hold_no_such_thing_is_no_matter_of_room(tmp_path: Path) -> None:
+    class Strange:
+        def state_dict(self) -> dict[str, object]:
+            return {"what": object()}
+
+        def load_state_dict(self, state: dict[str, object]) -> None:
+            raise NotImplementedError
+
+    trained = engine(checkpoint_dir=tmp_path, stateful={"strange": Strange()})
+    trained.start()
+    with pytest.raises(CheckpointError):
+        trained.wait(60)
+    assert trained.progress.step == 6
 
 
 @pytest.mark.parametrize("cut", [0, 5, 20, 60, 500])

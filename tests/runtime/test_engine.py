@@ -652,6 +652,22 @@ def test_a_failing_dataset_is_told_with_its_batch_and_can_be_repaired() -> None:
     assert losses(trained) == losses(run(train_data=data, shuffle=False))
 
 
+def test_a_step_that_fails_raises_what_has_failed() -> None:
+    data = FailingDataset()
+    trained = engine(train_data=data, shuffle=False)
+    trained.step(2)
+    with pytest.raises(ValueError, match="picture 40 is damaged") as found:
+        trained.step()
+    assert found.value is trained.error
+    assert trained.state == "failed"
+    trained.step(wait=False)
+    trained.stop()
+    data.broken = False
+    trained.step()
+    assert trained.progress.step == 3
+    trained.stop()
+
+
 def test_a_loss_that_is_no_number_keeps_the_last_good_model() -> None:
     pictures, classes = images()
     pictures[50] = float("nan")
