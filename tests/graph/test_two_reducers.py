@@ -116,7 +116,7 @@ def walk(seed: int) -> dict[str, Any]:
             steps.append({**step, "expect": "rejected"})
             continue
         steps.append({**step, "expect": "committed", "document": msgspec.to_builtins(state_of(content))})
-        if draw.random() < 0.2:
+        if draw.random() < 0.2 and undo:  # what changes nothing has nothing to undo
             for each in undo:
                 apply_op(content, each, restoring=True)
             ops = msgspec.to_builtins(encode_ops(undo))
