@@ -68,7 +68,8 @@ test("progress counts finished epochs and the batches of the running one", () =>
 });
 
 test("a learning rate is read and written in few digits, and nothing else is taken for one", () => {
-  expect([0.001, 1.23456e-5, 0, null].map(rateText)).toEqual(["0.001", "0.0000123", "0", ""]);
+  expect([0.001, 1.23456e-5, 0, null].map(rateText)).toEqual(["0.001", "1.23e-5", "0", ""]);
+  expect([1e6, 123456, 1e-7, 0.25].map(rateText)).toEqual(["1e6", "123000", "1e-7", "0.25"]);
   expect(["1e-3", " 0.5 ", "0"].map(typedRate)).toEqual([0.001, 0.5, 0]);
   expect(["", " ", "fast", "-1", "Infinity", "1,5"].map(typedRate)).toEqual([null, null, null, null, null, null]);
 });

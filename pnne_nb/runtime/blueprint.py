@@ -19,7 +19,7 @@ from pnne_nb.runtime.distributed.packing import Drawing
 from pnne_nb.runtime.editing import follow_model
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.metrics import load_metric, make_metrics, saved_metric
-from pnne_nb.runtime.objectives import Asked, changed_options, set_group_options
+from pnne_nb.runtime.optimizers import Asked, changed_options, set_group_options
 from pnne_nb.runtime.parting import category_of
 from pnne_nb.runtime.training_graph import DrawnTraining, read_training
 

@@ -13,26 +13,18 @@ from torch import nn
 
 from pnne_nb.errors import TrainingError, expect, near, shown
 from pnne_nb.runtime.batches import InputShapes
+from pnne_nb.runtime.by_name import Options
 from pnne_nb.runtime.cadence import EveryChoice, as_every
 from pnne_nb.runtime.data import Data, open_source, require_count
 from pnne_nb.runtime.goal import MonitorChoice, as_goal
 from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import MetricChoice, Saved, make_metrics
-from pnne_nb.runtime.objectives import (
-    Loss,
-    OptimizerChoice,
-    Options,
-    SchedulerChoice,
-    has_state_of_its_own,
-    make_loss,
-    make_optimizer,
-    make_schedule,
-    needs_closure,
-    require_trained,
-)
+from pnne_nb.runtime.objectives import Loss, has_state_of_its_own, make_loss, require_trained
+from pnne_nb.runtime.optimizers import OptimizerChoice, make_optimizer, needs_closure
 from pnne_nb.runtime.placing import settle
 from pnne_nb.runtime.precision import Precision, choose_device
 from pnne_nb.runtime.recipe import Recipe
+from pnne_nb.runtime.schedules import SchedulerChoice, make_schedule
 from pnne_nb.runtime.sources import Source
 
 UNDRAWN = (

@@ -10,8 +10,8 @@ import torch
 from pnne_nb.errors import Diagnostic, TrainingError, near
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.registry import registry
-from pnne_nb.runtime.objectives import Interval, SchedulerChoice
 from pnne_nb.runtime.parting import End, by_port
+from pnne_nb.runtime.schedules import Interval, SchedulerChoice
 
 _INTERVAL = "interval"
 """The property of a node that is no argument of its scheduler."""

@@ -19,7 +19,7 @@ from pnne_nb.runtime.config import Config
 from pnne_nb.runtime.history import EDITED
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.models import input_shapes
-from pnne_nb.runtime.objectives import parameter_groups
+from pnne_nb.runtime.optimizers import parameter_groups
 from pnne_nb.runtime.placing import placed_paths, settle
 from pnne_nb.runtime.randomness import key_of, seeded_globals
 from pnne_nb.runtime.recipe import Recipe

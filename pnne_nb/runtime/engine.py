@@ -18,6 +18,7 @@ from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.probe import Cadence, Probe
 from pnne_nb.runtime import checkpoint, under_way
 from pnne_nb.runtime.blueprint import EditedTraining
+from pnne_nb.runtime.by_name import Options
 from pnne_nb.runtime.cadence import EveryChoice
 from pnne_nb.runtime.config import Config, require_undrawn
 from pnne_nb.runtime.data import Data, require_count
@@ -29,9 +30,11 @@ from pnne_nb.runtime.launch import launched, packed
 from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import MetricChoice, Saved
 from pnne_nb.runtime.needs import MemoryNeeds, needs_of
-from pnne_nb.runtime.objectives import Loss, OptimizerChoice, Options, SchedulerChoice, set_options
+from pnne_nb.runtime.objectives import Loss
+from pnne_nb.runtime.optimizers import OptimizerChoice, set_options
 from pnne_nb.runtime.precision import choose_device
 from pnne_nb.runtime.resuming import read_resumption
+from pnne_nb.runtime.schedules import SchedulerChoice
 from pnne_nb.runtime.training import Training
 from pnne_nb.runtime.training_graph import read_training
 

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, TypeAlias, final
 
 import msgspec
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
@@ -17,7 +16,6 @@ from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.logged import Means
 from pnne_nb.runtime.metrics import load_metric, results, saved_metric
 from pnne_nb.runtime.modes import Modes
-from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.peers import ALONE
 from pnne_nb.runtime.precision import Precision
@@ -222,7 +220,7 @@ class TrainingLoop:
                 self._modes.restore()
                 step = stepper.make(group, self.steps + 1, self.epoch)
                 if recipe.schedule is not None:
-                    self._advance(recipe.schedule, "step", step.loss)
+                    recipe.schedule.advance("step", step.loss)
             self._doing = "between two steps"
             self.steps += 1
             self.position += len(group)
@@ -282,24 +280,6 @@ class TrainingLoop:
             self._randomness.load_state_dict(now)
         return batches
 
-    @staticmethod
-    def _advance(schedule: Schedule, every: str, loss: float | None) -> None:
-        if schedule.every != every:
-            return
-        match schedule.scheduler:
-            case ReduceLROnPlateau() as plateau:
-                # An epoch that was not validated says nothing about a plateau.
-                if loss is not None:
-                    plateau.step(loss)
-            case scheduler:
-                try:
-                    scheduler.step()
-                except ValueError as error:
-                    raise TrainingError(
-                        f"The scheduler {type(scheduler).__name__} cannot move: {error}. Where it was made for fewer steps "
-                        "than there are, make a new engine, with more epochs."
-                    ) from error
-
     # Validation and the end of an epoch
 
     def _validate(self, source: Source) -> Generator[Validated | Eased, None, dict[str, float]]:
@@ -347,7 +327,7 @@ class TrainingLoop:
         self.standing.end_epoch(self.epoch)
         if self.recipe.schedule is not None:
             goal = self.recipe.goal.called(validates=self.recipe.val is not None)
-            self._advance(self.recipe.schedule, "epoch", metrics.get(goal))
+            self.recipe.schedule.advance("epoch", metrics.get(goal))
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
         self.epoch += 1
         self.position = 0

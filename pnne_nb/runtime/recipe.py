@@ -15,9 +15,9 @@ from pnne_nb.runtime.cadence import Every
 from pnne_nb.runtime.goal import Goal
 from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import Metric, Saved
-from pnne_nb.runtime.objectives import Schedule
 from pnne_nb.runtime.peers import ALONE, Peers
 from pnne_nb.runtime.precision import Precision
+from pnne_nb.runtime.schedules import Schedule
 from pnne_nb.runtime.sources import Source
 
 

@@ -24,8 +24,8 @@ from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.lazy import make_weights
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.models import as_module, input_shapes
-from pnne_nb.runtime.objectives import changed_options, set_group_options
 from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.optimizers import changed_options, set_group_options
 from pnne_nb.runtime.placing import devices_of, placed_paths
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.reports import Reports

@@ -19,6 +19,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.node import Node, split_port
 from pnne_nb.graph.registry import registry
 from pnne_nb.runtime.batches import as_batch, expect_shapes
+from pnne_nb.runtime.by_name import Options
 from pnne_nb.runtime.collating import Collate
 from pnne_nb.runtime.cutting import cut, extract
 from pnne_nb.runtime.datasets import DatasetNode
@@ -27,9 +28,10 @@ from pnne_nb.runtime.judging import Objective, Pair, WeighedLoss
 from pnne_nb.runtime.metrics import MetricChoice
 from pnne_nb.runtime.models import input_shapes
 from pnne_nb.runtime.node_metrics import MetricNode
-from pnne_nb.runtime.objectives import OptimizerChoice, Options, SchedulerChoice
+from pnne_nb.runtime.optimizers import OptimizerChoice
 from pnne_nb.runtime.parting import LOADED, End, Parts, Place, by_port, category_of, is_tensor_node
 from pnne_nb.runtime.randomness import seeded_globals
+from pnne_nb.runtime.schedules import SchedulerChoice
 
 
 class DrawnTraining(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, assert_never, final
 
 import ipywidgets
 
-from pnne_nb.errors import InspectionError, expect
+from pnne_nb.errors import InspectionError, TrainingError, expect
 from pnne_nb.frames import AnomalyFrame, Frame, HistogramFrame, MemoryFrame, Quantity, StateFrame, StepFrame
 from pnne_nb.inspector.live import LiveProbe
 from pnne_nb.inspector.patterns import leaf_layers, own_parameters
@@ -284,8 +284,11 @@ class TrainingDashboard(ipywidgets.VBox):
                 assert_never(command)
 
     def _set_rate(self, rate: float) -> None:
-        self.engine.set_optimizer(lr=rate)
-        self._status.learning_rate = rate
+        try:
+            self.engine.set_optimizer(lr=rate)
+            self._status.learning_rate = rate
+        except TrainingError as error:
+            self._status.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
         self._draw_status(self._bar.tick)
 
     def _choose(self, name: str) -> None:

@@ -14,7 +14,8 @@ from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.objectives import OPTIMIZERS, SCHEDULERS
+from pnne_nb.runtime.optimizers import OPTIMIZERS
+from pnne_nb.runtime.schedules import SCHEDULERS
 from tests.runtime.tasks import images
 
 EPOCHS, BATCH = 3, 32

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,9 @@ from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 
 from pnne_nb.errors import ArgumentError, TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.objectives import (
-    LOSSES,
-    OPTIMIZERS,
-    SCHEDULERS,
-    make_loss,
-    make_optimizer,
-    make_schedule,
-    needs_closure,
-)
+from pnne_nb.runtime.objectives import LOSSES, make_loss
+from pnne_nb.runtime.optimizers import OPTIMIZERS, make_optimizer, needs_closure
+from pnne_nb.runtime.schedules import SCHEDULERS, make_schedule
 from tests.runtime.tasks import engine, images, network
 
 NET = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
@@ -245,6 +240,83 @@ def test_options_of_one_group_change_alone() -> None:
         trained.set_optimizer(group=2, lr=0.4)
     with pytest.raises(TrainingError, match="lr must be a finite number, not nan"):
         trained.set_optimizer(lr=float("nan"))
+
+
+def _from_nothing(made: Any) -> Any:
+    return torch.optim.lr_scheduler.LambdaLR(made, lambda step: step / 10)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "scheduler", "options", "message"),
+    [
+        (
+            "SGD",
+            ("OneCycleLR", {"max_lr": 0.1}),
+            {"momentum": 0.5},
+            r"OneCycleLR sets momentum itself after every step",
+        ),
+        (
+            "AdamW",
+            ("OneCycleLR", {"max_lr": 0.1}),
+            {"betas": (0.5, 0.9)},
+            r"betas .* with cycle_momentum=False for OneC",
+        ),
+        (
+            "SGD",
+            ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1}),
+            {"momentum": 0.5},
+            "0.5 would soon be gone: make a new",
+        ),
+        (
+            "SGD",
+            (_from_nothing, "step"),
+            {"lr": 0.5},
+            r"LambdaLR sets lr itself .*: the rate is 0 now, or it does not go",
+        ),
+    ],
+)
+def test_what_a_schedule_would_replace_is_refused(
+    optimizer: str, scheduler: Any, options: dict[str, Any], message: str
+) -> None:
+    momentum = {"momentum": 0.9} if optimizer == "SGD" else {}
+    trained = engine(scheduler=scheduler, optimizer=(optimizer, {"lr": 0.1, **momentum}))
+
+    def settings() -> list[Any]:
+        rates = trained.optimizer.param_groups[0]
+        schedule = trained._loop.recipe.schedule
+        assert schedule is not None
+        return [{name: rates[name] for name in rates if name != "params"}, schedule.scheduler.state_dict()]
+
+    before = repr(settings())
+    with pytest.raises(TrainingError, match=message):
+        trained.set_optimizer(**options)
+    assert repr(settings()) == before
+    trained.step(2)
+    with pytest.raises(TrainingError) if "lr" not in options else contextlib.nullcontext():
+        trained.set_optimizer(**options)
+    trained.stop()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "options"),
+    [
+        (("OneCycleLR", {"max_lr": 0.1}), {"lr": 0.3, "weight_decay": 0.1}),
+        (("OneCycleLR", {"max_lr": 0.1, "cycle_momentum": False}), {"momentum": 0.5}),
+        (("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1}), {"lr": 0.3}),
+        (("ReduceLROnPlateau", {}), {"lr": 0.3}),
+        (("PolynomialLR", {"total_iters": 3}, "step"), {"lr": 0.3}),
+    ],
+)
+def test_what_a_schedule_goes_on_from_is_set(scheduler: Any, options: dict[str, Any]) -> None:
+    trained = engine(scheduler=scheduler, optimizer=("SGD", {"lr": 0.1, "momentum": 0.9}), epochs=1)
+    trained.step(2)
+    trained.set_optimizer(**options)
+    assert {name: trained.optimizer.param_groups[0][name] for name in options} == pytest.approx(options)
+    trained.resume()
+    assert trained.wait(60)
+    # Some schedules have come to their end.
+    again: dict[str, Any] = dict.fromkeys(options, 0.1)
+    trained.set_optimizer(**again)
 
 
 FALLING: dict[str, Any] = {

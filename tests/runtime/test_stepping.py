@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import TrainingError
 from pnne_nb.frames import StepFrame
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.objectives import OPTIMIZERS
+from pnne_nb.runtime.optimizers import OPTIMIZERS
 from pnne_nb.runtime.stepping import NotFiniteError
 from tests.runtime.tasks import engine, images, network
 

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import ipywidgets
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import torch
 from ipywidgets.widgets import widget as registry
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from pnne_nb.frames import StepFrame
 from pnne_nb.graph.document import NodeGraph
@@ -44,12 +46,24 @@ class Net(nn.Module):
         return y
 
 
-def make_engine(model: nn.Module | NodeGraph | None = None, epochs: int = 3, precision: str = "32") -> TrainingEngine:
+def make_engine(
+    model: nn.Module | NodeGraph | None = None,
+    epochs: int = 3,
+    precision: str = "32",
+    scheduler: Callable[[Any], LRScheduler] | None = None,
+) -> TrainingEngine:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 4, generator=generator)
     y = torch.randint(0, 3, (60,), generator=generator)
     return TrainingEngine(
-        model or Net(), (x, y), (x, y), epochs=epochs, batch_size=20, device="cpu", precision=precision
+        model or Net(),
+        (x, y),
+        (x, y),
+        scheduler=scheduler,
+        epochs=epochs,
+        batch_size=20,
+        device="cpu",
+        precision=precision,
     )
 
 
@@ -174,6 +188,16 @@ def test_the_learning_rate_can_be_typed_at_any_time(dashboard: TrainingDashboard
     awaited.until(lambda status: status["learningRate"] == 0.5)
     engine.step(2)
     assert engine.history["learning_rate"].tolist() == [0.5, 0.5]
+
+
+def test_a_learning_rate_that_a_schedule_would_replace_is_refused_where_it_was_typed() -> None:
+    engine = make_engine(scheduler=lambda made: LambdaLR(made, lambda epoch: epoch / 10))
+    with closing(TrainingDashboard(engine)) as dashboard:
+        awaited = Awaited(bar_of(dashboard))
+        bar_of(dashboard)._handle_custom_msg({"kind": "rate", "id": 1, "rate": 0.5}, [])
+        awaited.until(lambda status: bool(status["notices"]))
+        assert "LambdaLR sets lr itself after every epoch" in str(bar_of(dashboard).status["notices"])
+        assert bar_of(dashboard).status["learningRate"] == 0.0
 
 
 def test_who_edits_while_it_trains_is_told_what_becomes_of_it() -> None:

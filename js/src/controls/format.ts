@@ -38,8 +38,12 @@ export function progressFacts(status: Status): string[] {
   return facts;
 }
 
+/** A learning rate as it fits into its field: 0.001, 1.23e-4, 1e6. */
 export function rateText(learningRate: number | null): string {
-  return learningRate === null ? "" : String(Number(learningRate.toPrecision(3)));
+  if (learningRate === null) return "";
+  const rounded = Number(learningRate.toPrecision(3));
+  const plain = String(rounded);
+  return plain.length > 6 ? rounded.toExponential().replace("+", "") : plain;
 }
 
 /** The learning rate that was typed, or null if it is none. */

@@ -1,0 +1,54 @@
+"""Torch's own classes by name, and what becomes of them with the arguments that somebody gives."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from pnne_nb.errors import TrainingError, near, shown
+
+Options: TypeAlias = Mapping[str, Any]
+
+
+def classes(module: Any, base: type, *, exclude: frozenset[str] = frozenset()) -> dict[str, type]:
+    """The public classes of `module` that are a `base`, by name."""
+    found = {name: value for name, value in vars(module).items() if inspect.isclass(value) and issubclass(value, base)}
+    return {name: value for name, value in found.items() if name[0].isupper() and name not in exclude}
+
+
+def build(kind: str, known: Mapping[str, type], name: str | type, options: Options, *arguments: Any) -> Any:
+    """What the class of that name, or a class itself, makes of `arguments` and `options`.
+
+    Args:
+        kind: What it is, for messages.
+        known: Classes by name.
+        name: Of one of them, or another one.
+        options: Arguments by name.
+        arguments: What comes before them.
+
+    Raises:
+        TrainingError: There is no such class, or it refuses its arguments.
+    """
+    if isinstance(name, type):
+        return call(kind, name.__name__, name, arguments, options)
+    if name not in known:
+        raise TrainingError(f"There is no {kind} called {shown(name)}.{near(name, known)}")
+    return call(kind, name, known[name], arguments, options)
+
+
+def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], options: Options) -> Any:
+    """What `made_by` makes; for arguments and errors, see `build`."""
+    parameters = list(inspect.signature(made_by).parameters)
+    for option in options:
+        if option not in parameters:
+            # The first ones are given here: the parameters of the model, or the optimizer.
+            taken = parameters[len(arguments) :]
+            raise TrainingError(
+                f"{name} has no argument {option!r}; it has {', '.join(taken) or 'none'}.{near(option, taken)}"
+            )
+    try:
+        return made_by(*arguments, **options)
+    except (TypeError, ValueError) as error:
+        why = str(error).rstrip(".")
+        raise TrainingError(f"The {kind} {name} refuses its arguments {dict(options)!r}: {why}.") from error
