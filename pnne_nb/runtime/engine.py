@@ -58,7 +58,7 @@ class TrainingEngine:
         optimizer: An optimizer of ``torch.optim`` by name or class, alone or with arguments, a function of the
             parameters, or an optimizer.
         scheduler: Likewise of ``torch.optim.lr_scheduler``; ``"step"`` behind it moves it after every step, not epoch.
-        metrics: Names, torchmetrics, or functions; counted over each epoch.
+        metrics: Names, torchmetrics, or functions; counted over each epoch. One may say several numbers by name.
         epochs: Passes over the data that one `start` makes.
         batch_size: Examples in a batch, unless a ``DataLoader`` decides.
         shuffle: Whether each epoch has an order of its own, unless a ``DataLoader`` decides.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, final, runtime_checkable
 
@@ -202,24 +204,33 @@ def target_for(metric: Metric, target: Any) -> Any:
 
 
 def results(metrics: Mapping[str, Metric], prefix: str) -> dict[str, float]:
-    """What `metrics` say, by name: ``"train_accuracy"`` …
+    """What `metrics` say, by name: ``"train_accuracy"`` …; one that says several things by name has its own names.
 
     Raises:
-        TrainingError: One says something else than a number.
+        TrainingError: One says something else than numbers, or two say something by one name.
     """
-    found = {f"{prefix}_{name}": (metric, metric.compute()) for name, metric in metrics.items()}
-    return {name: _number(metric, value) for name, (metric, value) in found.items() if value is not None}
+    found: dict[str, float] = {}
+    for name, metric in metrics.items():
+        for said, number in _numbers(name, metric.compute()).items():
+            if f"{prefix}_{said}" in found:
+                raise TrainingError(f"Two metrics say what {said} is; the history has room for one.")
+            found[f"{prefix}_{said}"] = number
+    return found
 
 
-def _number(metric: Metric, value: Any) -> float:
+def _numbers(name: str, value: Any) -> dict[str, float]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return {said: number for key, part in value.items() for said, number in _numbers(str(key), part).items()}
     try:
-        return float(value)
+        return {name: float(value)}
     except (TypeError, ValueError, RuntimeError) as error:
-        kind = type(metric).__name__
         given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
         raise TrainingError(
-            f"The metric {kind} gives {given}, and the history keeps one number of each metric for an epoch. "
-            f'Choose one, as average="macro" does for many metrics, or compute {kind} from predictions afterwards.'
+            f"The metric {name} gives {given}, and the history keeps numbers of each metric for an epoch. Choose one, as "
+            'average="macro" does for many metrics; for one of each class, give torchmetrics\' ClasswiseWrapper of it; or '
+            f"compute {name} from predictions afterwards."
         ) from error
 
 
@@ -233,7 +244,8 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
         device: Where they count.
 
     Raises:
-        TrainingError: Unknown name, wrong arguments, something that is no metric, or one name twice.
+        TrainingError: Unknown name, wrong arguments, something that is no metric, that an output and a target are not
+            enough for, or that says something else than numbers; or one name twice.
     """
     if isinstance(choices, str):
         raise TrainingError(f"metrics must be a sequence: write metrics=({shown(choices)},).")
@@ -243,8 +255,46 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
     for name, metric in (_make(single, device) for choice in choices for single in _singles(choice)):
         if name in made:
             raise TrainingError(f"Two metrics are called {name!r}; the history has room for one.")
+        _require_comparing(name, metric)
+        _require_numbers(name, metric)
         made[name] = metric
     return made
+
+
+def _require_comparing(name: str, metric: Metric) -> None:
+    """Insist on a metric that an output and a target are enough for.
+
+    Raises:
+        TrainingError: Its ``update`` takes more, or less.
+    """
+    try:
+        signature = inspect.signature(metric.update)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        kind, taken = type(metric).__name__, ", ".join(signature.parameters)
+        raise TrainingError(
+            f"The metric {name} counts {taken}, but a training has an output and a target to give. Derive a metric that "
+            f"finds the rest in them: class Mine({kind}) with def update(self, output, target): super().update(...), and "
+            "targets that hold it, by name say."
+        ) from error
+
+
+def _require_numbers(name: str, metric: Metric) -> None:
+    """Insist on numbers before there is an epoch to lose, where a metric of torchmetrics says something of no data."""
+    # In a group, it would ask the other processes; the engine that has launched it has asked the metric.
+    in_a_group = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if in_a_group or not isinstance(metric, nn.Module) or getattr(metric, "update_called", True):
+        return
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            said = metric.compute()
+        metric.reset()
+    except Exception:  # noqa: BLE001  of no data, many say nothing
+        return
+    _numbers(name, said)
 
 
 def _singles(choice: Any) -> list[MetricChoice]:

@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 import torch
 import torchmetrics
-from torch import Tensor
+import torchmetrics.retrieval
+import torchmetrics.wrappers
+from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.metrics import Averaged, accuracy, load_metric, make_metrics, results, saved_metric, target_for
-from tests.runtime.tasks import engine
+from tests.runtime.tasks import engine, images
 
 CPU = torch.device("cpu")
+_RECALL = torchmetrics.Recall(task="multiclass", num_classes=4, average=None)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +157,97 @@ def test_classification_takes_the_targets_of_a_loss_that_wants_floats() -> None:
     assert target_for(Averaged(closeness), yes) is yes
 
 
-def test_a_metric_of_several_numbers_is_refused_at_the_end_of_the_epoch() -> None:
-    table = torchmetrics.ConfusionMatrix(task="multiclass", num_classes=4)
-    trained = engine(metrics=(table,), epochs=1)
-    trained.start()
-    message = r"MulticlassConfusionMatrix gives a tensor of shape \(4, 4\), and the history keeps one number"
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (
+            torchmetrics.ConfusionMatrix(task="multiclass", num_classes=4),
+            r"MulticlassConfusionMatrix gives a tensor of shape \(4, 4\), and the history keeps numbers .* afterwards",
+        ),
+        (
+            ("recall", _RECALL),
+            r"recall gives a tensor of shape \(4,\), .* for one of each class, give .*ClasswiseWrapper",
+        ),
+    ],
+)
+def test_what_is_no_number_is_refused_before_there_is_an_epoch_to_lose(metric: Any, message: str) -> None:
     with pytest.raises(TrainingError, match=message):
+        engine(metrics=(metric,))
+
+
+def test_what_is_no_number_and_says_nothing_of_no_data_is_refused_when_it_does() -> None:
+    trained = engine(metrics=(("told", Told()),), epochs=1)
+    trained.start()
+    with pytest.raises(TrainingError, match=r"The metric told gives a str, and the history keeps numbers"):
         trained.wait(60)
+
+
+class Told:
+    """A metric that answers in words."""
+
+    def update(self, output: Any, target: Any) -> None:
+        """Nothing counts."""
+
+    def compute(self) -> str:
+        """It went well."""
+        return "well"
+
+    def reset(self) -> None:
+        """Nothing is forgotten."""
+
+
+def test_each_of_several_numbers_has_a_name() -> None:
+    each = torchmetrics.wrappers.ClasswiseWrapper(_RECALL, labels=["a", "b", "c", "d"], prefix="recall_")
+    trained = engine(metrics=(each,), epochs=2, val_data=images(2), monitor=("val_recall_b", "max"))
+    trained.start()
+    assert trained.wait(60)
+    recalls = [trained.history[f"val_recall_{name}"] for name in "abcd"]
+    assert [len(values) for values in recalls] == [2] * 4
+    output, target = trained.model.eval()(images(2)[0]), images(2)[1]
+    assert [float(values[-1]) for values in recalls] == pytest.approx(_RECALL(output, target).tolist())
+
+
+def test_two_metrics_with_one_name_for_a_number_are_refused() -> None:
+    each = torchmetrics.wrappers.ClasswiseWrapper(_RECALL, labels=["a", "b", "c", "d"])
+    both = make_metrics([("one", each), ("other", each)], CPU)
+    with pytest.raises(
+        TrainingError, match=r"Two metrics say what multiclassrecall_a is; the history has room for one"
+    ):
+        results(both, "val")
+
+
+class ByQuery(torchmetrics.retrieval.RetrievalMAP):
+    """Finds the queries beside the classes."""
+
+    def update(self, output: Tensor, target: dict[str, Tensor]) -> None:  # type: ignore[override]  # as it must be
+        """Take one batch into account."""
+        super().update(output[:, 0], target["class"] == 0, target["query"])
+
+
+class Queried(Dataset[tuple[Tensor, dict[str, Tensor]]]):
+    """The task's pictures, each of a query."""
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> tuple[Tensor, dict[str, Tensor]]:
+        pictures, classes = images()
+        return pictures[index], {"class": classes[index], "query": torch.tensor(index % 4)}
+
+
+def test_a_metric_that_needs_more_finds_it_in_the_target() -> None:
+    ready = torchmetrics.retrieval.RetrievalMAP()
+    with pytest.raises(
+        TrainingError, match=r"RetrievalMAP counts preds, target, indexes, but .*class Mine\(RetrievalMAP"
+    ):
+        engine(metrics=(ready,))
+    trained = engine(
+        train_data=Queried(),
+        metrics=(("map", ByQuery()),),
+        loss=lambda output, target: nn.functional.cross_entropy(output, target["class"]),
+        optimizer=("SGD", {"lr": 0.0}),
+        epochs=1,
+    )
+    trained.start()
+    assert trained.wait(60)
+    assert 0 < trained.history["train_map"][0] <= 1

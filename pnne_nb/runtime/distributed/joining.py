@@ -42,14 +42,13 @@ class Joined:
         """Take one batch into account."""
         self._metric.update(output, target_for(self._metric, target))
 
-    def compute(self) -> float | None:
+    def compute(self) -> Any:
         """The value over all examples of all processes since the last reset; None if the metric says nothing."""
         joined = self._counting()
         if not isinstance(joined, nn.Module):
             joined = copy.deepcopy(joined)
             load_metric(joined, self.state_dict())
-        value = joined.compute()
-        return None if value is None else float(value)
+        return joined.compute()
 
     def reset(self) -> None:
         """Forget every batch."""
