@@ -73,6 +73,11 @@ class Control:
         with self._turn:
             return next(iter(self._reasons.values()), None) if self._state == "running" else None
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the end was asked for, and has not come yet."""
+        return self._alive and self._stop
+
     def in_training_thread(self) -> bool:
         """Whether the caller is the training thread."""
         return self._trainer == threading.get_ident()

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn
 from pnne_nb.runtime.randomness import key_of, seeded_globals
-from pnne_nb.runtime.workers import WorkerStart, end_workers, explained
+from pnne_nb.runtime.workers import WorkerStart, end_workers, explained, kill_workers
 
 
 class Source(Protocol):
@@ -262,6 +262,23 @@ def workers_of(source: Source) -> int | None:
             return loader.num_workers
         case _:
             return 0
+
+
+def named(source: Source) -> str:
+    """What is read, in words."""
+    match source:
+        case DatasetSource(template=loader) | StreamSource(loader=loader):
+            name, count = type(loader.dataset).__name__, loader.num_workers
+            by = f", which {count} worker{'s read' if count > 1 else ' reads'}," if count else ""
+            return f"the dataset {name}{by}"
+        case _:
+            return "the dataset"
+
+
+def abandon(source: Source) -> None:
+    """From another thread: let whoever waits for the next batch of workers wait no longer, but fail."""
+    if isinstance(source, (DatasetSource, StreamSource)):
+        kill_workers(source._reading)
 
 
 _SILENT = (StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit)

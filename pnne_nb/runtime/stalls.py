@@ -28,6 +28,8 @@ class StallWatch:
         doing: What is going on, in words.
         step: The step under way.
         tell: Called in the thread of the watch, because the training's is held up.
+        data: What the training reads, in words.
+        stalled: Called there at every look at a step that was told of: somebody may want the end by now.
     """
 
     def __init__(
@@ -35,10 +37,14 @@ class StallWatch:
         doing: Callable[[], str],
         step: Callable[[], int],
         tell: Callable[[AnomalyFrame], None],
+        data: Callable[[], str],
+        stalled: Callable[[], None],
     ) -> None:
         self._doing = doing
         self._step = step
         self._tell = tell
+        self._data = data
+        self._stalled = stalled
         self._since: float | None = None
         self._longest = 0.0
         self._told_of: float | None = None
@@ -67,9 +73,11 @@ class StallWatch:
 
     def _watch(self, over: threading.Event) -> None:
         while not over.wait(PATIENCE / _LOOKS):
-            stalled = self.look(time.monotonic())
-            if stalled is not None:
-                self._tell(stalled)
+            found = self.look(time.monotonic())
+            if found is not None:
+                self._tell(found)
+            if self._since is not None and self._since == self._told_of:
+                self._stalled()
 
     def look(self, now: float) -> AnomalyFrame | None:
         """What there is to tell at `now`, in seconds of the monotonic clock."""
@@ -87,8 +95,9 @@ class StallWatch:
         doing = self._doing()
         message = f"The training has stalled: {doing} has taken {lasted:.0f} s so far."
         hint = (
-            "Look at what the dataset waits for; a lock or a socket that was made before the workers started may be "
-            "held for ever in them."
+            f"Look at what {self._data()} waits for; a lock or a socket that was made before the workers started may be "
+            "held for ever in them. stop() ends workers that do not answer; without any (num_workers=0), only the end of "
+            "the kernel does."
             if doing.startswith("fetching")
             else "A step cannot be interrupted from outside; what runs in it (a print of the stack: faulthandler."
             "dump_traceback()) tells what it waits for."

@@ -25,9 +25,11 @@ from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.recipe import require_validation
 from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.sharing import SharedModel
+from pnne_nb.runtime.sources import abandon, named
 from pnne_nb.runtime.stalls import StallWatch
 from pnne_nb.runtime.stepping import NotFiniteError
 from pnne_nb.runtime.validating import Validated
+from pnne_nb.runtime.workers import WorkerDiedError
 
 _LESS = (
     'What is left is less to keep: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
@@ -89,7 +91,13 @@ class Work:
         self._state_dict = state_dict
         self._progress = Progress(loop.recipe.train.size, loop.recipe.accumulate)
         self._monitor = Monitor(loop.recipe.model, loop.stages)
-        self._stalls = StallWatch(lambda: self._source.doing, lambda: self._source.steps + 1, reports.announce)
+        self._stalls = StallWatch(
+            lambda: self._source.doing,
+            lambda: self._source.steps + 1,
+            reports.announce,
+            lambda: named(loop.recipe.train),
+            self._give_up,
+        )
 
     @property
     def progress(self) -> ProgressFrame:
@@ -221,6 +229,13 @@ class Work:
             self._reports.channel.put(self.progress, *self._monitor.look(self._loop.steps))
             self._control.end(state)
 
+    def _give_up(self) -> None:
+        """Of a step that has stalled, nobody who wants the end waits for data that does not come."""
+        if self._control.stopping and self.group is None:
+            for source in (self._loop.recipe.train, self._loop.recipe.val):
+                if source is not None:
+                    abandon(source)
+
     def _warn_of_shortage(self) -> None:
         short = shortage(self._loop.recipe) if self._loop.steps == 0 and self.group is None else None
         if short is not None:
@@ -252,6 +267,12 @@ class Work:
                     return "finished"
                 self.tell(event)
             return "stopped"
+        except WorkerDiedError as error:
+            # The model is as after its last step. That is kept: a kernel that shuts down ends the workers first of all.
+            if self._control.stopping:
+                return "stopped"
+            self._keep(error)
+            return "failed"
         finally:
             events.close()
 

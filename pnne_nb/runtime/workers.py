@@ -29,6 +29,10 @@ _MORE_ROOM = (
 )
 
 
+class WorkerDiedError(TrainingError):
+    """A process that loads the data is gone."""
+
+
 @final
 class WorkerStart:
     """Keeps a kernel interrupt from killing a worker, and the worker from outliving whoever started it.
@@ -90,7 +94,8 @@ def explained(batches: Iterator[Any]) -> Iterator[Any]:
     """The same batches; if a worker process dies, its death is told, not the broken connection that it leaves.
 
     Raises:
-        TrainingError: A worker has died, or has no room for a batch.
+        WorkerDiedError: A worker has died.
+        TrainingError: A worker has no room for a batch.
     """
     if not isinstance(batches, _MultiProcessingDataLoaderIter):
         return batches
@@ -103,6 +108,13 @@ def end_workers(batches: Iterator[Any] | None) -> None:
         batches._shutdown_workers()
 
 
+def kill_workers(batches: Iterator[Any] | None) -> None:
+    """Let whoever waits for the next batch, in another thread, hear that its workers have died."""
+    if isinstance(batches, _MultiProcessingDataLoaderIter):
+        for worker in batches._workers:
+            worker.kill()
+
+
 def _watched(batches: _MultiProcessingDataLoaderIter) -> Iterator[Any]:
     try:
         yield from batches
@@ -112,7 +124,7 @@ def _watched(batches: _MultiProcessingDataLoaderIter) -> Iterator[Any]:
         codes = [] if _REPEATED in str(error) else _exit_codes(batches._workers)
         if not codes:
             raise
-        raise TrainingError(f"A worker process that loads the data has died {_said(codes[0])}") from error
+        raise WorkerDiedError(f"A worker process that loads the data has died {_said(codes[0])}") from error
 
 
 def _exit_codes(workers: Sequence[BaseProcess]) -> list[int]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -284,6 +285,36 @@ def test_training_goes_on_while_checkpoints_cannot_be_written(back_at: int | Non
     losses = finish(engine())[0]
     assert trained.history["loss"].tolist() == losses
     assert TrainingEngine.resume_from(run, network(), images()).progress.step == 12
+
+
+class Deadly(Noisy):
+    """Its worker is killed in the second epoch, as long as it is told to be."""
+
+    def __init__(self, flag: Path) -> None:
+        super().__init__()
+        self._flag = flag
+        self._reads = 0
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        self._reads += 1
+        if self._reads > 140 and self._flag.exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def test_what_is_trained_is_kept_when_a_worker_dies(tmp_path: Path) -> None:
+    flag, run = tmp_path / "flag", tmp_path / "run"
+    flag.touch()
+    options: dict[str, Any] = {**OPTIONS, "num_workers": 1, "checkpoint_dir": run}
+    trained = engine(train_data=Deadly(flag), **options)
+    trained.start()
+    with pytest.raises(TrainingError, match="killed by SIGKILL"):
+        trained.wait(60)
+    assert trained.state == "failed"
+    flag.unlink()
+    resumed = TrainingEngine.resume_from(run, network(), Deadly(flag), num_workers=1)
+    assert resumed.progress.step == trained.progress.step > 6
+    assert finish(resumed)[0] == finish(engine(train_data=Noisy(), **OPTIONS))[0]
 
 
 def test_a_checkpoint_that_can_hold_no_such_thing_is_no_matter_of_room(tmp_path: Path) -> None:

@@ -51,8 +51,34 @@ def test_data_that_does_not_come_is_told_of_and_training_goes_on_when_it_does(
     assert [(frame.kind, frame.step) for frame in told] == [("stalled", 3)]
     assert told[0].message.startswith("The training has stalled: fetching batch 3 of epoch 1 has taken ")
     assert told[0].hint is not None
-    assert "dataset" in told[0].hint
+    assert "Look at what the dataset Held waits for" in told[0].hint
     assert trained.history.anomalies == told
+
+
+def test_workers_that_never_answer_are_ended_by_a_stop_and_a_start_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalls, "_LOOKS", 1000)
+    data = Held(lambda: None)
+    trained = engine(train_data=data, shuffle=False, epochs=1, num_workers=1)
+    told: list[AnomalyFrame] = []
+
+    def stop(frame: AnomalyFrame) -> None:
+        told.append(frame)
+        trained.stop(wait=False)
+
+    remove = trained.on("anomaly", stop)
+    trained.on("step", lambda frame: monkeypatch.setattr(stalls, "PATIENCE", 0.2) if frame.step == 2 else None)
+    trained.start()
+    assert trained.wait(60)
+    assert (trained.state, trained.progress.step) == ("stopped", 2)
+    assert {frame.kind for frame in told} == {"stalled"}
+    assert told[0].hint is not None
+    assert "Look at what the dataset Held, which 1 worker reads, waits for" in told[0].hint
+    remove()
+    monkeypatch.undo()
+    data.let_go.set()
+    trained.start()
+    assert trained.wait(60)
+    assert (trained.state, trained.progress.step) == ("finished", 4)
 
 
 def looked(watch: StallWatch, times: list[float]) -> list[float]:
@@ -61,7 +87,9 @@ def looked(watch: StallWatch, times: list[float]) -> list[float]:
 
 
 def test_a_stall_is_told_again_only_when_it_has_lasted_twice_as_long() -> None:
-    watch = StallWatch(lambda: "training on batch 1 of epoch 1", lambda: 1, lambda frame: None)
+    watch = StallWatch(
+        lambda: "training on batch 1 of epoch 1", lambda: 1, lambda frame: None, lambda: "the dataset", lambda: None
+    )
     seconds = [float(now) for now in range(0, 200, 5)]
     assert looked(watch, seconds) == []
     watch.began(0.0)
@@ -71,7 +99,9 @@ def test_a_stall_is_told_again_only_when_it_has_lasted_twice_as_long() -> None:
 
 
 def test_a_long_step_makes_the_watch_more_patient() -> None:
-    watch = StallWatch(lambda: "training on batch 1 of epoch 1", lambda: 1, lambda frame: None)
+    watch = StallWatch(
+        lambda: "training on batch 1 of epoch 1", lambda: 1, lambda frame: None, lambda: "the dataset", lambda: None
+    )
     watch.began(0.0)
     watch.ended(100.0)
     watch.began(100.0)
