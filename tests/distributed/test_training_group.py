@@ -55,7 +55,8 @@ def test_two_processes_train_as_one_does_and_are_watched_as_one_is() -> None:
     group = together.launch(nproc=2)
     assert groups.state_of(together) == "running"
     # None of them can have imported torch by now.
-    assert together.waiting_for == "2 processes to start"
+    waits_for = together.waiting_for
+    assert waits_for == "2 processes to start"
     assert together.wait(groups.SECONDS)
     assert together.waiting_for is None
     alone.start()
