@@ -38,7 +38,7 @@ def require_room(unit: Unit, make: Callable[[], nn.Module], absent: Collection[s
     Raises:
         CompileError: If they do not: with the largest node, what it takes and what is free.
     """
-    if torch.get_default_device().type != "cpu" or (at_most := _bound(unit)) <= HARMLESS:
+    if torch.get_default_device().type != "cpu" or (at_most := bound(unit)) <= HARMLESS:
         return
     free = memory().free
     if at_most <= free:
@@ -69,14 +69,16 @@ def said(count: int) -> str:
 
 
 def _sizes(model: nn.Module) -> Iterator[tuple[str, int]]:
-    """Yield the bytes that the parameters and buffers of each part take, by its path."""
+    """Yield the bytes that the parameters and buffers of each part take, by its path; what is tied counts once."""
+    counted: set[torch.Tensor] = set()
     for path, module in model.named_modules():
-        own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        own = {*module.parameters(recurse=False), *module.buffers(recurse=False)} - counted
+        counted |= own
         if size := sum(tensor.numel() * tensor.element_size() for tensor in own):
             yield path, size
 
 
-def _bound(unit: Unit) -> int:
+def bound(unit: Unit) -> int:
     """Return how many bytes the weights of a document take at most, or nearly so, without making a layer."""
     inside: dict[str, int] = {}
     layers: dict[int, int] = {}  # equal ones share one construction

@@ -58,7 +58,7 @@ def ties(drawings: Mapping[str, Drawing], diagnostics: list[Diagnostic]) -> Iter
     for name, node in root.nodes.items():
         tied = node.origin.get("ties") if isinstance(node.origin, dict) else None
         for below, other in tied.items() if isinstance(tied, dict) and _is_drawn(node) else ():
-            path = f"{paths[name]}.{below}" if paths[name] else below
+            path = ".".join(part for part in (paths[name], below) if part)
             found = tuple(_holder(drawings, each, places) for each in (path, str(other)))
             if "Module" in found:
                 continue  # what a graph only holds keeps its own tensors
@@ -66,7 +66,8 @@ def ties(drawings: Mapping[str, Drawing], diagnostics: list[Diagnostic]) -> Iter
                 diagnostics.append(
                     Diagnostic(
                         code="tied-missing",
-                        message=f"Its {below} is the same tensor as {other}, which is no longer there.",
+                        message=f"{f'Its {below}' if below else 'It'} is the same tensor as {other}, "
+                        "which is no longer there.",
                         node=name,
                         hint="Add the node again under that name, or replace this one by a new node.",
                     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler import loader
-from pnne_nb.compiler.affording import require_room
+from pnne_nb.compiler.affording import bound, require_room
 from pnne_nb.compiler.copying import duplicate
 from pnne_nb.compiler.equipping import settle, shell
 from pnne_nb.compiler.expecting import inputs_of
@@ -21,6 +22,7 @@ from pnne_nb.compiler.renaming import former_paths, is_known, remember
 from pnne_nb.compiler.reusing import Former, carry_over, place_in
 from pnne_nb.compiler.running import constructed
 from pnne_nb.compiler.shapes import failure
+from pnne_nb.compiler.tying import LARGE, made_once
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.boxes import whole_of
 from pnne_nb.graph.document import NodeGraph
@@ -46,7 +48,9 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
     absent = [path for path, device in loaded.generated.devices.items() if device == "meta"]
     ready = {id(tensor) for module in _closed_whole(loaded, opaque) for tensor in _tensors(module)}
     require_room(lowered.unit, lambda: loaded.cls(*opaque), absent)
-    model = constructed(loaded, opaque, expected)
+    new = functools.partial(constructed, loaded, opaque, expected)
+    tied = bool(lowered.unit.root.ties) and bound(lowered.unit) > LARGE
+    model = made_once(new) if tied else new()
     carried: dict[str, str] = {}
     if reuse is not None and source is not None:
         boxes = loaded.generated.boxes

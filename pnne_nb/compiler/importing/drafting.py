@@ -53,7 +53,8 @@ class Item:
         variables: Under which names the original keeps what its outputs carry, by port.
         part: Whether it is one of several parts that the original takes a value apart into.
         element: Element type of a layer's tensors; empty for the usual one.
-        ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph.
+        ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph; a
+            parameter or buffer itself has an empty path.
         again: Whether training computes what is inside again for the backward pass.
         twice: Whether computing it again changes its buffers again, as in the original.
         absent: Whether it is a tensor whose values are too many for a document.

@@ -204,9 +204,9 @@ class _Import:
         for path, tensor in itertools.chain(*named):
             other = first.setdefault(id(tensor), path)
             parts = path.split(".")
-            above = next((".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in held), "")
+            above = next((".".join(parts[:n]) for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in held), "")
             if other != path and above:
-                held[above].ties[path.removeprefix(f"{above}.")] = other
+                held[above].ties[path.removeprefix(above).removeprefix(".")] = other
             elif other != path and whole is not None:
                 whole.ties[path] = other if whole.in_place else f"{whole.name}.{other}"
 
