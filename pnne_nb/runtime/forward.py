@@ -15,6 +15,7 @@ from pnne_nb.runtime.logged import Logged, read, scalar
 from pnne_nb.runtime.metrics import Metric, target_for
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import TensorSource
+from pnne_nb.runtime.weighing import REDUCTIONS, Reduction, is_known, tried
 
 
 @final
@@ -23,10 +24,12 @@ class ForwardPass:
 
     Attributes:
         recipe: What it follows; see `adopt`.
+        reduction: What the loss makes of its examples, where that has to be known and was found out; see `weighing`.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
+        self.reduction: Reduction | None = None
         self._shapes_seen: set[tuple[Any, ...]] = set()
         # Made once: making one takes as long as entering it.
         self._without_gradients = torch.no_grad()
@@ -54,6 +57,8 @@ class ForwardPass:
         except TrainingError:
             self.recipe, self._shapes_seen = before, seen
             raise
+        if recipe.loss is not before.loss:
+            self.reduction = None
 
     def prepare(self, raw: Any) -> Batch:
         """The batch on the device, compared with what the Input nodes expect.
@@ -117,6 +122,27 @@ class ForwardPass:
             if explained is None:
                 raise
             raise explained from error
+
+    def find_reduction(self, output: Any, batch: Batch, value: float) -> bool:
+        """Find out what the loss of a part makes of its examples, unless that is known; all processes ask together.
+
+        Args:
+            output: Of the model, for the part `batch`.
+            batch: May have no examples that count.
+            value: Its loss.
+
+        Returns:
+            Whether it was found out just now.
+        """
+        recipe = self.recipe
+        if self.reduction is not None or is_known(recipe):
+            return False
+        found = tried(recipe, output, batch, value) if batch.counts else None
+        votes = recipe.peers.sum([float(found == kind) for kind in REDUCTIONS])
+        agreed = [kind for kind, count in zip(REDUCTIONS, votes, strict=True) if count]
+        if agreed:
+            self.reduction = agreed[0] if len(agreed) == 1 else "other"
+        return bool(agreed)
 
     def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> bool:
         """Let `metrics` take a batch into account; returns whether there is anything that they can compare."""

@@ -61,6 +61,10 @@ NORM_EVERY = 16
 """The norm of all gradients costs some percent of a small model's step: every step at first, then one in so many."""
 
 
+class _WeighedOtherwiseError(Exception):
+    """The parts of a batch count otherwise than this step has begun with."""
+
+
 @final
 class Stepper:
     """Makes optimizer steps, all or nothing.
@@ -102,6 +106,8 @@ class Stepper:
             cut = list(enumerate(group)) if self.pieces == 1 else self._cut(group)
             try:
                 return self._step_or_nothing([raw for _, raw in cut], [number for number, _ in cut])
+            except _WeighedOtherwiseError:
+                continue
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -139,12 +145,27 @@ class Stepper:
         self._forward.recipe.optimizer.zero_grad(set_to_none=True)
         if self._forward.recipe.device.type != "cpu":
             torch.accelerator.empty_cache()
+        unless = "" if self._forward.recipe.compares else ", if the loss is a mean over the examples"
         message = (
             f"Out of memory at step {number} with {largest} examples at once: from here on, each batch is "
-            f"cut into {self.pieces} pieces whose gradients are added up, so that a step means the same."
+            f"cut into {self.pieces} pieces whose gradients are added up, so that a step means the same{unless}."
         )
         hint = "Batch norm sees the pieces one by one. A smaller batch_size, or bf16, saves memory as well."
         self.eased.append(AnomalyFrame(step=number, kind="out-of-memory", message=message, hint=hint))
+
+    def _weigh_anew(self) -> None:
+        """What the loss makes of its examples was found out: say where parts are inexact, or make the step by it."""
+        match self._forward.reduction:
+            case "sum":
+                raise _WeighedOtherwiseError
+            case "other":
+                name = getattr(self._forward.recipe.loss, "__name__", "")
+                message = (
+                    f"The loss{f' {name}' * bool(name)} is neither a mean nor a sum over the examples, and each batch is in "
+                    "parts: these count by their examples, which comes near to what the whole batch would say."
+                )
+                hint = "A smaller batch_size with start() has no parts; torch's own losses are weighed exactly."
+                self.eased.append(AnomalyFrame(self._place[0], "inexact-parts", message, hint=hint))
 
     def _step_or_nothing(self, group: Sequence[Any], of: Sequence[int]) -> Step:
         """A step that raises leaves buffers and random state as before: it can be made again, or inspected."""
@@ -171,7 +192,7 @@ class Stepper:
         optimizer, precision = recipe.optimizer, recipe.precision
         self._updating = self._all_know = False
         batches = [self._forward.prepare(raw) for raw in group]
-        counting, examples = shares(recipe, batches, of)
+        counting, examples = shares(recipe, batches, of, self._forward.reduction)
         rate = float(optimizer.param_groups[0]["lr"])
         stages.ended("data")
         with self._observers.watching(number) as watched:
@@ -214,6 +235,7 @@ class Stepper:
         recipe, stages = self._forward.recipe, self.stages
         peers, precision = recipe.peers, recipe.precision
         together = peers.count > 1 and not recipe.in_parts
+        parted = peers.count > 1 or self.pieces > 1
         value = 0.0
         outputs: list[Any] = []
         recipe.optimizer.zero_grad(set_to_none=True)
@@ -230,6 +252,8 @@ class Stepper:
             if not math.isfinite(value):
                 done = len(outputs) + 1
                 raise self._not_finite(f"The loss became {value}", "nan-loss", group[:done], batches[:done])
+            if parted and self._forward.find_reduction(output, batch, loss.item()):
+                self._weigh_anew()
             # What arrives at the parameters is the mean over all processes.
             weight = share * peers.count
             if not loss.requires_grad:

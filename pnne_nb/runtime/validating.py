@@ -103,9 +103,16 @@ class Validation:
                         break
                     self._modes.restore()
                     judged = self._judged(raw)
+                    parted = len(judged) > 1 or forward.recipe.peers.count > 1
+                    if parted:
+                        forward.find_reduction(judged[0][1], judged[0][0], judged[0][2])
+                    whole = self._examples(judged) if forward.reduction == "sum" else 0.0
                     for batch, output, loss in judged:
-                        weight = weight_of(forward.recipe, batch)
-                        if weight is None:
+                        weight = weight_of(forward.recipe, batch, forward.reduction)
+                        if weight is None and whole:
+                            # As a sum counts where there are no parts.
+                            total, seen = total + loss * whole, seen + batch.examples
+                        elif weight is None:
                             # Sums over the parts of a batch: their mean is one over batches.
                             total, seen = total + loss, seen + 1 / (len(judged) * forward.recipe.peers.count)
                         elif weight:
@@ -125,6 +132,10 @@ class Validation:
         if compared:
             metrics |= results(counting, "val")
         return metrics
+
+    def _examples(self, judged: list[tuple[Batch, Any, float]]) -> float:
+        """Of a whole batch, in all processes."""
+        return self._forward.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]
 
     def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:
         """The batch, or where memory is too small for it the pieces of it, with outputs and losses.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.batches import Batch
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.weighing import counts_for_nothing, shares
 from tests.runtime import tasks
@@ -122,6 +123,77 @@ def test_a_batch_that_is_cut_for_lack_of_memory_trains_as_a_whole_one(name: str)
         np.testing.assert_allclose(whole.history[measured], cut.history[measured], rtol=1e-5)
     for one, other in zip(whole.model.parameters(), cut.model.parameters(), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def _mean(output: Tensor, target: Tensor) -> Tensor:
+    return (output - nn.functional.one_hot(target, tasks.CLASSES)).square().mean()
+
+
+def _sum(output: Tensor, target: Tensor) -> Tensor:
+    # What it draws is nobody's business.
+    return _mean(output, target) * len(target) + 0.0 * torch.rand(()).item()
+
+
+def _neither(output: Tensor, target: Tensor) -> Tensor:
+    return _mean(output, target) + output.std(dim=0, correction=0).sum()
+
+
+def _of_own(loss: Any, most: int, **options: Any) -> TrainingEngine:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(36, tasks.CLASSES), _Cramped(most))
+    pictures, classes = (tensor[:90] for tensor in tasks.images())
+    engine = tasks.engine(
+        model, train_data=(pictures, classes), val_data=(pictures, classes), loss=loss, accumulate=2,
+        optimizer=("SGD", {"lr": 0.01}), metrics=(), **options,
+    )  # fmt: skip
+    engine.start()
+    engine.wait()
+    return engine
+
+
+@pytest.mark.parametrize("loss", [_mean, _sum])
+def test_a_loss_of_one_s_own_is_tried_and_its_parts_are_weighed_by_what_it_does(loss: Any) -> None:
+    whole, cut = _of_own(loss, 99), _of_own(loss, 9)
+    assert {frame.kind for frame in cut.history.anomalies} == {"out-of-memory"}
+    for measured in ("loss", "val_loss", "gradient_norm"):
+        np.testing.assert_allclose(whole.history[measured], cut.history[measured], rtol=1e-5)
+
+
+def test_of_a_loss_that_parts_cannot_make_it_is_said() -> None:
+    cut = _of_own(_neither, 9)
+    told = [frame.message for frame in cut.history.anomalies if frame.kind == "inexact-parts"]
+    assert len(told) == 1
+    assert told[0].startswith(
+        "The loss _neither is neither a mean nor a sum over the examples, and each batch is in parts"
+    )
+
+
+def test_what_a_step_function_does_with_its_examples_is_not_known() -> None:
+    def step(model: nn.Module, batch: Any) -> Tensor:
+        pictures, classes = batch
+        return _sum(model(pictures), classes)
+
+    cut = _of_own("CrossEntropyLoss", 9, step_function=step)
+    assert "so that a step means the same, if the loss is a mean over the examples" in cut.history.anomalies[0].message
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"), [(_mean, "mean"), (_sum, "sum"), (_neither, "other"), (lambda o, t: o.mean() * 0, None)]
+)
+def test_all_processes_go_by_what_any_of_them_has_found(loss: Any, found: str | None) -> None:
+    generator = torch.Generator().manual_seed(3)
+    output, target = torch.randn(6, 4, generator=generator), torch.randint(0, 4, (6,), generator=generator)
+    peers = _Peers([0.0, 0.0, 0.0])
+    for batch, expected in ((Batch((), {}, target, 6, counts=False), None), (Batch((), {}, target, 6), found)):
+        forward = ForwardPass(_recipe(loss, peers))
+        state = torch.random.get_rng_state()
+        assert forward.find_reduction(output, batch, float(loss(output, target))) is (expected is not None)
+        assert forward.reduction == expected
+        assert loss is _sum or torch.equal(torch.random.get_rng_state(), state)
+    others = ForwardPass(_recipe(loss, _Peers([0.0, 1.0, 0.0])))
+    others.find_reduction(output, Batch((), {}, target, 6, counts=False), 1.0)
+    assert others.reduction == "sum"
 
 
 def test_a_drawn_loss_is_known_by_its_layer() -> None:
