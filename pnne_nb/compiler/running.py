@@ -20,6 +20,7 @@ from pnne_nb.compiler.expecting import Expected, misfits
 from pnne_nb.compiler.faking import imitation
 from pnne_nb.compiler.sections import Line
 from pnne_nb.compiler.shapes import failure
+from pnne_nb.compiler.shortening import shorten
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
 NOT_FINITE = "not-finite"
@@ -235,10 +236,12 @@ def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
             return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch does not say
         return nn.Module.__call__(self, *args, **kwargs)
     except Exception as error:
+        __tracebackhide__ = True  # in notebooks, and in pytest
         unexpected = _unexpected(self, args, kwargs)
         compiled = self._compiled_call_impl is not None and find_failure(error) is None
         named = _repeated(self, args, kwargs, unexpected) if compiled else None
         named = named or _named(error, unexpected)
+        shorten(error, _call.__code__)
         if named is None:
             raise
         raise named from error

@@ -52,6 +52,51 @@ def test_the_traceback_shows_the_generated_line() -> None:
     assert "x = self.fc1(x)" in "".join(traceback.format_exception(caught.value))
 
 
+def shown(error: BaseException | None) -> list[str]:
+    """Return the functions on the traceback of an exception."""
+    assert error is not None
+    return [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+
+
+def test_the_traceback_shows_the_lines_of_the_model_and_what_torch_was_doing() -> None:
+    graph = graphs.nested()
+    graph.group(["layer1"], "outer")
+    model = pn.compile(graph)
+    with pytest.raises(pn.ExecutionError) as caught:
+        model(torch.randn(2, 5))
+    # Three lines of the model, and that of the layer; then the test's own and the one that raises.
+    assert shown(caught.value.__cause__) == ["forward"] * 4
+    assert shown(caught.value)[1:] == ["_call"]
+    text = "".join(traceback.format_exception(caught.value))
+    assert "self.outer(" in text
+    assert "self.layer1(" in text
+    assert "F.linear(input, self.weight, self.bias)" in text
+    assert len(text.splitlines()) < 30
+
+
+def test_what_is_not_replaced_is_shortened_too() -> None:
+    class ElsewhereError(Exception):
+        pass
+
+    def leave(*_: object) -> None:
+        raise ElsewhereError
+
+    model = pn.compile(graphs.nested())
+    model.get_submodule("layer1.0").register_forward_hook(leave)
+    with pytest.raises(ElsewhereError) as caught:
+        model(torch.randn(2, 6))
+    assert shown(caught.value)[1:] == ["forward", "forward", "leave"]
+    assert "Node 'layer1.0' failed" in "".join(caught.value.__notes__)
+
+
+def test_a_call_that_python_refuses_shows_who_made_it() -> None:
+    model = pn.compile(graphs.mlp())
+    with pytest.raises(TypeError, match=r"forward\(\) missing 1 required positional argument: 'x'") as caught:
+        model()
+    assert shown(caught.value)[0] == "test_a_call_that_python_refuses_shows_who_made_it"
+    assert "_call_impl" not in shown(caught.value)
+
+
 def test_a_failure_is_found_behind_other_exceptions() -> None:
     model = pn.compile(graphs.mlp())
     with pytest.raises(ValueError, match="training stopped") as caught:
@@ -220,6 +265,7 @@ def test_what_torch_compile_refuses_is_named_too() -> None:
         assert "Input 'x' expects" in str(caught.value)
         assert type(caught.value.__cause__).__module__.startswith("torch._dynamo")
         assert blame(caught.value) == "layer1.0"
+        assert len(shown(caught.value.__cause__)) == 1, "how torch compiles is not what has failed"
     finally:
         torch.compiler.reset()
 
