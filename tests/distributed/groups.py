@@ -60,10 +60,12 @@ def drawn_training() -> NodeGraph:
 _COMPARED = (("fc.output", "input"), ("load.target", "target"))
 
 
-def drawn_engine(**options: Any) -> TrainingEngine:
-    """An engine of `drawn_training`."""
+def drawn_engine(pictures: Any = None, **options: Any) -> TrainingEngine:
+    """An engine of `drawn_training`, whose variable is `pictures`."""
     return TrainingEngine.from_graph(
-        drawn_training(), {"pictures": tasks.images()}, **{"epochs": 3, "device": "cpu", **options}
+        drawn_training(),
+        {"pictures": tasks.images() if pictures is None else pictures},
+        **{"epochs": 3, "device": "cpu", **options},
     )
 
 

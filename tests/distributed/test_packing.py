@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,18 @@ def test_files_that_are_none(damage: bytes | None, message: str, tmp_path: Path)
 def test_variables_that_are_no_arrays() -> None:
     with pytest.raises(TrainingError, match="The variable 'mine' is a Noisy, which exists in this process only"):
         Packing(*_opened(tasks.images(), None), Drawing("{}", {"mine": tasks.Noisy()}))
+
+
+def test_variables_of_one_s_own_classes_are_handed_over_beside_the_file(tmp_path: Path) -> None:
+    drawing = Drawing("{}", {"mine": tasks.Noisy(), "array": tasks.images()[1]})
+    packing = Packing(*_opened(tasks.images(), None), drawing, hands_over=True)
+    packing.write(tmp_path)
+    opened = unpack(tmp_path, unpacked(Luggage(**packing.handed).packed()))
+    assert opened.drawing is not None
+    assert isinstance(opened.drawing.variables["mine"], tasks.Noisy)
+    assert torch.equal(opened.drawing.variables["array"], tasks.images()[1])
+    with pytest.raises(TrainingError, match=r"The variable 'locked' cannot be handed to the processes .* pickle"):
+        Luggage(variables={"mine": tasks.Noisy(), "locked": threading.Lock()}).packed()
 
 
 class _Stream(IterableDataset[Any]):

@@ -205,7 +205,19 @@ def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -
     assert [machine.returncode for machine in machines] == [0, 0], said
     undisturbed.load_checkpoint(tmp_path / "run")
 
-    engine = groups.drawn_engine()
+    class Pictures(Dataset[Any]):
+        """No module has it, and no file holds it: whoever is started, again too, is handed it."""
+
+        def __init__(self) -> None:
+            self.pictures, self.classes = tasks.images()
+
+        def __len__(self) -> int:
+            return len(self.classes)
+
+        def __getitem__(self, index: int) -> Any:
+            return self.pictures[index], self.classes[index]
+
+    engine = groups.drawn_engine(Pictures())
     killed: list[int] = []
 
     def kill() -> None:

@@ -41,12 +41,14 @@ class Luggage(msgspec.Struct, frozen=True):
         model: Where no graph stands for it, else None.
         train: Where it is no arrays, else None.
         val: Likewise.
+        variables: Of a drawn training's Dataset nodes, by name, where they are no arrays.
         arguments: Of the engine, to be tied to the model; see `tied`.
     """
 
     model: nn.Module | None = None
     train: Loading | None = None
     val: Loading | None = None
+    variables: Mapping[str, Any] = {}
     arguments: bytes | None = None
 
     def packed(self) -> bytes:
@@ -68,9 +70,13 @@ class Luggage(msgspec.Struct, frozen=True):
 
     def _culprit(self) -> str:
         """What cannot be pickled, as the engine calls it."""
-        for name, called in _CALLED.items():
+        parts = {called: getattr(self, name) for name, called in _CALLED.items()}
+        for called, part in {
+            **parts,
+            **{f"The variable {name!r}": one for name, one in self.variables.items()},
+        }.items():
             try:
-                cloudpickle.dumps(getattr(self, name))
+                cloudpickle.dumps(part)
             except Exception:  # noqa: BLE001  whatever a class of the notebook raises
                 return called
         return "Something"

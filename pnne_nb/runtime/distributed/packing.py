@@ -63,10 +63,15 @@ class _Given(msgspec.Struct, frozen=True, tag=True):
 
 
 class _Drawn(msgspec.Struct, frozen=True, tag=True):
-    """A training graph, and which variables its Dataset nodes find; with None for one array, else how many."""
+    """A training graph, and which variables its Dataset nodes find; with None for one array, else how many.
+
+    Attributes:
+        handed: The variables that no file holds, see `luggage`.
+    """
 
     graph: str
     variables: dict[str, int | None]
+    handed: tuple[str, ...] = ()
 
 
 class Drawing(NamedTuple):
@@ -104,14 +109,14 @@ class Packing:
         hands_over: Whether objects can be handed to the processes.
 
     Attributes:
-        handed: Datasets that no file holds, by ``"train"`` and ``"val"``.
+        handed: What no file holds, by its name in the `Luggage`.
 
     Raises:
         TrainingError: The data exists in this process only.
     """
 
     def __init__(self, train: Source, val: Source | None, drawing: Drawing | None, *, hands_over: bool = False) -> None:
-        self.handed: dict[str, Loading] = {}
+        self.handed: dict[str, Any] = {}
         self._hands_over = hands_over
         self._tensors: dict[str, Tensor] = {}
         self._layout: _Given | _Drawn
@@ -119,8 +124,12 @@ class Packing:
             judged = None if val is None else self._part(val, "val_data")
             self._layout = _Given(self._part(train, "train_data"), judged)
         else:
-            held = {name: self._variable(name, value) for name, value in drawing.variables.items()}
-            self._layout = _Drawn(drawing.graph, held)
+            own = {name: value for name, value in drawing.variables.items() if not _are_arrays(value)}
+            if own and not hands_over:
+                raise _in_this_process(*next(iter(own.items())))
+            held = {name: self._variable(name, value) for name, value in drawing.variables.items() if name not in own}
+            self._layout = _Drawn(drawing.graph, held, tuple(own))
+            self.handed["variables"] = own
 
     def write(self, directory: Path) -> None:
         """Write the file.
@@ -164,19 +173,26 @@ class Packing:
             return self._add(name, tensors)
         if isinstance(value, (tuple, list)):
             return self._add(name, as_tensors(tuple(value), name))
-        if isinstance(value, (Tensor, np.ndarray)):
-            self._add(name, as_tensors((value,), name))
-            return None
-        raise TrainingError(
-            f"The variable {name!r} is a {type(value).__name__}, which exists in this process only. Give the Dataset "
-            "node arrays such as (X, y), or register the dataset in a module that imports= names."
-        )
+        self._add(name, as_tensors((value,), name))
+        return None
 
     def _add(self, name: str, tensors: tuple[Tensor, ...]) -> int:
         for index, tensor in enumerate(tensors):
             # Views of one memory would be refused.
             self._tensors[f"{name}/{index}"] = tensor.detach().cpu().contiguous().clone()
         return len(tensors)
+
+
+def _are_arrays(value: Any) -> bool:
+    """Whether a variable is one that a file holds."""
+    return _tensors_of(value) is not None or isinstance(value, (tuple, list, Tensor, np.ndarray))
+
+
+def _in_this_process(name: str, value: Any) -> TrainingError:
+    return TrainingError(
+        f"The variable {name!r} is a {type(value).__name__}, which exists in this process only, and other machines cannot "
+        "be given it. Give the Dataset node arrays such as (X, y), or register the dataset in a module that imports= names."
+    )
 
 
 def _loading(source: Source) -> Loading:
@@ -273,4 +289,5 @@ def _unpacked(layout: _Given | _Drawn, tensor: Callable[[str], Tensor], luggage:
                 name: tensor(f"{name}/0") if count is None else tensors(name, count)
                 for name, count in layout.variables.items()
             }
-            return Unpacked(None, None, Drawing(layout.graph, variables))
+            own = {name: luggage.variables[name] for name in layout.handed}
+            return Unpacked(None, None, Drawing(layout.graph, {**variables, **own}))
