@@ -15,7 +15,8 @@ from typing import Any
 from torch import nn
 
 from pnne_nb.compiler.copying import computed
-from pnne_nb.compiler.loader import itself
+from pnne_nb.compiler.loader import OWN_CALLS, itself
+from pnne_nb.compiler.prelude import CALLED
 from pnne_nb.compiler.reusing import Former, place_in
 from pnne_nb.errors import Diagnostic
 
@@ -69,8 +70,9 @@ def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Fo
         for name, value in vars(original).items():
             if name in _PARTS or name == _NOT_PERSISTENT:
                 continue
+            calls = vars(module).get(OWN_CALLS) if name in CALLED else None
             try:
-                vars(module)[name] = copy.deepcopy(value, memo)
+                (vars(module) if calls is None else calls)[name] = copy.deepcopy(value, memo)
             except Exception as error:  # noqa: BLE001  # its class may define copying as it likes
                 missing.append(_uncopied(path, name, error))
     return missing

@@ -146,7 +146,7 @@ class Expressions:
             case "member":
                 member, arguments = self.held(call.target), self._arguments(call.arguments, call)
                 if call.target == self.whole:  # the forward of its own class, and not the one that is being written
-                    return Group("self.own_class.forward(", (f"{ITSELF}(self)", *arguments))
+                    return Group(f"{ITSELF}(self)(", tuple(arguments))
                 return self._again(call, member, arguments) if call.again else Group(f"{member}(", tuple(arguments))
             case "function" if call.target == ORDERED:
                 return Group(f"{self._target(ORDERED)}(", (dictionary(call, self.argument),))

@@ -74,6 +74,9 @@ class Loaded:
         return model
 
 
+OWN_CALLS = "own_calls"
+"""Where a model has what happens when the module is called that it itself is: the hooks of that."""
+
 _lock = threading.RLock()
 _loaded: OrderedDict[str, Loaded] = OrderedDict()
 _codes: weakref.WeakValueDictionary[str, types.CodeType] = weakref.WeakValueDictionary()
@@ -130,6 +133,10 @@ def itself(model: nn.Module) -> nn.Module:
         return model
     module: nn.Module = object.__new__(own)
     object.__setattr__(module, "__dict__", dict(vars(model)))
+    vars(module).update(vars(module).pop(OWN_CALLS))
+    for name, value in vars(module).items():
+        if isinstance(value, types.MethodType) and value.__self__ is model:
+            vars(module)[name] = types.MethodType(value.__func__, module)
     drawn = loaded.generated.drawn
     for kind in ("_parameters", "_buffers", "_modules"):
         vars(module)[kind] = {name: part for name, part in vars(model)[kind].items() if name not in drawn}

@@ -39,25 +39,66 @@ def equipped(module: nn.Module, parts: nn.Module) -> nn.Module:
 '''.splitlines()
 """Stands in source of which modules run code of their own."""
 
-WHOLE = '''
+CALLED = (
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks", "_is_full_backward_hook", "forward",
+)  # fmt: skip
+"""Attributes of a module that say what happens when it is called."""
+
+_NAMES = "".join(f'    "{name}",\n' for name in CALLED)
+
+WHOLE = (
+    f"""
+
+CALLED = (
+{_NAMES})
+""".splitlines()
+    + '''
 
 @functools.cache
 def joined(drawn: type[nn.Module], own: type[nn.Module]) -> type[nn.Module]:
-    """Return the class of modules that are of both classes."""
-    return type(own)(drawn.__name__, (drawn, own), {"__module__": drawn.__module__, "own_class": own})
+    """Return the class of modules that are of both classes, and are called as what is drawn."""
+    names = {"own_class": own, "called_class": apart(own), "__call__": drawn.__call__, "__module__": drawn.__module__}
+    return type(own)(drawn.__name__, (drawn, own), names)
+
+
+def apart(own: type[nn.Module]) -> type[nn.Module]:
+    """Return the class of modules that keep in `own_calls` what happens when they are called: hooks above all."""
+
+    def kept(name: str) -> property:
+        def get(module: nn.Module):
+            found = vars(module).get("own_calls", {}).get(name, {})
+            if name == "forward" and not found:
+                return own.forward.__get__(module)
+            is_bound = getattr(getattr(found, "__self__", None), "__dict__", None) is vars(module)
+            return found.__func__.__get__(module) if is_bound else found
+
+        return property(get, lambda module, value: vars(module).setdefault("own_calls", {}).update({name: value}))
+
+    def call(module: nn.Module, *args, **kwargs):
+        if own.__call__ is nn.Module.__call__ and not any(vars(module).get("own_calls", {}).values()):
+            return own.forward(module, *args, **kwargs)
+        return own.__call__(module, *args, **kwargs)
+
+    names = {"__module__": own.__module__, "__call__": call, **{name: kept(name) for name in CALLED}}
+    return type(own)(own.__name__, (own,), names)
 
 
 def become(model: nn.Module, module: nn.Module) -> None:
     """Have a model be what a module is: of its class too, and with what it has, under the same names."""
     model.__class__ = joined(type(model), type(module))
     parts = [*module.modules(), *module.parameters(), *module.buffers()]
-    vars(model).update(copy.deepcopy(vars(module), {**{id(part): part for part in parts}, id(module): model}))
+    own = copy.deepcopy(vars(module), {**{id(part): part for part in parts}, id(module): model})
+    # Its hooks are called around its own forward, and not around all that is drawn.
+    calls = {name: own.pop(name) for name in CALLED if name in own}
+    vars(model).update({**own, "own_calls": calls})
 
 
 def itself(model: nn.Module) -> nn.Module:
     """Return the module that a model has become, whose code means its own forward where it calls itself."""
-    module = object.__new__(model.own_class)
+    module = object.__new__(model.called_class)
     object.__setattr__(module, "__dict__", vars(model))
     return module
 '''.splitlines()
+)
 """Stands in source of a model that is itself a module that the graph keeps as it is."""

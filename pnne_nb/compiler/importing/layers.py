@@ -10,6 +10,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import is_parametrized
 
 from pnne_nb.catalog import facts
+from pnne_nb.compiler.loader import loaded_from
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec, Property
 from pnne_nb.graph.types import check, holds_tensor
@@ -42,17 +43,12 @@ def obstacle(module: nn.Module) -> str:
 
 
 def is_extensible(module: nn.Module) -> bool:
-    """Whether a model can be of a module's class too, with more drawn around its ``forward``.
-
-    Hooks, and what else a class does when it is called, would go for all that is drawn.
-    """
+    """Whether a model can be of a module's class too, with more drawn around its calls."""
     cls: Any = type(module)
-    if isinstance(module, torch.jit.ScriptModule) or "forward" in vars(module):
-        return False
+    if isinstance(module, torch.jit.ScriptModule) or loaded_from(module) is not None:
+        return False  # one that runs compiled code, or code of ours
     if is_parametrized(module):
         return False  # a class that torch has made for this one module, and that refuses to be saved
-    if cls.__call__ is not nn.Module.__call__ or any(getattr(module, name, None) for name in _CALLED):
-        return False
     try:
         type(cls)(cls.__name__, (_Drawn, cls), {})
     except Exception:  # noqa: BLE001  # the class may refuse to be extended as it likes

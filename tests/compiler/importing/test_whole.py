@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -255,21 +257,95 @@ def test_tensors_that_overlap_stay_so() -> None:
     assert net.low[5] == 5.0
 
 
+class Calling(Routed):
+    def __call__(self, x: Tensor) -> Tensor:
+        out: Tensor = super().__call__(x) * 2
+        return out
+
+
+def _double(_module: nn.Module, _args: Any, result: Tensor) -> Tensor:
+    return result * 2
+
+
+def _shifted(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (args[0] + 1, *args[1:])
+
+
+def _hooked() -> nn.Module:
+    net = Routed()
+    net.register_forward_hook(_double)
+    net.register_forward_pre_hook(_shifted)
+    return net
+
+
+def _replaced() -> nn.Module:
+    net: Any = Routed()
+    net.forward = MethodType(lambda self, *args: Routed.forward(self, *args) * 2, net)
+    return net  # type: ignore[no-any-return]  # a Routed
+
+
+@pytest.mark.parametrize("make", [Calling, _hooked, _replaced])
+def test_what_happens_when_it_is_called_happens_around_it_alone(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    net = make()
+    expected = net.eval()(inputs())
+    graph = imported(net)
+    made = pn.compile(graph, reuse=net)
+    assert list(made.state_dict()) == list(net.state_dict())
+    assert torch.equal(made(inputs()), expected)
+    around(graph, "relu")
+    made = pn.compile(graph, reuse=net)
+    assert list(made.state_dict()) == list(net.state_dict())
+    for model in (made, copy.deepcopy(made), pn.compile(graph, reuse=made)):
+        assert torch.equal(model(inputs()), expected.relu())
+    seen: list[Tensor] = []
+    handle = made.register_forward_hook(lambda _module, _args, result: seen.append(result))
+    made(inputs())
+    assert len(seen) == 1
+    assert torch.equal(seen[0], expected.relu())
+    handle.remove()
+    space: dict[str, Any] = {"__name__": "source"}
+    exec(compile(pn.to_source(graph), "source.py", "exec"), space)  # our own text
+    written = space[type(net).__name__](net)
+    written.load_state_dict(net.state_dict())
+    assert torch.equal(written.eval()(inputs()), expected.relu())
+    made(inputs()).sum().backward()
+    net(inputs()).relu().sum().backward()
+    for (name, mine), theirs in zip(made.named_parameters(), net.parameters(), strict=True):
+        assert (mine.grad is None) == (theirs.grad is None), name
+        assert mine.grad is None or torch.equal(mine.grad, theirs.grad), name  # type: ignore[arg-type]
+
+
+def test_hooks_travel_with_a_pickle_and_with_compiled_code() -> None:
+    torch.manual_seed(0)
+    net = _hooked().eval()
+    made = pn.compile(imported(net), reuse=net)
+    again = pickle.loads(pickle.dumps(made))
+    assert torch.equal(again(inputs()), net(inputs()))
+    with torch.no_grad():
+        compiled: Any = torch.compile(made, backend="eager")
+        assert torch.equal(compiled(inputs()), net(inputs()))
+
+
 def test_what_cannot_be_extended_is_held() -> None:
-    class Calling(Routed):
-        def __call__(self, x: Tensor) -> Tensor:
-            out: Tensor = super().__call__(x) * 2
+    class Scripted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.gate(x)
             return out
 
     torch.manual_seed(0)
-    calling, hooked = Calling(), Routed()
-    hooked.register_forward_hook(lambda _module, _args, result: result * 2)
-    for net in (calling, hooked):
-        graph = imported(net)
-        made = pn.compile(graph, reuse=net)
-        assert list(made.state_dict()) == [f"module.{name}" for name in net.state_dict()]
-        around(graph, "relu")
-        assert torch.equal(pn.compile(graph, reuse=net).eval()(inputs()), net.eval()(inputs()).relu())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net = torch.jit.trace(Scripted().eval(), inputs())  # type: ignore[no-untyped-call]  # torch does not say
+    graph = imported(net)
+    made = pn.compile(graph, reuse=net)
+    assert list(made.state_dict()) == [f"module.{name}" for name in net.state_dict()]
+    around(graph, "relu")
+    assert torch.equal(pn.compile(graph, reuse=net).eval()(inputs()), net.eval()(inputs()).relu())
 
 
 def test_a_compiled_model_can_be_imported_again() -> None:
