@@ -1,14 +1,16 @@
-"""What every test stands on: one thread for torch, quick deterministic hypothesis, and no leaked threads."""
+"""What every test stands on: one thread for torch, the same random numbers in any order, and no leaked threads."""
 
 from __future__ import annotations
 
 import gc
 import os
+import random
 import threading
 import time
 from collections.abc import Iterator
 
 import hypothesis
+import numpy as np
 import pytest
 import torch
 from playwright.sync_api import Browser, expect, sync_playwright
@@ -22,6 +24,9 @@ hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, dera
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("PNNE_HYPOTHESIS", "dev"))
 
+SEED = int(os.environ.get("PNNE_SEED", "0"))
+"""Of what tests draw; another one is for looking for tests that hang on their numbers."""
+
 # Of every page, whichever files of tests are run: Playwright's own five seconds are too few for a busy machine.
 expect.set_options(timeout=PAGE_SECONDS * 1000)
 
@@ -30,6 +35,18 @@ GRACE = 30.0
 
 # Threads of the libraries, which live as long as the process.
 LIBRARY_THREADS = ("IPythonHistorySavingThread", "asyncio_", "pytest_timeout", "Dummy-", "Thread-IOPub", "IOPub")
+
+
+def _seed() -> None:
+    torch.manual_seed(SEED)
+    random.seed(SEED)
+    np.random.seed(SEED)  # noqa: NPY002  # what code under test may draw with
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    # What a file draws when it is imported does not hang on the files before it.
+    if isinstance(collector, pytest.Module):
+        _seed()
 
 
 @pytest.hookimpl(trylast=True)
@@ -43,6 +60,12 @@ def pytest_collection_finish() -> None:
     # Thousands of tests and their libraries stay to the end: whoever collects garbage need not walk through them.
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    # Nor what a test draws on the tests before it, which differ where several processes share the files.
+    _seed()
 
 
 @pytest.fixture(autouse=True, scope="session")
