@@ -82,6 +82,12 @@ def test_ports_are_level_not_centres() -> None:
     assert places["b"][1] - places["a"][1] == 15
 
 
+def test_sums_one_after_the_other_stand_in_one_line() -> None:
+    """What arrives at the first of two ports is not level with it: each sum would stand further to the side."""
+    edges = [link for a, b, c in ("abc", "cde", "efg") for link in (Link(a, b), Link(b, c, 0, -20), Link(a, c, 0, 20))]
+    assert len({y for _, y in arrange(boxes("abcdefg"), edges).values()}) == 1
+
+
 def test_branches_stand_side_by_side_without_crossing() -> None:
     places = arrange(boxes("abcdxyz"), links("ab ac ad by cz dx"))
     assert places["b"][1] < places["c"][1] < places["d"][1]

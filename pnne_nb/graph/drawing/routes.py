@@ -29,6 +29,9 @@ def routed(start: Point, end: Point, boxes: Sequence[Box], *, across: bool = Fal
         return start, end
     # What stands beside the blocking nodes must be passed as well.
     top, bottom = min(box[1] for box in between), max(box[3] for box in between)
+    # And nothing before the edge leaves, or after it has arrived.
+    room = max(0.0, min(CLEARANCE, (end[1] - start[1]) / 2))
+    top, bottom = max(top, start[1] + room), min(bottom, end[1] - room)
     lanes = [min(box[0] for box in between) - CLEARANCE, max(box[2] for box in between) + CLEARANCE]
     free = [lane for lane in lanes if not any(_inside(lane, top, bottom, box) for box in boxes)] or lanes
     lane = min(free, key=lambda x: abs(x - start[0]) + abs(x - end[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pnne_nb.graph.layout.ranks import Layering
+from pnne_nb.graph.layout.ranks import Arc, Layering
 
 SWEEPS = 3
 SPINE_WEIGHT = 1e6
@@ -44,7 +44,7 @@ def _wanted_from_before(layering: Layering, centres: list[float], vertex: int) -
     arcs = layering.into[vertex]
     spine = layering.spine_before[vertex]
     if spine >= 0:
-        return next(centres[s] + leaves - arrives for s, _, leaves, arrives in arcs if s == spine)
+        return centres[spine] + next(_step(layering, arc) for arc in arcs if arc[0] == spine)
     if not arcs:
         return _wanted_from_after(layering, centres, vertex) if layering.out[vertex] else centres[vertex]
     return sum(centres[s] + leaves - arrives for s, _, leaves, arrives in arcs) / len(arcs)
@@ -54,10 +54,19 @@ def _wanted_from_after(layering: Layering, centres: list[float], vertex: int) ->
     arcs = layering.out[vertex]
     spine = layering.spine_after[vertex]
     if spine >= 0:
-        return next(centres[t] + arrives - leaves for _, t, leaves, arrives in arcs if t == spine)
+        return centres[spine] - next(_step(layering, arc) for arc in arcs if arc[1] == spine)
     if not arcs or layering.spine_before[vertex] >= 0:
         return centres[vertex]
     return sum(centres[t] + arrives - leaves for _, t, leaves, arrives in arcs) / len(arcs)
+
+
+def _step(layering: Layering, arc: Arc) -> float:
+    """How far a straight path goes across from a vertex to the next: so far that their ports are level.
+
+    But not where several edges arrive, each at a port beside the middle: a net of a hundred sums would lean away.
+    """
+    _, target, leaves, arrives = arc
+    return 0.0 if len(layering.into[target]) > 1 else leaves - arrives
 
 
 def _settle(

@@ -31,8 +31,10 @@ export function routed(start: Point, end: Point, boxes: readonly Box[], across =
   const direct = curveBetween(start, end);
   if (!between.some((box) => crosses(direct, box))) return [start, end];
   // What stands beside the blocking nodes must be passed as well.
-  const top = Math.min(...between.map((box) => box.top));
-  const bottom = Math.max(...between.map((box) => box.top + box.height));
+  // And nothing before the edge leaves, or after it has arrived.
+  const room = Math.max(0, Math.min(CLEARANCE, (end[1] - start[1]) / 2));
+  const top = Math.max(start[1] + room, Math.min(...between.map((box) => box.top)));
+  const bottom = Math.min(end[1] - room, Math.max(...between.map((box) => box.top + box.height)));
   const lanes = [
     Math.min(...between.map((box) => box.left)) - CLEARANCE,
     Math.max(...between.map((box) => box.left + box.width)) + CLEARANCE,

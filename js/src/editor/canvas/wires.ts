@@ -8,8 +8,8 @@ import type { ShownScene } from "./scene";
 
 const SAMPLES = 24;
 
-/** Up to so many nodes, edges run around those that stand in their way; of more, nobody follows one by eye. */
-export const MOST_ROUTED = 150;
+/** Up to so many nodes, edges run around those that stand in their way: each edge in view looks at all of them. */
+export const MOST_ROUTED = 500;
 
 /** The curve of an edge from port to port, whatever stands between. */
 export function curveOf(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): Curve | null {
