@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn
 from pnne_nb.runtime.randomness import key_of, seeded_globals
-from pnne_nb.runtime.workers import WorkerStart, end_workers, explained, kill_workers
+from pnne_nb.runtime.workers import WorkerStart, dismiss_workers, end_workers, explained
 
 
 class Source(Protocol):
@@ -278,7 +278,7 @@ def named(source: Source) -> str:
 def abandon(source: Source) -> None:
     """From another thread: let whoever waits for the next batch of workers wait no longer, but fail."""
     if isinstance(source, (DatasetSource, StreamSource)):
-        kill_workers(source._reading)
+        dismiss_workers(source._reading)
 
 
 _SILENT = (StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit)

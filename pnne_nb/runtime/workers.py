@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -20,6 +21,9 @@ from pnne_nb.errors import TrainingError
 
 _SECONDS_TO_DIE = 0.5
 """What a worker sent last may arrive broken before the system knows that it is dead."""
+_GLANCE = 0.5
+"""Seconds between two looks whether workers live. Torch takes five, but a kernel that shuts down, which ends its children
+first, is given half of that to write its last checkpoint."""
 _REPEATED = "in DataLoader worker process"
 """What torch says of an exception that a worker has sent."""
 _NO_ROOM = "unable to allocate shared memory"
@@ -91,7 +95,7 @@ def _send_instead(queue: Queue[Any], error: Exception, unsent: tuple[Any, Any]) 
 
 
 def explained(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; if a worker process dies, its death is told, not the broken connection that it leaves.
+    """The same batches; if a worker process dies, its death is told at once, not the broken connection that it leaves.
 
     Raises:
         WorkerDiedError: A worker has died.
@@ -99,6 +103,12 @@ def explained(batches: Iterator[Any]) -> Iterator[Any]:
     """
     if not isinstance(batches, _MultiProcessingDataLoaderIter):
         return batches
+    own = weakref.proxy(batches)
+
+    def look(timeout: float = _GLANCE) -> Any:
+        return _MultiProcessingDataLoaderIter._try_get_data(own, timeout)
+
+    batches._try_get_data = look  # type: ignore[method-assign]  torch has no setting for it
     return _watched(batches)
 
 
@@ -108,11 +118,12 @@ def end_workers(batches: Iterator[Any] | None) -> None:
         batches._shutdown_workers()
 
 
-def kill_workers(batches: Iterator[Any] | None) -> None:
+def dismiss_workers(batches: Iterator[Any] | None) -> None:
     """Let whoever waits for the next batch, in another thread, hear that its workers have died."""
     if isinstance(batches, _MultiProcessingDataLoaderIter):
         for worker in batches._workers:
-            worker.kill()
+            # Of this signal, they make a quiet end: of SIGKILL, torch would tell the cell that runs.
+            worker.terminate()
 
 
 def _watched(batches: _MultiProcessingDataLoaderIter) -> Iterator[Any]:
