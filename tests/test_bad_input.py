@@ -224,6 +224,19 @@ def test_a_value_that_its_property_does_not_take_is_not_even_tried() -> None:
         pn.compile(hostile)
 
 
+@pytest.mark.parametrize("type", ["Input", "Buffer"])
+@pytest.mark.parametrize("value", ["null", '"nn"', '"float31"', "3"])
+def test_an_element_type_that_is_none_leaves_the_shape_unknown(type: str, value: str) -> None:
+    graph = pn.NodeGraph()
+    graph.add(type, name="x", shape=(4, 5), dtype="int64")
+    graph.add("ReLU", name="relu")
+    graph.connect("x", "relu")
+    hostile = pn.NodeGraph.from_json(graph.to_json().replace('"int64"', value))
+    assert pn.infer_shapes(hostile) == {}
+    with pytest.raises(pn.CompileError, match="x: dtype cannot be"):
+        pn.compile(hostile)
+
+
 def test_example_inputs_that_no_machine_can_hold_are_refused() -> None:
     graph = pn.NodeGraph()
     graph.add("Input", name="x", shape=(2**40, 2**20))

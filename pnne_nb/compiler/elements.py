@@ -1,4 +1,4 @@
-"""Of which element type the tensors of an imported layer are, where that is not the usual one."""
+"""Element types that a document names: of inputs and weights, and of imported layers where it is not the usual one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from torch import nn
 
 from pnne_nb.graph.node import Node
 from pnne_nb.graph.types import DtypeType, check
-from pnne_nb.graph.values import Value
+from pnne_nb.graph.values import DTYPES, Value
 
 ELEMENT = "dtype"
 """Argument of torch's layers by which they are made of another element type; no property of any node."""
+
+
+def named_type(node: Node) -> torch.dtype | None:
+    """Return the element type of an input or weight, or None if its property names none: a file may, and lint says so."""
+    name = node.properties.get(ELEMENT, "float32")
+    return getattr(torch, name) if isinstance(name, str) and name in DTYPES else None
 
 
 def element_type(module: nn.Module) -> str:

@@ -13,13 +13,12 @@ from dataclasses import replace
 from typing import final
 
 import msgspec
-import torch
 
 from pnne_nb.compiler.abstract import Abstract, Meta
 from pnne_nb.compiler.contexts import Inside, inside
 from pnne_nb.compiler.costs import Cost, total
 from pnne_nb.compiler.devices import missing_device
-from pnne_nb.compiler.elements import with_element_type
+from pnne_nb.compiler.elements import named_type, with_element_type
 from pnne_nb.compiler.mismatch import Finding
 from pnne_nb.compiler.program import Ref
 from pnne_nb.compiler.reading import NO_WIRES, Drawing
@@ -181,10 +180,9 @@ class Scope:
         if self.prefix:
             value = self._inputs.get(node.name)
             return Outcome({"output": value}) if value is not None else NOTHING
-        shape = node.properties.get("shape")
-        if not isinstance(shape, tuple):
+        shape, dtype = node.properties.get("shape"), named_type(node)
+        if not isinstance(shape, tuple) or dtype is None:
             return NOTHING
-        dtype = getattr(torch, str(node.properties.get("dtype", "float32")))
         sizes: list[Size] = []
         rows: list[tuple[int, ...]] = []
         count = max((len(values) for values in self._symbols.values()), default=1)
@@ -247,11 +245,10 @@ def _placed(node: Node) -> tuple[Finding, ...]:
 
 
 def _weight(node: Node) -> Outcome:
-    shape = node.properties.get("shape")
-    if not isinstance(shape, tuple):
+    shape, dtype = node.properties.get("shape"), named_type(node)
+    if not isinstance(shape, tuple) or dtype is None:
         return NOTHING
     sizes = tuple(size for size in shape if isinstance(size, int))
-    dtype = getattr(torch, str(node.properties.get("dtype", "float32")))
     count = math.prod(sizes)
     cost = Cost(count if node.type == "Parameter" else 0, count * dtype.itemsize)
     outputs = {"output": Abstract((Meta(sizes, dtype),), tuple(map(number, sizes)))}
