@@ -76,6 +76,40 @@ def ties(drawings: Mapping[str, Drawing], diagnostics: list[Diagnostic]) -> Iter
             yield path, str(other)
 
 
+def frozen(drawings: Mapping[str, Drawing], drawing: Drawing) -> Iterator[str]:
+    """Yield the paths of the modules that are not trained, as they were not where they were imported from.
+
+    Args:
+        drawings: Every definition by id.
+        drawing: The graph that holds them.
+    """
+    paths: dict[str, str] | None = None
+    for name, node in drawing.nodes.items():
+        said = node.origin.get("frozen") if isinstance(node.origin, dict) else None
+        if not isinstance(said, (tuple, list)) or node.type == "Module" or node.shares is not None:
+            continue
+        paths = paths if paths is not None else module_paths(drawing)
+        inside = drawings.get(node.definition) if node.definition is not None else None
+        for below in said:
+            # What has been removed or renamed inside since is a new layer.
+            if isinstance(below, str) and (not below or (inside is not None and _is_module(drawings, inside, below))):
+                yield ".".join(part for part in (paths[name], below) if part)
+
+
+def _is_module(drawings: Mapping[str, Drawing], drawing: Drawing, path: str) -> bool:
+    """Whether a node inside a graph makes the module of a path."""
+    places = {place: name for name, place in module_paths(drawing).items()}
+    parts = path.split(".")
+    length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in places), 0)
+    node = drawing.nodes[places[".".join(parts[:length])]] if length else None
+    if node is None or node.type in ("Module", "Parameter", "Buffer"):
+        return False
+    inner = drawings.get(node.definition) if node.definition is not None else None
+    if length == len(parts):
+        return node.shares is None
+    return inner is not None and _is_module(drawings, inner, ".".join(parts[length:]))
+
+
 def whole_node(graph: NodeGraph) -> str:
     """Return the node that stands for the whole module that a document was imported from, or an empty string."""
     whole = (name for name, node in graph.nodes.items() if isinstance(node.origin, dict) and node.origin.get("whole"))

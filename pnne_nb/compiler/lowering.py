@@ -10,7 +10,7 @@ import msgspec
 from pnne_nb.compiler.annotating import Annotations
 from pnne_nb.compiler.automatic import NO_SIZES, Resolved, automatic_sizes
 from pnne_nb.compiler.expressions import is_known
-from pnne_nb.compiler.holding import member_paths, place_of, ties, whole_clash
+from pnne_nb.compiler.holding import frozen, member_paths, place_of, ties, whole_clash
 from pnne_nb.compiler.nodes import Context, lower_node
 from pnne_nb.compiler.program import (
     Argument,
@@ -157,6 +157,7 @@ class _Lowering:
                 if (ref := drawing.wires.get(name, NO_WIRES).get("input")) is not None
             ),
             ties=() if drawing.id else tuple(ties(self._drawings, self.diagnostics)),
+            frozen=tuple(frozen(self._drawings, drawing)),
             holds=holds,
             whole=whole,
         )
@@ -274,7 +275,7 @@ def _is_same(one: Program, other: Program) -> bool:
         and all(map(operator.is_, one.members, other.members))
         and all(map(operator.is_, one.calls, other.calls))
         and (one.entries, one.results, one.ties) == (other.entries, other.results, other.ties)
-        and (one.holds, one.whole) == (other.holds, other.whole)
+        and (one.frozen, one.holds, one.whole) == (other.frozen, other.holds, other.whole)
     )
 
 

@@ -211,6 +211,7 @@ class Program(msgspec.Struct, frozen=True):
         results: In the order of the Output nodes; several are returned as a tuple.
         parameters: Arguments of the constructor: name, type in words, and default or None.
         ties: Tensors that are one, by their paths: the second is put where the first was.
+        frozen: Paths of modules whose parameters are not trained.
         form: How the class is written: ``"chain"`` as an ``nn.Sequential``, ``"list"`` as a list of its members,
             ``"loop"`` as one whose members do the same one after the other.
         holds: Of what is inside a box, which has no ``forward``: the class of torch that holds it.
@@ -225,6 +226,7 @@ class Program(msgspec.Struct, frozen=True):
     results: tuple[Result, ...]
     parameters: tuple[tuple[str, str, Constant | None], ...] = ()
     ties: tuple[tuple[str, str], ...] = ()
+    frozen: tuple[str, ...] = ()
     form: Literal["", "chain", "list", "loop"] = ""
     holds: Holder = ""
     whole: str = ""

@@ -224,9 +224,30 @@ class _Writer:
                 weights.add(top)
             else:
                 self._member(program, held[0], names)
+        lists = self._expressions.lists.copy()
+        if program.ties or program.frozen:
+            self._expressions.lists.update(self._lists(program.members))
         for tied, other in ties.items():
             line = Line(program.definition, tied.partition(".")[0], calls=False)
             self._statement(f"{self._expressions.held(tied)} = {self._expressions.held(other)}", line)
+        for frozen in program.frozen:
+            line = Line(program.definition, frozen.partition(".")[0], calls=False)
+            self._statement(f"{self._expressions.held(frozen)}.requires_grad_(False)", line)
+        self._expressions.lists = lists
+
+    def _lists(self, members: tuple[Member, ...], above: str = "") -> Iterator[str]:
+        """Yield the paths of what is inside a class and is written as a list of modules."""
+        for member in members:
+            path = f"{above}{member.name}"
+            inner: tuple[Member, ...] = ()
+            if isinstance(member, Chain):
+                inner = member.members
+                yield path
+            elif isinstance(member, Nested):
+                program = self._unit.programs[member.definition]
+                inner = program.members
+                yield from [path] if program.form else []
+            yield from self._lists(inner, f"{path}.")
 
     def _needs(self, program: Program, names: Mapping[tuple[str, ...], str]) -> None:
         """Write what whoever makes an object has to bring: the modules that the graph only holds."""

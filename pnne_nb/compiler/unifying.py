@@ -138,7 +138,7 @@ def _skeleton(id: str, program: Program) -> str:
                 members.append(f"{path} {name} {definition} {device}")
             case _:
                 members.append(f"{path} {member!r}")
-    return f"{stem(id)} {members} {program.entries} {program.calls} {program.results} {program.holds}"
+    return f"{stem(id)} {members} {program.entries} {program.calls} {program.results} {program.holds} {program.frozen}"
 
 
 def _leaves(members: tuple[Member, ...], above: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Member]]:

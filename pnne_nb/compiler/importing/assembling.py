@@ -233,6 +233,8 @@ def _origin(item: Item, level: Level) -> dict[str, object]:
         origin["variables"] = dict(item.variables)
     if item.ties:
         origin["ties"] = dict(item.ties)
+    if item.frozen:
+        origin["frozen"] = item.frozen
     if item.element:
         origin[ELEMENT] = item.element
     if item.twice:

@@ -55,6 +55,7 @@ class Item:
         element: Element type of a layer's tensors; empty for the usual one.
         ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph; a
             parameter or buffer itself has an empty path.
+        frozen: Modules of which nothing is trained, by path below its submodule, which itself has an empty one.
         again: Whether training computes what is inside again for the backward pass.
         twice: Whether computing it again changes its buffers again, as in the original.
         absent: Whether it is a tensor whose values are too many for a document.
@@ -80,6 +81,7 @@ class Item:
     part: bool = False
     element: str = ""
     ties: dict[str, str] = field(default_factory=dict)
+    frozen: tuple[str, ...] = ()
 
 
 Source: TypeAlias = tuple[Item, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import torch
@@ -93,6 +93,16 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Nod
     raise CompileError(
         f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified').rstrip('.')}."
     )
+
+
+def _frozen(module: nn.Module, path: str = "") -> Iterator[str]:
+    """Yield the paths of the outermost modules of which no parameter is trained."""
+    trained = [parameter.requires_grad for parameter in module.parameters()]
+    if trained and not any(trained):
+        yield path
+    elif not all(trained):
+        for name, part in module.named_children():
+            yield from _frozen(part, f"{path}.{name}" if path else name)
 
 
 def _check(graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fault | None:
@@ -189,6 +199,7 @@ class _Import:
             if isinstance(value, torch.Tensor):
                 item.properties = {"shape": tuple(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
         self._tie(level)
+        self._freeze(level)
         if self._again:
             _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
@@ -209,6 +220,14 @@ class _Import:
                 held[above].ties[path.removeprefix(above).removeprefix(".")] = other
             elif other != path and whole is not None:
                 whole.ties[path] = other if whole.in_place else f"{whole.name}.{other}"
+
+    def _freeze(self, level: Level) -> None:
+        """Remember which layers and blocks are not trained."""
+        modules = dict(self._net.named_modules(remove_duplicate=False))
+        for item in level.items:
+            module = modules.get(".".join(item.member)) if item.member and item.owner is None else None
+            if module is not None and item.type != "Module":
+                item.frozen = tuple(_frozen(module))
 
     def _outermost(self, called: list[tuple[str, Any]], positional: int) -> Level:
         try:
