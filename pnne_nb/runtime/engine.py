@@ -401,7 +401,7 @@ class TrainingEngine:
         A schedule goes on from a new rate, with its steps in the same proportion.
 
         Raises:
-            TrainingError: The optimizer has no such option, or refuses the value; then nothing has changed.
+            TrainingError: The optimizer has no such option or refuses it, or its schedule would replace it at once.
         """
         with self.paused():
             set_options(self.optimizer, self._loop.recipe.schedule, options, group)
