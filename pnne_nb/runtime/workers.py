@@ -106,9 +106,9 @@ def explained(batches: Iterator[Any]) -> Iterator[Any]:
     own = weakref.proxy(batches)
 
     def look(timeout: float = _GLANCE) -> Any:
-        return _MultiProcessingDataLoaderIter._try_get_data(own, timeout)
+        return _MultiProcessingDataLoaderIter._try_get_data(own, timeout)  # type: ignore[no-untyped-call]  # torch does not say
 
-    batches._try_get_data = look  # type: ignore[method-assign]  torch has no setting for it
+    batches._try_get_data = look  # type: ignore[method-assign]  # torch has no setting for it
     return _watched(batches)
 
 
