@@ -57,9 +57,14 @@ class EpochEnded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Eased(msgspec.Struct, frozen=True, tag=True):
-    """Memory was too small for a batch: from here on, batches are cut into pieces."""
+    """Memory was too small for a batch: from here on, batches are cut into pieces.
+
+    Attributes:
+        validating: Whether of the validation data, not before a step.
+    """
 
     frame: AnomalyFrame
+    validating: bool = False
 
 
 class Restored(msgspec.Struct, frozen=True, tag=True):
@@ -291,13 +296,17 @@ class TrainingLoop:
                 try:
                     validated = next(validation)
                 except StopIteration as end:
+                    yield from self._told_eased()
                     metrics: dict[str, float] = end.value
                     return metrics
                 batch = validated.batch
                 self.stages.ended("validation")
-                while self._validation.eased:
-                    yield Eased(self._eased(*self._validation.eased.pop(0)))
+                yield from self._told_eased()
                 yield validated
+
+    def _told_eased(self) -> Iterator[Eased]:
+        while self._validation.eased:
+            yield Eased(self._eased(*self._validation.eased.pop(0)), validating=True)
 
     def _eased(self, largest: int, pieces: int) -> AnomalyFrame:
         message = (

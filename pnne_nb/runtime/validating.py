@@ -49,6 +49,7 @@ class Validation:
         self._forward = forward
         self._modes = modes
         self._randomness = randomness
+        self._own_eased: list[tuple[int, int]] = []
         self._pieces = 1
         self._under_way: Generator[Validated, None, dict[str, float]] | None = None
         self._found: dict[str, float] | None = None
@@ -127,6 +128,7 @@ class Validation:
             self._randomness.load_state_dict(self.began_with)
             self.began_with = None
         total, everywhere = forward.recipe.peers.sum([total, seen])
+        self._share_eased()
         metrics = {"val_loss": total / everywhere if everywhere else math.nan}
         metrics |= logged.compute(forward.recipe.peers, "val_")
         if compared:
@@ -152,7 +154,20 @@ class Validation:
                     raise
             largest = -(-size // self._pieces)
             self._pieces *= 2
-            self.eased.append((largest, self._pieces))
+            told = self.eased if recipe.peers.count == 1 else self._own_eased
+            told.append((largest, self._pieces))
+
+    def _share_eased(self) -> None:
+        """In a group, whatever one process has met is an event of all, after the pass: each goes by as many as the others."""
+        peers = self._forward.recipe.peers
+        if peers.count == 1:
+            return
+        largest, pieces_of_one = self._own_eased[-1] if self._own_eased else (0, 0)
+        self._own_eased.clear()
+        # Where it were several, they have much the same parts of the batches: the mean of them is told.
+        count, examples, cut_into = peers.sum([float(largest > 0), largest, pieces_of_one])
+        if count:
+            self.eased.append((round(examples / count), round(cut_into / count)))
 
     def _judge(self, raw: Any) -> tuple[Batch, Any, float]:
         batch = self._forward.prepare(raw)

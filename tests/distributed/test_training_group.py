@@ -321,7 +321,8 @@ def test_a_group_that_hangs_is_ended_and_says_so() -> None:
 def test_memory_too_small_in_one_is_eased_in_all_and_what_fails_in_one_fails_in_the_notebook_at_the_same_node() -> None:
     pictures, classes = tasks.images()
     pictures[77] = torch.inf
-    alone, together = (groups.engine(nodes.graph("Cramped"), train_data=(pictures, classes)) for _ in range(2))
+    options: dict[str, Any] = {"train_data": (pictures, classes), "validate_every": (1, "steps")}
+    alone, together = (groups.engine(nodes.graph("Cramped"), **options) for _ in range(2))
     together.launch(nproc=2, imports=nodes.__name__)
     alone.start()
     with pytest.raises(NotFiniteError) as expected:
@@ -330,8 +331,10 @@ def test_memory_too_small_in_one_is_eased_in_all_and_what_fails_in_one_fails_in_
         together.wait(groups.SECONDS)
     assert found.value.diagnostics == expected.value.diagnostics
     assert any("of the group, while training on batch" in note for note in found.value.__notes__)
-    assert [frame.kind for frame in together.history.anomalies] == ["out-of-memory", "out-of-memory", "nan-loss"]
+    assert [frame.kind for frame in together.history.anomalies] == [*["out-of-memory"] * 3, "nan-loss"]
     assert "each batch is cut into 4 pieces" in together.history.anomalies[1].message
+    # One process alone goes by an event more than the other, unless all of them tell of it.
+    assert "in the validation after step 1 with 5 examples" in together.history.anomalies[2].message
     groups.assert_close(alone, together)
 
 

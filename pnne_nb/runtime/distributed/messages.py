@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -65,6 +66,9 @@ class Happened(_Message, frozen=True):
     def place(self) -> Place:
         """Where in the training the event is: of two, the later has the greater one."""
         match self.event:
+            case Eased(validating=True):
+                # Behind its last batch, whatever the number of that.
+                kind, batch = 1, sys.maxsize
             case Eased():
                 # Before its step, and several times if need be.
                 kind, batch = -1, 0
