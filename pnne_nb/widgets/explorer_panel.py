@@ -37,6 +37,10 @@ CSS: Final = """<style>
 .pnne-explorer .pnne-explorer-graph, .pnne-explorer .pnne-explorer-graph * { outline: none !important; }
 .pnne-explorer .pnne-explorer-graph:focus-visible { box-shadow: 0 0 0 2px var(--jp-brand-color1, #1976d2) !important; }
 .pnne-explorer .pnne-unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+.pnne-explorer.jupyter-widgets-disconnected::before { display: block; align-self: stretch; margin-bottom: 6px;
+  padding: 8px 12px; border-left: 3px solid #a85f00; background: #a85f0018; color: inherit; font: inherit;
+  content: "Not connected: the kernel was restarted or has ended. This is what it showed; run the cell again."; }
+.pnne-explorer .jupyter-widgets-disconnected::before { content: none; }
 .pnne-explorer .pnne-explorer-panel > * { flex: 0 0 auto; }
 .pnne-explorer h3 { margin: 0 0 2px; font-size: 15px; line-height: 1.4; }
 .pnne-explorer .widget-html-content { line-height: 1.45; overflow: visible; }
