@@ -17,6 +17,8 @@ from pnne_nb.runtime.distributed.lifeline import ADDRESS
 
 _LINES = 15
 """Lines of a log that a message shows."""
+_WIDTH = 300
+"""Characters of a line that it shows: somebody's progress bar may be one line of a megabyte."""
 _SECONDS_TO_DIE = 5.0
 
 
@@ -61,10 +63,8 @@ class Agent:
     def log(self) -> str:
         """The last lines of every log, to be shown with an error."""
         files = sorted(path for path in self._logs.rglob("*.log") if path.stat().st_size)
-        texts = [(path, path.read_text(errors="replace").rstrip().splitlines()) for path in files]
-        return "\n".join(
-            f"--- {path.relative_to(self._logs)}\n" + "\n".join(lines[-_LINES:]) for path, lines in texts if lines
-        )
+        texts = [(path, _last_lines(path)) for path in files]
+        return "\n".join(f"--- {path.relative_to(self._logs)}\n" + "\n".join(lines) for path, lines in texts if lines)
 
     def wait(self, seconds: float) -> bool:
         """Wait until it has ended by itself; whether it has."""
@@ -85,6 +85,15 @@ class Agent:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(started, _SECONDS_TO_DIE)
+
+
+def _last_lines(path: Path) -> list[str]:
+    with path.open("rb") as log:
+        # Of a log of gigabytes, no more than may be shown.
+        log.seek(max(0, path.stat().st_size - 4 * _LINES * _WIDTH))
+        text = log.read().decode(errors="replace")
+    lines = text.rstrip().splitlines()[-_LINES:]
+    return [line if len(line) <= _WIDTH else f"… {line[-_WIDTH:]}" for line in lines]
 
 
 def _search_path() -> str:
