@@ -30,6 +30,11 @@ def asking(frame: FrameType) -> FrameType:
     return frame
 
 
+def is_followed(frame: FrameType) -> bool:
+    """Whether a frame is of the code that is traced, and not of what that calls in other packages."""
+    return isinstance(frame.f_globals, Names)
+
+
 class Variable(NamedTuple):
     """What traced code calls a value.
 
@@ -50,7 +55,7 @@ def variable(frame: FrameType | None, part: object) -> Variable | None:
         part: Which part of a value it is, where the code takes that apart.
     """
     while frame is not None and frame.f_globals is not vars(rewriting):  # which has values of its own
-        if isinstance(frame.f_globals, Names):
+        if is_followed(frame):
             found = stored(frame)
             if isinstance(found, tuple):
                 name = found[part] if isinstance(part, int) and 0 <= part < len(found) else ""

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.autograd import Function
+from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
@@ -226,6 +227,8 @@ class _View:
             return self._settling(value)
         if _is_autograd(value):
             return _Applied(value, self._recorder)
+        if isinstance(value, type) and type(value) is type and issubclass(value, Distribution):
+            return self._copies.setdefault(id(value), _unchecked(value))
         owner: Any = getattr(value, "__self__", None) if isinstance(value, types.MethodType) else None
         if _is_autograd(owner) and value.__name__ == "apply":
             return _Applied(owner, self._recorder).apply
@@ -277,6 +280,19 @@ class _View:
             return function(*args, **kwargs)
 
         return call
+
+
+class _Unchecked(type):
+    """Type of what stands for classes of distributions, whose objects torch makes too."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.__base__ or cls)
+
+
+def _unchecked(distribution: type[Distribution]) -> type:
+    """Return a class of distributions that does not ask a sample for its class, which a traced one has not."""
+    own = {"__module__": distribution.__module__, "_validate_sample": lambda _self, _value: None}
+    return _Unchecked(distribution.__name__, (distribution,), own)
 
 
 def _refuse_draw(*_: Any, **__: Any) -> Any:

@@ -37,7 +37,7 @@ from pnne_nb.compiler.importing.calling import (
     opened,
     parameter_names,
 )
-from pnne_nb.compiler.importing.circumstances import asking, is_checkpointed, variable
+from pnne_nb.compiler.importing.circumstances import asking, is_checkpointed, is_followed, variable
 from pnne_nb.compiler.importing.drafting import UntranslatableError
 from pnne_nb.compiler.importing.intercepting import AssignedError, intercepted
 from pnne_nb.compiler.importing.layers import obstacle
@@ -310,7 +310,10 @@ class Recorder(recording.Recorder):
 
     def _called(self, value: Any, part: object = None) -> Any:
         """Return what the code is given, under the name that the code will give it."""
-        found = variable(sys._getframe(1), part) if issubclass(type(value), Traced) else None
+        frame = sys._getframe(1)
+        # A size or type that other code reads on its way to what it gives has no name here.
+        is_given = type(value) is TracedTensor or (issubclass(type(value), Traced) and is_followed(asking(frame)))
+        found = variable(frame, part) if is_given else None
         if found is not None:
             value.node.meta[VARIABLE] = found
         return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.distributions import Independent, Normal, kl_divergence
 from torch.nn.utils import prune
 from torch.utils._pytree import tree_structure
 
@@ -338,3 +340,37 @@ def test_results_are_of_the_types_that_the_original_gives(make: type[nn.Module])
     assert tree_structure(model(x)) == tree_structure(net(x))
     assert difference(net(x), model(x)) == ""
     assert 'collections.OrderedDict({"a": ' in pn.to_source(graph)
+
+
+class Density(nn.Module):
+    """Draws from a distribution and judges the sample, as a policy or a flow does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Linear(3, 3)
+        self.log_std = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        d = Independent(Normal(self.mean(x), self.log_std.exp()), 1)
+        if not isinstance(d.base_dist, Normal):
+            raise TypeError
+        sample = d.rsample()
+        divergence: Tensor = kl_divergence(d.base_dist, Normal(torch.zeros(3), torch.ones(3)))
+        log_prob: Tensor = d.log_prob(sample)  # type: ignore[no-untyped-call]  # torch does not say
+        return sample, log_prob, divergence
+
+
+def test_distributions_are_drawn() -> None:
+    net, x = Density(), torch.randn(2, 3)
+    graph = pn.from_module(net, x)
+    report = pn.verify(graph, net, x)
+    assert report, str(report)
+    assert report.opaque == {}
+    model, others = pn.compile(graph, reuse=net), torch.randn(1, 3)
+    with torch.random.fork_rng():
+        results = [(torch.manual_seed(0), each(others))[1] for each in (net, model)]
+    assert difference(results[0], results[1]) == ""
+    # What torch's own code asks of a tensor on its way to the sample is not the sample.
+    assert re.search(r"dtype=\w+\.dtype", pn.to_source(graph))
+    assert not re.search(r"sample = \w+\.(dtype|device|shape)", pn.to_source(graph))
+    assert type(Normal(torch.zeros(1), torch.ones(1))) is Normal, "other code has torch's own class"
