@@ -104,6 +104,11 @@ class Transaction(msgspec.Struct, frozen=True):
     undo: str | None = None
     redo: str | None = None
 
+    def __repr__(self) -> str:
+        """What was done, in a line: the last line of a cell shows it."""
+        changes = "1 change" if len(self.ops) == 1 else f"{len(self.ops)} changes"
+        return f"Transaction({self.label!r}, {changes}, version {self.version})"
+
 
 def split_port(text: str) -> tuple[str, str]:
     """Split ``"node.port"`` at its first dot; the port is empty if there is no dot."""

@@ -181,7 +181,9 @@ class Work:
             CheckpointError: It cannot be written, or there is no place for it.
         """
         if path is None and self._checkpoints is None:
-            raise CheckpointError("There is no place for a checkpoint: give a path, or checkpoint_dir to the engine.")
+            raise CheckpointError(
+                "There is no place for a checkpoint: give the engine a checkpoint_dir, or save_checkpoint() a path."
+            )
 
         def save() -> None:
             with self._control.visit("a checkpoint"):

@@ -123,7 +123,7 @@ def test_what_a_button_cannot_have_is_refused_at_once() -> None:
     trained = engine()
     with pytest.raises(TrainingError, match="There is no validation data: give val_data"):
         trained.validate(wait=False)
-    with pytest.raises(CheckpointError, match="There is no place for a checkpoint: give a path, or checkpoint_dir"):
+    with pytest.raises(CheckpointError, match="There is no place for a checkpoint: give the engine a checkpoint_dir"):
         trained.save_checkpoint(wait=False)
 
 
