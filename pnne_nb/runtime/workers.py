@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
 from typing import Any, final
 
+from torch._C import _remove_worker_pids
 from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
@@ -103,6 +104,10 @@ def explained(batches: Iterator[Any]) -> Iterator[Any]:
     """
     if not isinstance(batches, _MultiProcessingDataLoaderIter):
         return batches
+    if batches._worker_pids_set:
+        # Torch would raise the death of a worker in the main thread, under whatever cell runs there.
+        _remove_worker_pids(id(batches))
+        batches._worker_pids_set = False
     own = weakref.proxy(batches)
 
     def look(timeout: float = _GLANCE) -> Any:

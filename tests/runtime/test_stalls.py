@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import stalls
@@ -58,7 +58,7 @@ def test_data_that_does_not_come_is_told_of_and_training_goes_on_when_it_does(
 def test_workers_that_never_answer_are_ended_by_a_stop_and_a_start_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "_LOOKS", 1000)
     data = Held(lambda: None)
-    trained = engine(train_data=data, shuffle=False, epochs=1, num_workers=1)
+    trained = engine(train_data=DataLoader(data, 16, num_workers=1, multiprocessing_context="fork"), epochs=1)
     told: list[AnomalyFrame] = []
 
     def stop(frame: AnomalyFrame) -> None:

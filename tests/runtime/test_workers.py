@@ -171,3 +171,13 @@ def test_shared_memory_that_is_too_small_is_named() -> None:
     with pytest.raises(TrainingError, match=r"\(/dev/shm\).* is too small: give the container more \(docker run --shm"):
         raise failure_of(Odd(raising(full)), 1)
     assert "killed by SIGBUS). The shared memory" in _said(-signal.SIGBUS)
+
+
+def test_the_death_of_a_worker_is_told_where_its_batches_are_awaited_and_nowhere_else() -> None:
+    # Read in the main thread, any loader with workers makes torch tell of deaths there.
+    list(DataLoader(Odd(lambda: torch.zeros(2)), 2, num_workers=1, multiprocessing_context="fork"))
+    deadly = Odd(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    source = StreamSource(DataLoader(deadly, 2, num_workers=1, multiprocessing_context="fork"))
+    with pytest.raises(TrainingError, match=r"killed by SIGKILL\). If the machine ran out of memory"):
+        list(source.batches(1))
+    source.close()
