@@ -63,6 +63,7 @@ class Series:
         else:
             self._gather(step, value)
         if len(self._steps) >= self._capacity:
+            self._last = (step, value)
             self._halve()
 
     def _gather(self, step: int, value: float) -> None:
@@ -77,7 +78,7 @@ class Series:
             for at, extreme in sorted((self._low, self._high)):
                 self._steps.append(at)
                 self._values.append(extreme)
-            self._seen, self._low, self._high, self._last = 0, None, None, None
+            self._seen, self._low, self._high = 0, None, None
 
     def _halve(self) -> None:
         steps = np.frombuffer(self._steps, dtype=np.int64).reshape(-1, 4)
@@ -92,6 +93,8 @@ class Series:
         """Steps and values, oldest first, the newest value always among them."""
         steps, values = list(self._steps), list(self._values)
         pending = sorted({point for point in (self._low, self._high, self._last) if point is not None})
+        if self._seen == 0 and pending and pending[0][0] == steps[-1]:
+            pending = []  # the newest ended its stretch, and is one of its extremes
         return (
             np.array(steps + [at for at, _ in pending], dtype=np.int64),
             np.array(values + [value for _, value in pending], dtype=np.float64),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example as tried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,9 @@ def test_every_value_is_kept_while_there_is_room() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400), st.sampled_from([4, 8, 16, 64]))
+@tried([0.0, 0.0, 0.0, 0.0], 4)
+@tried([0.0, 3.0, 1.0, 2.0], 4)
+@tried([0.0, 3.0, 1.0, 2.0, 5.0, 9.0, 1.0, 6.0], 4)
 def test_extremes_and_the_newest_value_survive_in_order(values: list[float], capacity: int) -> None:
     series = filled(values, capacity)
     steps, kept = series.points()
