@@ -17,7 +17,7 @@ from pnne_nb.frames import Frame, StepFrame
 
 BLOCK = 0.8
 """Seconds of one block."""
-SETTLE = 0.3
+SETTLE = 0.8
 """Seconds until what opening or closing a dashboard set going has ended."""
 
 

@@ -2,10 +2,11 @@
 
 A machine becomes faster and slower within seconds, by far more than what is to be found. So the two take turns in
 short blocks, A B B A, whose ratio no steady drift can move; so does a third, which is A once more: what it shows
-against A is what this comparison shows where there is nothing to find, and stands beside every figure. A round is
-one mirrored sequence of all three, the figure the median of the rounds' ratios, with the interval that 95 % of
-resamplings of the rounds give. A budget is kept if the whole interval is within it, and broken if none of it is;
-in between, or where the null itself is off, the run was too noisy to tell, and says so.
+against A is what this comparison shows where there is nothing to find, and stands beside every figure. What B is
+compared with is the mean of the two, which is surer than either. A round is one mirrored sequence of all three, the
+figure the median of the rounds' ratios, with the interval that 95 % of resamplings of the rounds give. A budget is
+kept if the whole interval is within it, and broken if none of it is; in between, or where the null itself is off, the
+run was too noisy to tell, and says so.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Comparison:
     """What one comparison found, by one clock.
 
     Attributes:
-        ratio: The other way against the bare one.
+        ratio: The other way against the bare one, of which both are the mean.
         null: The bare one against itself: the noise of this run.
         bare: Seconds that a unit of the bare work took, median.
         rounds: How many there were.
@@ -130,7 +131,8 @@ def _mean(costs: list[Cost]) -> Cost:
 
 def _summarise(rounds: list[dict[str, Cost]], clock: str) -> Comparison:
     bare, again, other = (np.array([round_[name][clock] for round_ in rounds]) for name in ("bare", "again", "other"))
-    return Comparison(_interval(other / bare), _interval(again / bare), float(np.median(bare)), len(rounds))
+    both = (bare + again) / 2
+    return Comparison(_interval(other / both), _interval(again / bare), float(np.median(both)), len(rounds))
 
 
 def _interval(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval:
