@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Protocol, final
+from typing import Any, Final, Literal, final
 
 import bqplot
 import ipywidgets
@@ -12,6 +12,7 @@ import numpy as np
 from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, NormsFrame, StepFrame
 from pnne_nb.runtime.history import EDITED
 from pnne_nb.widgets.curves import Curve, CurveTable, Floats
+from pnne_nb.widgets.drawing import Growth, Plot
 from pnne_nb.widgets.figures import PALETTE, NumberAxis, drawable, figure, heading, heading_html, panel, positive
 
 Scale = Literal["linear", "log"]
@@ -26,20 +27,8 @@ MAX_DOTS: Final = 60
 """Layers that the plot of the latest norms shows at most, and points of a line that are marked."""
 
 
-class Plot(Protocol):
-    """One picture of the dashboard. `take` and `draw` are called by the pump's thread only."""
-
-    view: ipywidgets.Widget
-
-    def take(self, frame: Frame) -> None:
-        """Remember what `frame` says, if it concerns this plot."""
-
-    def draw(self) -> None:
-        """Send what has changed since the last drawing to the browser."""
-
-
 @final
-class LossPlot:
+class LossPlot(Plot):
     """Training loss of every step, smoothed, and validation loss of every epoch; a dashed line where it was edited.
 
     Args:
@@ -50,7 +39,9 @@ class LossPlot:
         self._log = scale == "log"
         self._training, self._validation = Curve(), Curve()
         self._validated: tuple[Floats, Floats] = (np.empty(0, np.float32), np.empty(0, np.float32))
-        self._changed = self._validation_changed = False
+        self._growth = Growth()
+        self._newest = 0
+        self._changed = self._validation_changed = self._edited = False
         self._x = NumberAxis("step", whole=True)
         self._y = NumberAxis("loss", vertical=True, log=self._log)
         scales = {"x": self._x.scale, "y": self._y.scale}
@@ -70,6 +61,7 @@ class LossPlot:
         match frame:
             case StepFrame():
                 self._training.append(frame.step, frame.loss)
+                self._newest = frame.step
                 self._changed = True
             case EpochFrame() if "val_loss" in frame.metrics:
                 self._validation.append(frame.step, frame.metrics["val_loss"])
@@ -77,15 +69,20 @@ class LossPlot:
             case AnomalyFrame(kind=kind) if kind == EDITED:
                 self._training.cut()
                 self._edits.append(frame.step + 0.5)
-                self._changed = True
+                self._changed = self._edited = True
             case _:
                 pass
+
+    def is_due(self) -> bool:
+        """Whether the training's curve has visibly grown, or another line is new."""
+        return self._growth.is_visible(self._newest) or self._validation_changed or self._edited
 
     def draw(self) -> None:
         """Send the changed curves."""
         if not self._changed:
             return
-        self._changed = False
+        self._changed = self._edited = False
+        self._growth.drawn(self._newest)
         steps, raw, smooth = self._training.points()
         if self._log:
             raw, smooth = positive(raw), positive(smooth)
@@ -104,7 +101,7 @@ class LossPlot:
 
 
 @final
-class MetricPlot:
+class MetricPlot(Plot):
     """One metric per epoch, on the training and on the validation data.
 
     Args:
@@ -159,7 +156,7 @@ class MetricPlot:
 
 
 @final
-class NormPlot:
+class NormPlot(Plot):
     """Gradient norm by layer: lines over the steps for a few layers, a dot for each of many.
 
     Args:
@@ -167,6 +164,8 @@ class NormPlot:
     """
 
     def __init__(self, layers: Sequence[str]) -> None:
+        self._growth = Growth()
+        self._newest = 0
         self._changed = False
         self._norm = NumberAxis("gradient norm", vertical=len(layers) <= MAX_LINES, log=True)
         self._steps = NumberAxis("step", whole=True)
@@ -194,13 +193,19 @@ class NormPlot:
         """Remember the norms of one step."""
         if isinstance(frame, NormsFrame):
             self._table.append(frame.step, frame.norms)
+            self._newest = frame.step
             self._changed = True
+
+    def is_due(self) -> bool:
+        """Whether the lines have visibly grown; dots move with every frame."""
+        return self._dots is not None or self._growth.is_visible(self._newest)
 
     def draw(self) -> None:
         """Send the curves, or the dots, if they have changed."""
         if not self._changed:
             return
         self._changed = False
+        self._growth.drawn(self._newest)
         if self._lines is not None:
             x, y = self._table.table()
             self._steps.fit(np.append(x[-1:], np.float32(0)))
@@ -221,7 +226,7 @@ class NormPlot:
 
 
 @final
-class HistogramPlot:
+class HistogramPlot(Plot):
     """The distribution of one quantity at one layer.
 
     Args:

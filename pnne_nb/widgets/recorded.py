@@ -9,15 +9,18 @@ import numpy as np
 
 from pnne_nb.frames import Frame, StepFrame
 from pnne_nb.widgets.curves import Curve
+from pnne_nb.widgets.drawing import Growth, Plot
 from pnne_nb.widgets.figures import PALETTE, NumberAxis, drawable, figure, heading, heading_html, panel
 
 
 @final
-class RecordedPlot:
+class RecordedPlot(Plot):
     """A line over the steps for each number by its name, of the first few; out of sight until there is one."""
 
     def __init__(self) -> None:
         self._curves: dict[str, Curve] = {}
+        self._growth = Growth()
+        self._newest = 0
         self._x = NumberAxis("step", whole=True)
         self._y = NumberAxis("recorded", vertical=True)
         self._heading = heading("Recorded")
@@ -36,13 +39,19 @@ class RecordedPlot:
         """Remember one number."""
         if name in self._curves or len(self._curves) < len(PALETTE):
             self._curves.setdefault(name, Curve()).append(step, value)
+            self._newest = max(self._newest, step)
             self._changed = True
+
+    def is_due(self) -> bool:
+        """Whether the lines have visibly grown."""
+        return self._growth.is_visible(self._newest)
 
     def draw(self) -> None:
         """Send the changed curves."""
         if not self._changed:
             return
         self._changed = False
+        self._growth.drawn(self._newest)
         points = [curve.points()[:2] for curve in self._curves.values()]
         self._x.fit(np.concatenate([np.zeros(1, np.float32), *(x[-1:] for x, _ in points)]))
         self._y.fit(np.concatenate([y for _, y in points]))

@@ -10,6 +10,7 @@ import numpy as np
 
 from pnne_nb.frames import Frame, MemoryFrame, TimeFrame
 from pnne_nb.widgets.curves import CurveTable
+from pnne_nb.widgets.drawing import Plot
 from pnne_nb.widgets.figures import GRID, PALETTE, NumberAxis, drawable, figure, heading, heading_html, panel
 
 HEIGHT: Final = 166
@@ -31,7 +32,7 @@ of the processor, which is what the control bar says of watching, and the budget
 
 
 @final
-class MemoryPlot:
+class MemoryPlot(Plot):
     """Memory of the process, and what tensors take and the allocator keeps on each accelerator, over the steps."""
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class MemoryPlot:
 
 
 @final
-class TimePlot:
+class TimePlot(Plot):
     """The share of each stage of the training's time, and the same in words."""
 
     def __init__(self) -> None:

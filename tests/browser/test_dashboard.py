@@ -135,8 +135,9 @@ def expect_to_see_what_is_sent(notebook: Notebook) -> None:
         last, last_step = notebook.evaluate(now)
         notebook.wait_for(f"dashboard._bar.tick > {last + IN_FLIGHT}")  # so that these have been painted
         seen: dict[str, int] = notebook.page.evaluate("window.pictures.counts")
-        # A page that is slow paints the frames that are under way together: those at most.
-        each = all(seen[name] >= (last - first) / IN_FLIGHT for name in ("loss", "progress"))
+        # A page that is slow paints the frames that are under way together: those at most. The curves are drawn as often
+        # as they look different, which is seldom where this is tried again and again.
+        each = seen["progress"] >= (last - first) / IN_FLIGHT
         return each and min(seen.values()) > 1 and bool(last_step - first_step > last - first)
 
     # While a page gets no processor for seconds, the slow pulse for pages that do not answer goes on: then once more.

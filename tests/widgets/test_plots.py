@@ -12,8 +12,9 @@ import pytest
 
 from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, NormsFrame, ProgressFrame, StepFrame
 from pnne_nb.runtime.history import EDITED
+from pnne_nb.widgets.drawing import Plot
 from pnne_nb.widgets.figures import PALETTE
-from pnne_nb.widgets.plots import MAX_DOTS, HistogramPlot, LossPlot, MetricPlot, NormPlot, Plot
+from pnne_nb.widgets.plots import MAX_DOTS, HistogramPlot, LossPlot, MetricPlot, NormPlot
 
 UNRELATED = ProgressFrame(1, 1, 1, None, 1, 1.0, None)
 
