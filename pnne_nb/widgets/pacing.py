@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from typing import Final, final
 
-IN_FLIGHT: Final = 2
+IN_FLIGHT: Final = 4
 """Frames that may be under way; js/src/controls/bar.ts acknowledges as seldom."""
 
 
 @final
 class Pacer:
-    """At most two frames in flight, at most `hz` a second, and a slow pulse while nobody acknowledges.
+    """At most `IN_FLIGHT` frames in flight, at most `hz` a second, and a slow pulse while nobody acknowledges.
 
     A kernel has no back-pressure: what is sent faster than a browser paints piles up in front of every other
-    message. So the next frame waits for the acknowledgement of the last but one: the browser acknowledges every
-    second frame, because an acknowledgement costs the kernel as much as half a drawing. Where none comes (no view,
-    a hidden tab, a notebook run without a browser), one frame per `keep_alive` seconds keeps the models
-    current, so that a page that opens later shows the present. Times are in seconds, monotonic.
+    message. So no more than a few go unacknowledged: the browser acknowledges every fourth, because an
+    acknowledgement costs the kernel as much as half a drawing, and a page too slow for ten a second is at most
+    four behind. Where none comes (no view, a hidden tab, a notebook run without a browser), one frame per
+    `keep_alive` seconds keeps the models current, so that a page that opens later shows the present. Times are in
+    seconds, monotonic.
 
     Args:
         hz: Frames a second at most.
         keep_alive: Seconds between frames that nobody acknowledges.
         budget: Share of one core's time that drawing may take, in (0, 1]: ten frames a second as long as one takes
-            2 ms. Beside a training it takes 1 to 2 ms, more where others want the cores too. Most of it holds Python's
-            lock, which the training then waits for.
+            1.5 ms. Beside a training it takes 1 to 2 ms, more where others want the cores too: it finds its code and data
+            gone from the caches, which the training fills. Most of it holds Python's lock, which the training then
+            waits for.
     """
 
-    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.02) -> None:
+    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.015) -> None:
         self.hz = hz
         self.keep_alive = keep_alive
         self.budget = budget

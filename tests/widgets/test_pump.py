@@ -12,7 +12,7 @@ import pytest
 
 from pnne_nb.channel import Channel
 from pnne_nb.frames import Frame, StateFrame, StepFrame
-from pnne_nb.widgets.pacing import Pacer
+from pnne_nb.widgets.pacing import IN_FLIGHT, Pacer
 from pnne_nb.widgets.pump import Pump
 
 PATIENCE = 60.0
@@ -67,18 +67,18 @@ def test_frames_between_two_drawings_are_taken_but_not_drawn() -> None:
     channel, screen, clock = Channel(), RecordingScreen(), Clock()
     pump = Pump(channel, screen, Pacer(hz=10, keep_alive=100), clock)
     pump.start()
-    for number in (1, 2):
+    for number in range(1, IN_FLIGHT + 1):
         clock.now += 0.1
         channel.put(step(number))
         screen.wait_for(drawn=number)
-    for number in range(3, 500):
+    for number in range(IN_FLIGHT + 1, 500):
         channel.put(step(number))
     screen.wait_for(taken=499)
     clock.now += 0.2
-    assert len(screen.drawn) == 2, "two frames in flight"
-    pump.acknowledge(2)
-    screen.wait_for(drawn=3)
-    assert screen.drawn[-1] == (3, 499)
+    assert len(screen.drawn) == IN_FLIGHT
+    pump.acknowledge(IN_FLIGHT)
+    screen.wait_for(drawn=IN_FLIGHT + 1)
+    assert screen.drawn[-1] == (IN_FLIGHT + 1, 499)
     assert screen.threads == {"pnne-pump"}
     pump.close()
     assert pump.join(PATIENCE)
