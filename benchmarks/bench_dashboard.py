@@ -27,7 +27,7 @@ from pnne_nb.widgets.pacing import IN_FLIGHT
 
 BUDGET = 1.03
 MAX_CELL_MS = 100.0
-SECONDS = {"cnn": (240.0, 60.0), "resnet": (240.0, 60.0), "mlp": (30.0, 30.0)}
+SECONDS = {"cnn": (240.0, 180.0), "resnet": (240.0, 180.0), "mlp": (30.0, 30.0)}
 """For each comparison, awake and asleep. A step of the MLP, half a millisecond, is one long wait for Python's lock: without
 a budget."""
 PAINT = 0.02

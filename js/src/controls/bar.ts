@@ -237,7 +237,8 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   // from flooding the page. Each fourth is enough, because the kernel takes half as long for that as for drawing one.
   const acknowledge = () => {
     const tick = model.get("tick");
-    if (Number(tick) % IN_FLIGHT === 0) requestAnimationFrame(() => setTimeout(() => model.send({ kind: "ack", tick })));
+    if (Number(tick) % IN_FLIGHT === 0)
+      requestAnimationFrame(() => setTimeout(() => model.send({ kind: "ack", tick })));
   };
   const drawShown = () => show.setAttribute("aria-pressed", String(model.get("shown") === true));
   // ipywidgets marks every view so when its kernel has gone; whichever hears of it first.
