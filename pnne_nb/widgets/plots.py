@@ -81,7 +81,7 @@ class LossPlot(Plot):
         """Send the changed curves."""
         if not self._changed:
             return
-        self._changed = self._edited = False
+        self._changed = False
         self._growth.drawn(self._newest)
         steps, raw, smooth = self._training.points()
         if self._log:
@@ -95,7 +95,8 @@ class LossPlot(Plot):
         self._x.fit(np.concatenate([np.zeros(1, np.float32), steps[-1:], self._validated[0][-1:]]))
         self._y.fit(np.concatenate([raw, self._validated[1]]))
         _set(self._raw_and_smooth, steps, np.stack([raw, smooth]))
-        if len(self._edit_lines.x) < len(self._edits):
+        if self._edited:
+            self._edited = False
             ends = np.repeat(np.array(self._edits, np.float32)[:, None], 2, axis=1)
             _set(self._edit_lines, ends, np.tile(np.array([0, 1], np.float32), (len(ends), 1)))
 

@@ -68,6 +68,13 @@ def test_an_edit_cuts_the_curve_and_is_marked() -> None:
     assert len(marks(other)[2].x) == 0
 
 
+def test_each_edit_is_marked_when_it_happens() -> None:
+    plot = LossPlot()
+    for number in (2, 4, 6):
+        show(plot, [step(number), AnomalyFrame(number, EDITED, "The graph was edited.")])
+        assert np.atleast_2d(marks(plot)[2].x)[:, 0].tolist() == [at + 0.5 for at in range(2, number + 1, 2)]
+
+
 def test_many_epochs_are_a_line_without_dots() -> None:
     plot = MetricPlot()
     epochs = [EpochFrame(number, number, {"train_accuracy": 0.5}) for number in range(1, MAX_DOTS + 2)]
