@@ -43,18 +43,22 @@ class Growth:
 
     Of ten pictures a second nobody can tell one from the next after a minute of training: each adds less than a pixel
     to a curve, and drawing a curve is half of what a picture takes from the training.
+
+    Attributes:
+        newest: The step at which the curve ends, at least 0; whoever has the curve sets it.
     """
 
     def __init__(self) -> None:
-        self._drawn = 0.0
+        self.newest = 0
+        self._drawn = 0
         self._pictures = 0
 
-    def is_visible(self, newest: float) -> bool:
-        """Whether to draw a curve that ends at `newest`, at least 0; to be asked once for each picture."""
+    def is_visible(self) -> bool:
+        """Whether to draw the curve as far as it has come; to be asked once for each picture."""
         self._pictures += 1
-        return self._pictures >= LATEST or abs(newest - self._drawn) >= SEEN * newest
+        return self._pictures >= LATEST or abs(self.newest - self._drawn) >= SEEN * self.newest
 
-    def drawn(self, newest: float) -> None:
-        """The curve was drawn up to `newest`."""
-        self._drawn = newest
+    def drawn(self) -> None:
+        """The curve was drawn as far as it has come."""
+        self._drawn = self.newest
         self._pictures = 0

@@ -40,7 +40,6 @@ class LossPlot(Plot):
         self._training, self._validation = Curve(), Curve()
         self._validated: tuple[Floats, Floats] = (np.empty(0, np.float32), np.empty(0, np.float32))
         self._growth = Growth()
-        self._newest = 0
         self._changed = self._validation_changed = self._edited = False
         self._x = NumberAxis("step", whole=True)
         self._y = NumberAxis("loss", vertical=True, log=self._log)
@@ -61,7 +60,7 @@ class LossPlot(Plot):
         match frame:
             case StepFrame():
                 self._training.append(frame.step, frame.loss)
-                self._newest = frame.step
+                self._growth.newest = frame.step
                 self._changed = True
             case EpochFrame() if "val_loss" in frame.metrics:
                 self._validation.append(frame.step, frame.metrics["val_loss"])
@@ -75,14 +74,14 @@ class LossPlot(Plot):
 
     def is_due(self) -> bool:
         """Whether the training's curve has visibly grown, or another line is new."""
-        return self._growth.is_visible(self._newest) or self._validation_changed or self._edited
+        return self._growth.is_visible() or self._validation_changed or self._edited
 
     def draw(self) -> None:
         """Send the changed curves."""
         if not self._changed:
             return
         self._changed = False
-        self._growth.drawn(self._newest)
+        self._growth.drawn()
         steps, raw, smooth = self._training.points()
         if self._log:
             raw, smooth = positive(raw), positive(smooth)
@@ -166,7 +165,6 @@ class NormPlot(Plot):
 
     def __init__(self, layers: Sequence[str]) -> None:
         self._growth = Growth()
-        self._newest = 0
         self._changed = False
         self._norm = NumberAxis("gradient norm", vertical=len(layers) <= MAX_LINES, log=True)
         self._steps = NumberAxis("step", whole=True)
@@ -194,19 +192,19 @@ class NormPlot(Plot):
         """Remember the norms of one step."""
         if isinstance(frame, NormsFrame):
             self._table.append(frame.step, frame.norms)
-            self._newest = frame.step
+            self._growth.newest = frame.step
             self._changed = True
 
     def is_due(self) -> bool:
         """Whether the lines have visibly grown; dots move with every frame."""
-        return self._dots is not None or self._growth.is_visible(self._newest)
+        return self._dots is not None or self._growth.is_visible()
 
     def draw(self) -> None:
         """Send the curves, or the dots, if they have changed."""
         if not self._changed:
             return
         self._changed = False
-        self._growth.drawn(self._newest)
+        self._growth.drawn()
         if self._lines is not None:
             x, y = self._table.table()
             self._steps.fit(np.append(x[-1:], np.float32(0)))

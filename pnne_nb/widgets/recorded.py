@@ -20,7 +20,6 @@ class RecordedPlot(Plot):
     def __init__(self) -> None:
         self._curves: dict[str, Curve] = {}
         self._growth = Growth()
-        self._newest = 0
         self._x = NumberAxis("step", whole=True)
         self._y = NumberAxis("recorded", vertical=True)
         self._heading = heading("Recorded")
@@ -39,19 +38,19 @@ class RecordedPlot(Plot):
         """Remember one number."""
         if name in self._curves or len(self._curves) < len(PALETTE):
             self._curves.setdefault(name, Curve()).append(step, value)
-            self._newest = max(self._newest, step)
+            self._growth.newest = max(self._growth.newest, step)
             self._changed = True
 
     def is_due(self) -> bool:
         """Whether the lines have visibly grown."""
-        return self._growth.is_visible(self._newest)
+        return self._growth.is_visible()
 
     def draw(self) -> None:
         """Send the changed curves."""
         if not self._changed:
             return
         self._changed = False
-        self._growth.drawn(self._newest)
+        self._growth.drawn()
         points = [curve.points()[:2] for curve in self._curves.values()]
         self._x.fit(np.concatenate([np.zeros(1, np.float32), *(x[-1:] for x, _ in points)]))
         self._y.fit(np.concatenate([y for _, y in points]))

@@ -26,32 +26,42 @@ def norms(number: int) -> NormsFrame:
     return NormsFrame(number, {"fc": 1.0}, 1.0)
 
 
+def grown(growth: Growth, newest: int) -> bool:
+    growth.newest = newest
+    return growth.is_visible()
+
+
+def drawn(newest: int) -> Growth:
+    growth = Growth()
+    growth.newest = newest
+    growth.drawn()
+    return growth
+
+
 def test_a_young_curve_is_drawn_with_every_step() -> None:
     growth = Growth()
     for newest in range(1, round(1 / SEEN) + 1):
-        assert growth.is_visible(newest)
-        growth.drawn(newest)
+        assert grown(growth, newest)
+        growth.drawn()
 
 
 def test_a_long_curve_waits_until_it_has_grown_by_what_can_be_seen() -> None:
-    growth = Growth()
-    growth.drawn(LONG)
-    assert not growth.is_visible(LONG + 1)
-    assert not growth.is_visible(LONG * (1 + SEEN) - 1)
-    assert growth.is_visible(LONG / (1 - SEEN) + 1)
+    growth = drawn(LONG)
+    assert not grown(growth, LONG + 1)
+    assert not grown(growth, round(LONG * (1 + SEEN)) - 1)
+    assert grown(growth, round(LONG / (1 - SEEN)) + 1)
 
 
 def test_it_never_waits_for_more_than_a_few_pictures() -> None:
-    growth = Growth()
+    growth = drawn(LONG)
     for _ in range(3):
-        growth.drawn(LONG)
-        assert [growth.is_visible(LONG + 1) for _ in range(LATEST)] == [*[False] * (LATEST - 1), True]
+        assert [grown(growth, LONG + 1) for _ in range(LATEST)] == [*[False] * (LATEST - 1), True]
+        growth.newest = LONG
+        growth.drawn()
 
 
 def test_steps_that_begin_anew_are_drawn() -> None:
-    growth = Growth()
-    growth.drawn(LONG)
-    assert growth.is_visible(1)
+    assert grown(drawn(LONG), 1)
 
 
 @pytest.mark.parametrize(
