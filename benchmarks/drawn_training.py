@@ -18,6 +18,7 @@ import pnne_nb as pn
 from benchmarks.models import MODELS
 from benchmarks.paired import Blocks, Cost, compare
 from pnne_nb.frames import Frame, StepFrame
+from pnne_nb.widgets.pump import POLL_SECONDS
 
 BLOCK, LONG_BLOCK = 0.7, 2.4
 """Seconds of one block, and of one where a dashboard opens and closes: most of what is run is to be measured."""
@@ -25,7 +26,6 @@ AWAKE = 0.1
 """Seconds until the first steps are over that find the caches as the other way left them."""
 OPENED = 0.8
 """Seconds until what opening or closing a dashboard set going has ended."""
-POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
