@@ -7,12 +7,13 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
+from ipywidgets.widgets.widget import _instances as widgets
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from pnne_nb.graph.blocks import blocks
@@ -47,6 +48,19 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     # What a file draws when it is imported does not hang on the files before it.
     if isinstance(collector, pytest.Module):
         _seed()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    # What a file makes when it is imported lives through the tests of all files before it, any of which may close it.
+    before = len(widgets)
+    report = yield
+    if isinstance(collector, pytest.Module) and len(widgets) > before:
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} makes widgets when it is imported. Make them in its tests."
+    return report
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from ipywidgets import Widget
+from ipywidgets.widgets.widget import _instances
 from torch import Tensor, nn
 
 import pnne_nb as pn
@@ -52,8 +52,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     """What the pages write goes to a directory of the test, and what they open is closed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shared").mkdir()
+    before = set(_instances)
     yield
-    Widget.close_all()
+    for model in set(_instances) - before:
+        if model in _instances:  # some close others
+            _instances[model].close()
 
 
 def test_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:

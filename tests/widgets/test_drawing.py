@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -65,15 +68,16 @@ def test_steps_that_begin_anew_are_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plot", "first", "next_"),
+    ("make", "first", "next_"),
     [
-        (LossPlot(), step(LONG), step(LONG + 1)),
-        (NormPlot(["fc"]), norms(LONG), norms(LONG + 1)),
-        (RecordedPlot(), step(LONG, recorded=1.0), step(LONG + 1, recorded=2.0)),
+        (LossPlot, step(LONG), step(LONG + 1)),
+        (partial(NormPlot, ["fc"]), norms(LONG), norms(LONG + 1)),
+        (RecordedPlot, step(LONG, recorded=1.0), step(LONG + 1, recorded=2.0)),
     ],
     ids=["loss", "norms", "recorded"],
 )
-def test_curves_wait_for_each_other_picture(plot: Plot, first: Frame, next_: Frame) -> None:
+def test_curves_wait_for_each_other_picture(make: Callable[[], Plot], first: Frame, next_: Frame) -> None:
+    plot = make()
     plot.take(first)
     assert plot.is_due()
     plot.draw()
