@@ -14,7 +14,9 @@ OLDEST := .venv-oldest
 CONSTRAINTS := constraints.txt
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/stamps
-# Not compiled: most of what is installed is never imported, and what is gets compiled then, once.
+# Not compiled: most of what is installed is never imported, and what is gets compiled then, once. Where bytecode is not
+# to be written, each kernel and each process that the tests start would compile PyTorch anew, for four seconds.
+unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet --no-compile -c $(CONSTRAINTS)
 FRONT_END := $(PY) hatch_build.py
 TESTS := tests
