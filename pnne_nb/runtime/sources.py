@@ -74,7 +74,7 @@ class TensorSource:
 
     def first(self) -> tuple[Tensor, ...]:
         """A batch of the first example alone, to look at its shapes."""
-        return tuple(tensor[:1] for tensor in self.tensors)
+        return tuple(tensor[:1].clone() for tensor in self.tensors)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
@@ -88,7 +88,8 @@ class TensorSource:
                 yield tuple([tensor.index_select(0, order[at : at + step]) for tensor, order in parts])
         else:
             for at in range(start * step, self._count, step):
-                yield tuple([tensor[at : at + step] for tensor in self.tensors])
+                # Copies, as above: a model may change its input in place, and these are somebody's arrays.
+                yield tuple([tensor[at : at + step].clone() for tensor in self.tensors])
 
     def close(self) -> None:
         """Nothing is open."""

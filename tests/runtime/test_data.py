@@ -162,6 +162,18 @@ def test_a_stream_has_no_known_size() -> None:
     assert order(source, 1) == list(range(10))
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_model_that_changes_its_input_in_place_leaves_the_arrays_alone(shuffle: bool) -> None:
+    given = X.clone(), Y.clone()
+    source = opened(given, shuffle=shuffle)
+    assert isinstance(source, TensorSource)
+    for inputs, targets in (source.first(), *source.batches(1)):
+        inputs.zero_()
+        targets.zero_()
+    assert torch.equal(given[0], X)
+    assert torch.equal(given[1], Y)
+
+
 def test_numpy_arrays_become_what_layers_and_losses_expect() -> None:
     source = opened((np.zeros((4, 2)), np.zeros(4, dtype=np.int32), np.zeros(4, dtype=bool)))
     assert isinstance(source, TensorSource)
