@@ -13,7 +13,18 @@ from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, Norm
 from pnne_nb.runtime.history import EDITED
 from pnne_nb.widgets.curves import Curve, CurveTable, Floats
 from pnne_nb.widgets.drawing import Growth, Plot
-from pnne_nb.widgets.figures import PALETTE, NumberAxis, drawable, figure, heading, heading_html, panel, positive
+from pnne_nb.widgets.figures import (
+    HEIGHT,
+    PALETTE,
+    NumberAxis,
+    drawable,
+    figure,
+    heading,
+    heading_html,
+    panel,
+    positive,
+)
+from pnne_nb.widgets.short_paths import short_paths
 
 Scale = Literal["linear", "log"]
 
@@ -25,6 +36,17 @@ MAX_LINES: Final = len(PALETTE)
 
 MAX_DOTS: Final = 60
 """Layers that the plot of the latest norms shows at most, and points of a line that are marked."""
+
+MAX_LETTERS: Final = 34
+"""Of a layer's name beside its dot; the pointer on the dot tells the whole."""
+LETTER: Final = 7
+"""Width of one in pixels, that of a wide font."""
+
+ROW: Final = 13
+"""Height of one layer's row in pixels."""
+
+BESIDE: Final = 3
+"""Plots that follow the norms: the histogram, memory and time."""
 
 
 @final
@@ -176,16 +198,28 @@ class NormPlot(Plot):
             self.figure = figure([self._lines], [self._steps.axis, self._norm.axis])
             self.view = panel(heading("Gradient norm", zip(layers, PALETTE, strict=False)), self.figure)
         else:
-            shown = list(layers[:: -(-len(layers) // MAX_DOTS)])
+            shown = _spread(layers)
             names = bqplot.OrdinalScale(domain=shown, reverse=True)
             self._dots = bqplot.Scatter(
-                x=[], y=[], scales={"x": self._norm.scale, "y": names}, colors=[PALETTE[0]], default_size=36
+                x=[],
+                y=[],
+                scales={"x": self._norm.scale, "y": names},
+                colors=[PALETTE[0]],
+                default_size=36,
+                tooltip=bqplot.Tooltip(fields=["y", "x"], labels=["layer", "gradient norm"], formats=["", ".3g"]),
             )
-            rows = bqplot.Axis(scale=names, orientation="vertical", grid_lines="none")
-            left = min(220, 20 + 7 * max(map(len, shown)))
-            self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=60 + 16 * len(shown))
+            short = short_paths(shown, MAX_LETTERS)
+            rows = bqplot.Axis(
+                scale=names, orientation="vertical", grid_lines="none", tick_labels=dict(zip(shown, short, strict=True))
+            )
+            left = 20 + LETTER * max(map(len, short))
+            height = 60 + ROW * len(shown)
+            self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=height)
             part = "" if len(shown) == len(layers) else f", {len(shown)} of {len(layers)} layers"
             self.view = panel(heading(f"Gradient norm by layer{part}"), self.figure)
+            # Beside a plot as high as several stand several, not one and a hole. (The browser's side of ipywidgets undoes
+            # `grid_row` where there is no `grid_area`.)
+            self.view.layout.grid_area = f"span {min(BESIDE, max(1, round(height / HEIGHT)))}"
         self._table = CurveTable(shown)
 
     def take(self, frame: Frame) -> None:
@@ -305,6 +339,12 @@ def _set_dotted(line: bqplot.Lines, x: Floats, y: Floats) -> None:
     # Dots that touch each other are a fat line.
     line.marker = "circle" if x.size <= MAX_DOTS else None
     _set(line, x, y)
+
+
+def _spread(layers: Sequence[str]) -> list[str]:
+    """All of `layers`, or as many as are shown, from the first to the last at even distances."""
+    count = min(len(layers), MAX_DOTS)
+    return [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
 
 
 def _first_metric(frame: EpochFrame) -> str:

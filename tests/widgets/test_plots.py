@@ -172,8 +172,29 @@ def test_many_layers_are_dots_in_the_models_order() -> None:
 
 def test_very_many_layers_are_thinned_out_and_said_so() -> None:
     plot = NormPlot([f"layer{index}" for index in range(500)])
-    assert 0 < len(marks(plot)[0].scales["y"].domain) <= MAX_DOTS
-    assert "of 500 layers" in heading(plot)
+    shown = marks(plot)[0].scales["y"].domain
+    assert len(shown) == MAX_DOTS
+    assert (shown[0], shown[-1]) == ("layer0", "layer499")
+    assert f"{MAX_DOTS} of 500 layers" in heading(plot)
+
+
+def test_long_names_are_short_beside_the_dots_and_whole_on_hover() -> None:
+    kinds = ("self_attn.out_proj", "linear1", "norm1", "norm2")
+    layers = [f"encoder.layers.{block}.{kind}" for block in range(12) for kind in kinds]
+    plot = NormPlot([*layers, "head"])
+    show(plot, [NormsFrame(1, {layers[-1]: 0.1}, 0.1)])
+    (dots,) = marks(plot)
+    rows = plot.figure.axes[1]
+    assert rows.tick_labels[layers[-1]] == "encoder…11.norm2"
+    assert plot.figure.fig_margin["left"] >= 7 * max(map(len, rows.tick_labels.values()))
+    assert dots.y.tolist() == ["encoder.layers.11.norm2"]
+    assert dots.tooltip.fields == ["y", "x"]
+
+
+@pytest.mark.parametrize(("layers", "rows"), [(9, 1), (30, 2), (500, 3)])
+def test_as_many_plots_stand_beside_the_norms_as_fit(layers: int, rows: int) -> None:
+    plot = NormPlot([f"layer{index}" for index in range(layers)])
+    assert plot.view.layout.grid_area == f"span {rows}"
 
 
 def test_the_latest_histogram_wins() -> None:
