@@ -12,6 +12,7 @@ import traitlets
 from pnne_nb.errors import PnneError
 from pnne_nb.widgets.bundle import bundled
 from pnne_nb.widgets.comms import answer_while_busy
+from pnne_nb.widgets.pacing import IN_FLIGHT
 
 Command: TypeAlias = Literal["start", "pause", "resume", "step", "stop", "validate", "save"]
 
@@ -113,13 +114,15 @@ class ControlBar(Control):
 
     Attributes:
         status: A `pnne_nb.widgets.status.Status` as plain JSON.
-        tick: Number of the latest frame; the browser acknowledges it once painted.
+        tick: Number of the latest frame.
+        in_flight: Frames that may be under way; the browser acknowledges each so many once painted.
         shown: Whether an editor shows the training on its graph.
     """
 
     part = traitlets.Unicode("bar").tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     tick = traitlets.Int(0).tag(sync=True)
+    in_flight = traitlets.Int(IN_FLIGHT, read_only=True).tag(sync=True)
     shown = traitlets.Bool(False).tag(sync=True)
 
 

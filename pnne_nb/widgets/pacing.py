@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 IN_FLIGHT: Final = 4
-"""Frames that may be under way; js/src/controls/bar.ts acknowledges as seldom."""
+"""Frames that may be under way; the browser, which the control bar tells, acknowledges as seldom."""
 
 
 @final

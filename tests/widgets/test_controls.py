@@ -9,6 +9,7 @@ import pytest
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.widgets.controls import AckMessage, ChooseMessage, CommandMessage, ControlBar, LayerChooser, Message
+from pnne_nb.widgets.pacing import IN_FLIGHT
 
 
 class Wire:
@@ -35,6 +36,12 @@ def test_messages_arrive_typed_and_are_answered(monkeypatch: pytest.MonkeyPatch)
         {"kind": "reply", "id": 2, "error": None},
     ]
     wire.bar.close()
+
+
+def test_the_page_is_told_how_many_frames_may_be_under_way() -> None:
+    bar = ControlBar(print)
+    assert bar.get_state()["in_flight"] == IN_FLIGHT
+    bar.close()
 
 
 def test_a_refusal_goes_back_as_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,6 @@ const COST =
   "Processor seconds of the training thread that measuring layers took, also inside forward and backward, of each second" +
   " that passed: what the budget of an inspector is about. “Where the time goes” is by the clock instead.";
 
-/** As in pnne_nb/widgets/pacing.py. */
-const IN_FLIGHT = 4;
-
 const GONE =
   "The kernel that trained this was restarted or has ended. This is how the training stood; run the cells again.";
 
@@ -233,11 +230,11 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     }
     setText(cost, footnote(status));
   };
-  // Four frames after one that is acknowledged, the kernel waits for the next that is painted: this is what keeps it
-  // from flooding the page. Each fourth is enough, because the kernel takes half as long for that as for drawing one.
+  // A few frames after one that is acknowledged, the kernel waits for the next that is painted: this is what keeps it
+  // from flooding the page. One of so many is enough, because an acknowledgement costs it half as much as drawing one.
   const acknowledge = () => {
     const tick = model.get("tick");
-    if (Number(tick) % IN_FLIGHT === 0)
+    if (Number(tick) % Number(model.get("in_flight")) === 0)
       requestAnimationFrame(() => setTimeout(() => model.send({ kind: "ack", tick })));
   };
   const drawShown = () => show.setAttribute("aria-pressed", String(model.get("shown") === true));
