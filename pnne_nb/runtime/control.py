@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias, final
 
 from pnne_nb.frames import TrainingState
@@ -94,17 +94,26 @@ class Control:
 
         Returns:
             False if a thread is at work already; then nothing has changed.
+
+        Raises:
+            Exception: Whoever was told of the new state has failed; then nothing has changed.
         """
         with self._turn:
             if self._alive:
                 return False
+            before = self._state
             self._alive = True
             self._pause = steps is not None
             self._steps = steps or 0
             self._stop = False
             state: TrainingState = "running" if steps is None else "paused"
             self._state = state
-        self._changed(state)
+        try:
+            self._changed(state)
+        except BaseException:
+            # No thread will ever end this.
+            self._leave(before)
+            raise
         return True
 
     def pause(self) -> None:
@@ -226,18 +235,35 @@ class Control:
             with self._turn:
                 self._steps = max(0, self._steps - 1)
 
-    def end(self, state: TrainingState) -> None:
-        """The training thread is about to leave for the reason that `state` tells."""
+    def end(self, state: TrainingState, failed: Callable[[BaseException], object]) -> None:
+        """The training thread is about to leave for the reason that `state` tells.
+
+        Args:
+            state: Tells it.
+            failed: Takes what is raised by whoever is told; the training has failed then.
+        """
         with self._turn:
             self._working = False
             self._state = state
         try:
             self._changed(state)
-        finally:
-            with self._turn:
-                self._alive = False
-                self._trainer = None
-                self._turn.notify_all()
+        except BaseException as error:  # noqa: BLE001  nobody is above this thread; wait() raises it
+            failed(error)
+            self._leave("failed")
+        else:
+            self._leave(state)
+
+    def _leave(self, state: TrainingState) -> None:
+        """No thread is at work any more; tells `state`, where it is another one, to whoever still listens."""
+        other, self._state = state != self._state, state
+        # It is known already that somebody fails who is told.
+        with suppress(Exception):
+            if other:
+                self._changed(state)
+        with self._turn:
+            self._alive = False
+            self._trainer = None
+            self._turn.notify_all()
 
     def _news(self) -> TrainingState | None:
         if self._stop:

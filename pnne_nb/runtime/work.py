@@ -229,7 +229,8 @@ class Work:
             self._shared.close()
             self.group = None
             self._reports.channel.put(self.progress, *self._monitor.look(self._loop.steps))
-            self._control.end(state)
+            self._telling = True
+            self._control.end(state, self._keep)
 
     def _give_up(self) -> None:
         """Of a step that has stalled, nobody who wants the end waits for data that does not come."""
@@ -244,9 +245,19 @@ class Work:
             self._reports.announce(short)
 
     def _keep(self, error: BaseException) -> None:
-        loop, told = self._source, in_brief(error)
-        error.add_note("Between two steps." if self._telling else f"While {loop.doing}.")
+        """What has made the training fail; of several things, the first."""
+        if self.error is not None:
+            self.error.add_note(f"And then: {in_brief(error)}")
+            return
+        error.add_note("Between two steps." if self._telling else f"While {self._source.doing}.")
         self.error = error
+        try:
+            self._tell_why(error)
+        except Exception as other:  # noqa: BLE001  whoever is told of a failure may fail, too
+            self._keep(other)
+
+    def _tell_why(self, error: BaseException) -> None:
+        loop, told = self._source, in_brief(error)
         if isinstance(error, NotFiniteError):
             found = error.diagnostics[0]
             self._reports.announce(AnomalyFrame(loop.steps + 1, found.code, found.message, found.node, found.hint))

@@ -11,6 +11,10 @@ from pnne_nb.frames import TrainingState
 from pnne_nb.runtime.control import Control
 
 
+def _unexpected(error: BaseException) -> None:
+    raise AssertionError(error)
+
+
 class Worker:
     """A thread that makes steps when told to, under a `Control`."""
 
@@ -34,7 +38,7 @@ class Worker:
             assert self.finish_step.wait(60)
             self.steps += 1
             self.control.stepped()
-        self.control.end("stopped")
+        self.control.end("stopped", _unexpected)
 
     def until(self, condition: Callable[[], bool]) -> None:
         waiting, deadline = threading.Event(), time.monotonic() + 60
@@ -211,7 +215,7 @@ def test_the_training_thread_never_waits_for_itself() -> None:
     assert not control.settled(None)
     with control.visit("itself"):
         pass
-    control.end("finished")
+    control.end("finished", _unexpected)
     assert control.wait_for_end(0)
 
 

@@ -929,6 +929,52 @@ def test_a_callback_that_raises_is_named_and_the_data_is_not_blamed(event: Liter
     assert trained.history.anomalies == []
 
 
+def test_a_callback_that_raises_when_the_training_starts_leaves_it_as_it_was() -> None:
+    trained = engine(epochs=1)
+    seen: list[str] = []
+
+    def mine(frame: StateFrame) -> None:
+        seen.append(frame.state)
+        raise KeyError("mine")
+
+    remove = trained.on("state", mine)
+    with pytest.raises(KeyError, match="mine"):
+        trained.start()
+    assert (trained.state, seen) == ("idle", ["running", "idle"])
+    remove()
+    trained.start()
+    assert trained.wait(60)
+    assert trained.state == "finished"
+
+
+def test_a_callback_that_raises_at_the_end_fails_the_training() -> None:
+    trained = engine(epochs=1)
+
+    def mine(frame: StateFrame) -> None:
+        if frame.state == "finished":
+            raise KeyError("mine")
+
+    trained.on("state", mine)
+    trained.start()
+    with pytest.raises(KeyError, match="mine"):
+        trained.wait(60)
+    assert (trained.state, trained.progress.step) == ("failed", STEPS // 2)
+
+
+def test_a_callback_that_raises_when_it_hears_of_a_failure_does_not_hide_it() -> None:
+    trained = engine(loss=lambda output, target: output.sum() * float("nan"))
+
+    def mine(frame: AnomalyFrame) -> None:
+        raise KeyError("mine")
+
+    trained.on("anomaly", mine)
+    trained.start()
+    with pytest.raises(TrainingError, match="The loss became nan at step 1") as caught:
+        trained.wait(60)
+    assert caught.value.__notes__[-1].startswith("And then: KeyError: 'mine'")
+    assert trained.state == "failed"
+
+
 def test_a_schedule_that_is_over_says_so_when_training_goes_on() -> None:
     trained = engine(scheduler=("OneCycleLR", {"max_lr": 0.1}), epochs=1)
     trained.start()
