@@ -249,15 +249,16 @@ class Work:
         if self.error is not None:
             self.error.add_note(f"And then: {in_brief(error)}")
             return
+        told = in_brief(error)
         error.add_note("Between two steps." if self._telling else f"While {self._source.doing}.")
         self.error = error
         try:
-            self._tell_why(error)
+            self._tell_why(error, told)
         except Exception as other:  # noqa: BLE001  whoever is told of a failure may fail, too
             self._keep(other)
 
-    def _tell_why(self, error: BaseException) -> None:
-        loop, told = self._source, in_brief(error)
+    def _tell_why(self, error: BaseException, told: str) -> None:
+        loop = self._source
         if isinstance(error, NotFiniteError):
             found = error.diagnostics[0]
             self._reports.announce(AnomalyFrame(loop.steps + 1, found.code, found.message, found.node, found.hint))
