@@ -128,11 +128,8 @@ class DrawnTraining:
         due, delay = cadence.due, pump._pacer.delay
 
         def delay_awake(now: float) -> float:
-            if self._awake:
-                return delay(now)
-            # It takes in what comes, as with any dashboard; the next drawing does not pay for that.
-            pump._spent = time.thread_time()
-            return POLL_SECONDS
+            # It takes in what comes, as with any dashboard.
+            return delay(now) if self._awake else POLL_SECONDS
 
         cadence.due = lambda now: self._awake and due(now)
         pump._pacer.delay = delay_awake

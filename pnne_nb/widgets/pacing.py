@@ -23,12 +23,12 @@ class Pacer:
         hz: Frames a second at most.
         keep_alive: Seconds between frames that nobody acknowledges.
         budget: Share of one core's time that drawing may take, in (0, 1]: ten frames a second as long as one takes
-            1.5 ms. Beside a training it takes 1 to 2 ms, more where others want the cores too: it finds its code and data
-            gone from the caches, which the training fills. Most of it holds Python's lock, which the training then
-            waits for.
+            1.2 ms of the processor. Beside a training it takes 1 to 2 ms, more where others want the cores too: it finds
+            its code and data gone from the caches, which the training fills. Most of it holds Python's lock, which the
+            training then waits for.
     """
 
-    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.015) -> None:
+    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.012) -> None:
         self.hz = hz
         self.keep_alive = keep_alive
         self.budget = budget
@@ -46,7 +46,7 @@ class Pacer:
         return self.tick
 
     def spent(self, cost: float) -> None:
-        """Drawing the latest frame, and taking in what came before it, took `cost` seconds."""
+        """Drawing the latest frame took `cost` seconds of the processor, which is what fewer drawings would save."""
         self._pause = max(1 / self.hz, cost / self.budget)
 
     def acknowledge(self, tick: int, now: float) -> None:

@@ -96,6 +96,31 @@ def test_without_acknowledgements_a_slow_pulse_remains() -> None:
     assert pump.join(PATIENCE)
 
 
+def test_what_drawing_takes_slows_it_down_but_not_what_taking_in_many_steps_does() -> None:
+    processor = Clock()
+
+    class Working(RecordingScreen):
+        def take(self, frames: Sequence[Frame]) -> bool:
+            processor.now += 100.0
+            return super().take(frames)
+
+        def draw(self, tick: int, *, watched: bool) -> None:
+            processor.now += 0.05
+            super().draw(tick, watched=watched)
+
+    channel, screen, clock = Channel(), Working(), Clock()
+    pump = Pump(channel, screen, pacer := Pacer(hz=10, keep_alive=0.0, budget=0.1), clock, processor)
+    pump.start()
+    channel.put(step(1))
+    screen.wait_for(drawn=1)
+    clock.now = 0.6
+    channel.put(step(2))
+    screen.wait_for(drawn=2)
+    pump.close()
+    assert pump.join(PATIENCE)
+    assert pacer.delay(clock.now) == pytest.approx(0.5)
+
+
 def test_the_end_is_drawn_at_once_and_ends_the_thread() -> None:
     channel, screen = Channel(), RecordingScreen()
     pump = Pump(channel, screen, Pacer(keep_alive=1000), Clock())
