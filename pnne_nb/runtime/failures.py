@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,10 @@ from pnne_nb.runtime.easing import is_out_of_memory
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
+_TORCH_S = frozenset({RuntimeError, NotImplementedError, ValueError, IndexError})
+"""Of these, torch raises the ones that need words; what is derived from them is somebody's own."""
+_NO_KERNEL = "not implemented for"
+"""What torch says of numbers of a type that an operation does not take."""
 _CLOSING = frozenset("\"')]}>")
 """How what somebody says may end without a full stop, beside letters and digits."""
 _ALONE = "Expected more than 1 value per channel"
@@ -27,17 +31,21 @@ _MORE = (
 )
 
 
-def model_failed(error: RuntimeError | TypeError | ValueError, model: nn.Module, batch: Batch) -> TrainingError | None:
+def model_failed(error: Exception, model: nn.Module, batch: Batch) -> TrainingError | None:
     """What to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
     if isinstance(error, TypeError):
         return _called_otherwise(model, batch)
+    if not isinstance(error, PnneError) and type(error) not in _TORCH_S:
+        return None
+    if isinstance(error, NotImplementedError) and _NO_KERNEL not in str(error):
+        return None
     alone = _ALONE in str(error)
     if alone and isinstance(error, PnneError):
         # A compiled graph has named the node, but knows nothing of batches.
         said_so = _sentence(error)
         node = next((found.node for found in error.diagnostics), None)
         return TrainingError(f"{said_so} {_MORE}", [Diagnostic("model-failed", said_so, node, hint=_MORE)])
-    if isinstance(error, ValueError) and not _is_torch_s(error):
+    if isinstance(error, (ValueError, IndexError)) and not _is_torch_s(error):
         return None
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return None
@@ -45,14 +53,50 @@ def model_failed(error: RuntimeError | TypeError | ValueError, model: nn.Module,
     layer = None if place is None else _layer(model, place)
     where = "The model fails" if layer is None else f"The model fails at layer {place!r} ({_brief(layer)})"
     message = f"{where} on a batch of inputs {said([*batch.inputs, *batch.named.values()])}: {_sentence(error)}"
-    hint = (
-        _MORE
-        if alone
-        else _of_type(layer or model)
-        if "type" in str(error)
-        else "The first dimension counts the examples. Compare the others with what the layers expect."
-    )
+    hint = _MORE if alone else _hint(error, layer or model)
     return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, place, hint=hint)])
+
+
+def name_layer(error: Exception, model: nn.Module) -> None:
+    """Let what somebody's own code raised in the forward pass of a plain module tell in which layer that was."""
+    if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
+        return
+    place = node_of(error, model)
+    layer = None if place is None else _layer(model, place)
+    if layer is not None:
+        error.add_note(f"In layer {place!r} ({_brief(layer)}).")
+
+
+def _hint(error: Exception, layer: nn.Module) -> str:
+    said_so = str(error)
+    if "deterministic implementation" in said_so:
+        return "With deterministic=False it runs, and two runs with one seed may differ in the last digits."
+    if isinstance(layer, nn.Embedding):
+        return _of_rows(error, layer)
+    if "type" in said_so or _NO_KERNEL in said_so:
+        return _of_type(layer)
+    return "The first dimension counts the examples. Compare the others with what the layers expect."
+
+
+def _of_rows(error: Exception, layer: nn.Embedding) -> str:
+    """Which numbers an embedding takes, and which it was given."""
+    rows = layer.num_embeddings
+    given = next((one for name, one in _locals_of(error, layer) if name == "input" and isinstance(one, Tensor)), None)
+    if given is None or given.is_floating_point():
+        return f"An embedding looks up whole numbers, here from 0 to {rows - 1}: give x.long()."
+    low, high = int(given.min()), int(given.max())
+    needs = f"give it num_embeddings={high + 1}" if high >= rows else "count from 0"
+    return f"The numbers reach from {low} to {high}, and it has rows 0 to {rows - 1}: {needs}, or look for wrong ones in the data."
+
+
+def _locals_of(error: Exception, layer: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The variables of the methods of `layer` that `error` came through."""
+    place = error.__traceback__
+    while place is not None:
+        variables = place.tb_frame.f_locals
+        if variables.get("self") is layer:
+            yield from variables.items()
+        place = place.tb_next
 
 
 def _of_type(layer: nn.Module) -> str:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import Batch, StandIn, as_batch, expect_shapes, to_device
-from pnne_nb.runtime.failures import loss_failed, metric_failed, model_failed
-from pnne_nb.runtime.logged import Logged, read, scalar
+from pnne_nb.runtime.failures import loss_failed, metric_failed, model_failed, name_layer
+from pnne_nb.runtime.logged import Logged, StepFunction, read, scalar
 from pnne_nb.runtime.metrics import Metric, target_for
 from pnne_nb.runtime.recipe import Recipe
 from pnne_nb.runtime.sources import TensorSource
@@ -94,7 +94,7 @@ class ForwardPass:
         with recipe.precision.autocast():
             if recipe.step is not None:
                 given = raw.raw if isinstance(raw, StandIn) else raw
-                return read(recipe.step(recipe.model, to_device(given, recipe.device)), "The step function")
+                return read(self._stepped(recipe.step, to_device(given, recipe.device)), "The step function")
             output = self._output(batch)
             if recipe.scattered:
                 output = to_device(output, recipe.device)
@@ -102,14 +102,23 @@ class ForwardPass:
                 return read(output, "Without a loss, the model must return its own: it")
             return output, scalar(self._loss(recipe.loss, output, batch.target), "The loss function")
 
+    def _stepped(self, step: StepFunction, given: Any) -> Any:
+        model = self.recipe.model
+        try:
+            return step(model, given)
+        except Exception as error:
+            name_layer(error, model)
+            raise
+
     def _output(self, batch: Batch) -> Any:
         recipe = self.recipe
         runs = recipe.trained if recipe.trained is not None and torch.is_grad_enabled() else recipe.model
         try:
             return runs(*batch.inputs, **batch.named)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:
             explained = model_failed(error, recipe.model, batch)
             if explained is None:
+                name_layer(error, recipe.model)
                 raise
             raise explained from error
 

@@ -74,6 +74,90 @@ def test_inputs_that_a_plain_module_cannot_take_name_its_layer(pictures: Any, me
     assert frame.node == message.partition("'")[2].partition("'")[0]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (torch.full((96, 6), 9), (r"at layer '0' \(Embedding\(5, 2\)\) .* The numbers reach from 9 to 9, and it has rows 0 "
+         r"to 4: give it num_embeddings=10")),
+        (torch.full((96, 6), -1), r"The numbers reach from -1 to -1, and it has rows 0 to 4: count from 0"),
+        (torch.ones(96, 6), r"looks up whole numbers, here from 0 to 4: give x.long\(\)"),
+    ],
+)  # fmt: skip
+def test_numbers_that_an_embedding_has_no_row_for(numbers: Tensor, message: str) -> None:
+    model = nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(12, 4))
+    error, frame = failure(model, (numbers, CLASSES))
+    with pytest.raises(TrainingError, match=message):
+        raise error
+    assert frame.node == "0"
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (nn.Softmax(dim=3), r"at layer '1' \(Softmax\(dim=3\)\) .* Dimension out of range"),
+        (nn.Unflatten(1, (5, 5)), r"at layer '1' \(Unflatten"),
+    ],
+)
+def test_what_torch_raises_in_a_layer_names_it(layer: nn.Module, message: str) -> None:
+    error, frame = failure(nn.Sequential(nn.Flatten(), layer, nn.Flatten(), nn.Linear(36, 4)), (PICTURES, CLASSES))
+    with pytest.raises(TrainingError, match=message):
+        raise error
+    assert frame.node == "1"
+
+
+def test_numbers_of_a_type_that_an_operation_does_not_take() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Softmax(1), nn.Linear(36, 4))
+    error, _ = failure(model, (PICTURES.long(), CLASSES))
+    with pytest.raises(
+        TrainingError, match=r"not implemented for 'Long'\. Numbers must be of the type .* give x.float"
+    ):
+        raise error
+
+
+def test_an_operation_without_a_deterministic_version_says_how_to_run_it() -> None:
+    class Scattering(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = network()
+
+        def forward(self, pictures: Tensor) -> Tensor:
+            scores: Tensor = self.net(pictures)
+            return scores + torch.zeros_like(scores).put_(torch.arange(4), torch.ones(4))
+
+    error, _ = failure(Scattering(), (PICTURES, CLASSES), deterministic=True)
+    with pytest.raises(TrainingError, match=r"put_ does not have a deterministic .* With deterministic=False it runs"):
+        raise error
+
+
+class Own(RuntimeError):
+    pass
+
+
+class Raising(nn.Module):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.net = network()
+        self._error = error
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        raise self._error
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("error", [KeyError("k"), Own("mine"), IndexError("mine"), AttributeError("mine")])
+def test_what_a_layer_of_somebody_s_own_raises_stays_what_it_is_and_names_it(error: Exception, by_hand: bool) -> None:
+    def step(model: nn.Module, batch: Any) -> Tensor:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    model = nn.Sequential(nn.Identity(), Raising(error))
+    trained = engine(model=model, step_function=step if by_hand else None)
+    trained.start()
+    with pytest.raises(type(error)) as caught:
+        trained.wait(60)
+    assert caught.value is error
+    assert caught.value.__notes__[0] == "In layer '1' (Raising)."
+
+
 def test_what_says_enough_itself_is_left_alone() -> None:
     full = torch.OutOfMemoryError("no room")
     known = TrainingError("said well")
