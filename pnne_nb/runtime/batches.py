@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias, final
 
 import msgspec
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from pnne_nb.errors import Diagnostic, TrainingError
 
@@ -111,12 +114,20 @@ def to_device(value: Any, device: torch.device) -> Any:
             return value.to(device, non_blocking=device.type != "cpu")
         case Mapping():
             return {key: to_device(item, device) for key, item in value.items()}
+        case PackedSequence():
+            # Its lengths stay on the CPU. Torch has not typed devices here.
+            return value.to(device)  # type: ignore[arg-type]
         case tuple() if hasattr(value, "_fields"):
             return type(value)(*(to_device(item, device) for item in value))
         case tuple():
             return tuple(to_device(item, device) for item in value)
         case list():
             return [to_device(item, device) for item in value]
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            moved = copy.copy(value)
+            for field in dataclasses.fields(value):
+                object.__setattr__(moved, field.name, to_device(getattr(value, field.name), device))
+            return moved
         case _:
             return value
 

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -300,11 +301,27 @@ def test_a_batch_that_is_none() -> None:
         as_batch("text", wants_target=True)
 
 
+@dataclass(frozen=True)
+class Held:
+    values: Tensor
+    sequences: list[Any]
+
+
 def test_structure_is_kept_on_the_way_to_a_device() -> None:
     moved = to_device({"a": (X, [Y]), "b": "text"}, torch.device("cpu"))
     assert isinstance(moved["a"], tuple)
     assert torch.equal(moved["a"][1][0], Y)
     assert moved["b"] == "text"
+
+
+def test_packed_sequences_and_data_classes_move_with_what_they_hold() -> None:
+    packed = nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    held = Held(X, [packed])
+    moved = to_device(held, torch.device("meta"))
+    assert moved.values.is_meta
+    assert held.values is X
+    assert moved.sequences[0].data.is_meta
+    assert torch.equal(moved.sequences[0].batch_sizes, packed.batch_sizes)
 
 
 def test_shapes_that_fit_the_input_nodes() -> None:
