@@ -163,9 +163,9 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
             case Tensor():
                 tensors.append(array.detach())
             case np.ndarray():
-                tensors.append(_from_numpy(array, f"{name}[{index}]"))
+                tensors.append(from_numpy(array, f"{name}[{index}]"))
             case Table() | list():
-                tensors.append(_from_numpy(_values(array, f"{name}[{index}]"), f"{name}[{index}]"))
+                tensors.append(from_numpy(_values(array, f"{name}[{index}]"), f"{name}[{index}]"))
             case _:
                 raise TrainingError(f"{name}[{index}] is a {type(array).__name__}. {_ACCEPTED}")
     if not tensors:
@@ -196,8 +196,12 @@ def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
         raise TrainingError(f"{name} is a list whose items differ in length, so it is no array: {error}") from error
 
 
-def _from_numpy(array: NDArray[Any], name: str) -> Tensor:
-    """As a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64."""
+def from_numpy(array: NDArray[Any], name: str) -> Tensor:
+    """As a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64.
+
+    Raises:
+        TrainingError: It holds no numbers; the message calls it `name`.
+    """
     match array.dtype.kind:
         case "f":
             return torch.tensor(array, dtype=torch.float32 if array.dtype.itemsize == 8 else None)

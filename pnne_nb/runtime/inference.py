@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import ArgumentError, TrainingError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.runtime.batches import TARGET_KEYS, as_batch, to_device
-from pnne_nb.runtime.data import Array, Data, Table, as_tensors, open_source, require_count
+from pnne_nb.runtime.batches import TARGET_KEYS, as_batch, tensors_in, to_device
+from pnne_nb.runtime.data import Array, Data, Table, as_tensors, from_numpy, open_source, require_count
+from pnne_nb.runtime.easing import is_out_of_memory
 from pnne_nb.runtime.failures import model_failed
 from pnne_nb.runtime.models import as_module
+from pnne_nb.runtime.placing import placed_paths, settle
 from pnne_nb.runtime.precision import Precision, choose_device
+from pnne_nb.runtime.sources import DatasetSource, Source
+
+Progress: TypeAlias = Callable[[int, int | None], object]
+"""Called after each batch with the batches done and their number, None if unknown."""
 
 
 class Prediction(NamedTuple):
@@ -39,7 +47,8 @@ class InferenceEngine:
 
     Args:
         model: A module, of which a copy is made, or a graph, which is compiled.
-        device: ``"auto"`` (the accelerator if there is one), ``"cpu"``, ``"cuda:0"`` …
+        device: ``"auto"`` (the accelerator if there is one), ``"cpu"``, ``"cuda:0"`` …; nodes with devices of their
+            own, and a module that is on several, keep theirs.
         precision: ``"32"``, ``"bf16"`` or ``"16"``.
         batch_size: Examples that the model sees at once.
 
@@ -66,8 +75,10 @@ class InferenceEngine:
         return f"InferenceEngine({type(self._model).__name__}, device='{self.device}', batch_size={self.batch_size})"
 
     def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
-        module = copy.deepcopy(model) if isinstance(model, nn.Module) else as_module(model, 0)
-        return module.to(self.device).eval()
+        with torch.no_grad():  # or the copy of a scripted module has parameters that autograd has made
+            module = copy.deepcopy(model, _detached(model)) if isinstance(model, nn.Module) else as_module(model, 0)
+        settle(module, self.device, placed_paths(model))
+        return module.eval()
 
     def refresh(self, model: nn.Module) -> None:
         """Use a copy of `model` as it is now from the next batch on."""
@@ -75,42 +86,57 @@ class InferenceEngine:
         with self._lock:
             self._model = fresh
 
-    def stream(
-        self, data: Data | Array | Iterator[Any], *, progress: Callable[[int, int | None], object] | None = None
-    ) -> Iterator[Any]:
+    def stream(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Iterator[Any]:
         """The model's output for each batch, on the CPU, as soon as it is there.
 
         Args:
             data: An array of inputs, or a list of them; or a tuple of arrays, arrays by name, a Dataset, a DataLoader or
                 a generator whose batches hold the inputs. A target beside them, which the model does not take, is left
-                out.
+                out: an argument of ``forward`` whose default is a number, a bool or a string takes none. What a
+                DataLoader would shuffle comes in the order of its dataset.
             progress: Called after each batch with the batches done and their number, None if unknown.
 
         Raises:
-            TrainingError: The data is of another kind, empty, or does not fit the model.
+            TrainingError: The data is of another kind, empty, or does not fit the model; a note tells the batch.
         """
         if isinstance(data, Iterator):
-            batches, size, close = data, None, None
+            source, batches, size = None, data, None
         else:
-            source = open_source(
-                _arrays(data, _most_inputs(self._model)),
-                batch_size=self.batch_size,
-                shuffle=False,
-                seed=0,
-                num_workers=0,
-                name="data",
-            )
-            batches, size, close = source.batches(1), source.size, source.close
+            source = self._opened(data)
+            batches, size = source.batches(1), source.size
         try:
             for index, raw in enumerate(batches):
-                yield self._run(raw)
+                try:
+                    output = self._run(raw)
+                except Exception as error:
+                    less = " A smaller batch_size takes less memory." if is_out_of_memory(error) else ""
+                    error.add_note(f"In batch {index + 1} of the data.{less}")
+                    raise
+                yield output
                 if progress is not None:
                     progress(index + 1, size)
         finally:
-            if close is not None:
-                close()
+            if source is not None:
+                source.close()
+
+    def _opened(self, data: Data | Array) -> Source:
+        if data is None:
+            raise ArgumentError(
+                "There is no data: give the inputs, as an array, a Dataset, a DataLoader or a generator."
+            )
+        source = open_source(
+            _arrays(data, _most_inputs(self._model)),
+            batch_size=self.batch_size,
+            shuffle=False,
+            seed=0,
+            num_workers=0,
+            name="data",
+        )
+        # In an order of chance, nobody would know which output belongs to which example.
+        return DatasetSource(source.template, shuffle=False, seed=0) if isinstance(source, DatasetSource) else source
 
     def _run(self, raw: Any) -> Any:
+        raw = _with_tensors(raw)
         batch = as_batch(raw, wants_target=False)
         with self._lock, torch.inference_mode(), self._precision.autocast():
             if len(batch.inputs) - 1 == _most_inputs(self._model):
@@ -125,38 +151,36 @@ class InferenceEngine:
                     raise
                 raise explained from error
 
-    def predict(
-        self, data: Data | Array | Iterator[Any], *, progress: Callable[[int, int | None], object] | None = None
-    ) -> Any:
+    def predict(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Any:
         """The model's outputs for all of `data`, joined along the first dimension; see `stream`.
 
         Of a model that gives a single number for a batch, the numbers of the batches.
         """
         return _joined(list(self.stream(data, progress=progress)))
 
-    def probabilities(self, data: Data | Array | Iterator[Any]) -> Tensor:
+    def probabilities(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Tensor:
         """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid.
 
         Raises:
             TrainingError: The model returns something else than one tensor.
         """
-        outputs = self.predict(data)
+        outputs = self.predict(data, progress=progress)
         if not isinstance(outputs, Tensor):
             raise TrainingError(
                 f"The model returns a {type(outputs).__name__}, and probabilities need one tensor of scores: choose it from "
                 "what predict() gives, and take its softmax(1)."
             )
-        scores = outputs.float()
+        scores = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
         return scores.sigmoid() if scores.dim() < 2 or scores.shape[1] == 1 else scores.softmax(1)
 
-    def top_k(self, data: Data | Array | Iterator[Any], k: int = 5) -> Prediction:
+    def top_k(self, data: Data | Array | Iterator[Any], k: int = 5, *, progress: Progress | None = None) -> Prediction:
         """The `k` likeliest classes of each example; fewer if there are fewer.
 
         Raises:
             TrainingError: `k` is no positive number, or the model returns something else than one tensor.
         """
         require_count("k", k)
-        found = self.probabilities(data)
+        found = self.probabilities(data, progress=progress)
         found = found.unsqueeze(1) if found.dim() < 2 else found
         best = found.topk(min(k, found.shape[1]), dim=1)
         return Prediction(best.indices, best.values)
@@ -187,12 +211,42 @@ def _arrays(data: Data | Array, inputs: int | None) -> Data:
 
 
 def _tensor(value: Any) -> Any:
-    return as_tensors((value,), "example")[0] if isinstance(value, Table) and not isinstance(value, Tensor) else value
+    return as_tensors((value,), "example")[0] if isinstance(value, Table | list) else value
+
+
+def _with_tensors(raw: Any) -> Any:
+    """A batch as generators and loaders make it, with tensors in the place of numpy's arrays of numbers."""
+    match raw:
+        case np.ndarray() if raw.dtype.kind in "fiubc":
+            return from_numpy(raw, "data")
+        case Mapping():
+            return {name: _with_tensors(item) for name, item in raw.items()}
+        case tuple() | list() if any(isinstance(item, np.ndarray) for item in raw):
+            return [_with_tensors(item) for item in raw]
+        case _:
+            return raw
+
+
+def _detached(model: nn.Module) -> dict[int, Any]:
+    """What `copy.deepcopy` is told: what a forward pass has left in `model` with its gradient is copied without."""
+    kept = [tensor for module in model.modules() for tensor in tensors_in(vars(module))]
+    return {id(tensor): tensor.detach().clone() for tensor in kept if not tensor.is_leaf}
+
+
+def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """What ``forward`` takes."""
+    forward: Any = getattr(model, "_orig_mod", model).forward  # torch.compile's own takes anything
+    try:
+        return inspect.signature(forward).parameters
+    except ValueError:
+        # A scripted module has no Python function.
+        names = [argument.name for argument in forward.schema.arguments[1:]]
+        return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names}
 
 
 def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """The parts of a batch that `model` takes, which a target may be among."""
-    parameters = inspect.signature(model.forward).parameters
+    parameters = _parameters(model)
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return named
     return {name: value for name, value in named.items() if name in parameters or name not in TARGET_KEYS}
@@ -200,12 +254,14 @@ def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
 
 def _most_inputs(model: nn.Module) -> int | None:
     """How many inputs `model` takes by position at most; None if there is no limit."""
-    kinds = [parameter.kind for parameter in inspect.signature(model.forward).parameters.values()]
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
+    parameters = _parameters(model).values()
+    if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
         return None
-    return sum(
-        kind is not inspect.Parameter.KEYWORD_ONLY and kind is not inspect.Parameter.VAR_KEYWORD for kind in kinds
-    )
+    by_position = [
+        one for one in parameters if one.kind not in {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}
+    ]
+    options = [isinstance(one.default, bool | int | float | str) for one in by_position]
+    return [*options, True].index(True)
 
 
 def _joined(outputs: list[Any]) -> Any:
@@ -224,7 +280,17 @@ def _joined(outputs: list[Any]) -> Any:
             return torch.cat(outputs)
         case dict() as first:
             return {name: _joined([output[name] for output in outputs]) for name in first}
+        case PackedSequence():
+            return outputs
         case tuple() | list() as first:
-            return tuple(_joined([output[index] for output in outputs]) for index in range(len(first)))
+            parts = [_joined([output[index] for output in outputs]) for index in range(len(first))]
+            return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+        case first if dataclasses.is_dataclass(first):
+            joined = copy.copy(first)
+            for field in dataclasses.fields(first):
+                object.__setattr__(joined, field.name, _joined([getattr(output, field.name) for output in outputs]))
+            return joined
+        case None:
+            return None
         case _:
             return outputs

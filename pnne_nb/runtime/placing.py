@@ -8,7 +8,10 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.compiling import load
+from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
+
+_NOWHERE = torch.device("meta")
 
 
 def placed_paths(model: nn.Module | NodeGraph) -> frozenset[str]:
@@ -28,8 +31,16 @@ def settle(model: nn.Module, device: torch.device, placed: Collection[str]) -> b
 
     Returns:
         Whether the model is on several devices now.
+
+    Raises:
+        TrainingError: The model has shapes only, and no numbers.
     """
-    if not placed and len(devices_of(model)) <= 1:
+    if not placed and len(found := devices_of(model)) <= 1:
+        if found == {_NOWHERE} != {device}:
+            raise TrainingError(
+                "The model's parameters have no numbers: they are on the device 'meta', which knows shapes only. Make room "
+                'by model.to_empty(device="cpu"), and fill it by load_state_dict or by each layer\'s reset_parameters().'
+            )
         model.to(device)
         return False
     if placed:

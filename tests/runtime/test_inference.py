@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import ArgumentError, TrainingError
 from pnne_nb.runtime.inference import InferenceEngine
 from tests.runtime.tasks import CLASSES, EXAMPLES, engine, images, network, picture_graph
 
@@ -184,3 +185,124 @@ def test_outputs_that_cannot_be_joined_or_are_no_scores() -> None:
         model.predict(PICTURES)
     with pytest.raises(TrainingError, match="The model returns a tuple, and probabilities need one tensor of scores"):
         model.probabilities(PICTURES[:4])
+
+
+def test_a_loader_that_shuffles_is_read_in_the_order_of_its_dataset() -> None:
+    inference = InferenceEngine(network(), device="cpu")
+    loader = DataLoader(TensorDataset(*images()), batch_size=64, shuffle=True)
+    torch.testing.assert_close(inference.predict(loader), inference.predict(PICTURES))
+
+
+def test_batches_of_numpy_arrays_will_do() -> None:
+    inference = InferenceEngine(network(), device="cpu")
+    expected = inference.predict(PICTURES)
+    array, classes = PICTURES.double().numpy(), images()[1].numpy()
+    assert torch.equal(inference.predict(iter([array[:64], array[64:]])), expected)
+    assert torch.equal(inference.predict(iter([(array[:64], classes[:64]), (array[64:], classes[64:])])), expected)
+    assert torch.equal(InferenceEngine(Named(), device="cpu").predict(iter([{"image": array}])), expected)
+    inference.warm_up(array.tolist(), times=1)
+
+
+def test_an_option_of_the_model_is_no_place_for_a_target() -> None:
+    class Optional(Named):
+        def forward(self, image: Tensor, scale: float = 1.0, features: bool = False) -> Tensor:
+            assert not features
+            return super().forward(image) * scale
+
+    expected = InferenceEngine(network(), device="cpu").predict(PICTURES)
+    assert torch.equal(InferenceEngine(Optional(), device="cpu").predict(images()), expected)
+
+
+def test_a_compiled_or_scripted_model_leaves_a_target_out_as_its_original_does() -> None:
+    net = nn.Linear(6, 2)
+    x, y = torch.ones(3, 6), torch.zeros(3)
+    with pytest.warns(DeprecationWarning, match=r"torch\.jit\.script"):
+        scripted: nn.Module = torch.jit.script(net)
+    compiled: Any = torch.compile(net, backend="eager")
+    for made in (scripted, compiled):
+        assert torch.equal(InferenceEngine(made, device="cpu").predict((x, y)), net(x))
+
+
+def test_progress_is_told_for_probabilities_too() -> None:
+    seen: list[tuple[int, int | None]] = []
+    inference = InferenceEngine(network(), device="cpu", batch_size=64)
+    inference.probabilities(PICTURES, progress=lambda done, of: seen.append((done, of)))
+    inference.top_k(PICTURES, 1, progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(1, 2), (2, 2)] * 2
+
+
+def test_probabilities_are_as_exact_as_the_model() -> None:
+    inference = InferenceEngine(nn.Linear(4, 3).double(), device="cpu")
+    assert inference.probabilities(torch.ones(2, 4, dtype=torch.float64)).dtype == torch.float64
+    assert (
+        InferenceEngine(nn.Linear(4, 3).bfloat16(), device="cpu")
+        .probabilities(torch.ones(2, 4, dtype=torch.bfloat16))
+        .dtype
+        == torch.float32
+    )
+
+
+@dataclass(frozen=True)
+class Scores:
+    logits: Tensor
+    loss: Tensor | None = None
+
+
+class Ends(NamedTuple):
+    low: Tensor
+    high: Tensor
+
+
+def test_outputs_keep_their_classes() -> None:
+    class Told(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Scores, Ends]:
+            return Scores(x), Ends(x, 2 * x)
+
+    x = torch.arange(6.0).reshape(6, 1)
+    scores, ends = InferenceEngine(Told(), device="cpu", batch_size=4).predict(x)
+    assert isinstance(scores, Scores)
+    assert scores.loss is None
+    assert torch.equal(scores.logits, x)
+    assert isinstance(ends, Ends)
+    assert torch.equal(ends.high, 2 * x)
+
+
+def test_what_a_forward_pass_has_left_in_the_model_is_copied() -> None:
+    class Remembering(Named):
+        def forward(self, image: Tensor) -> Tensor:
+            self.kept = [super().forward(image)]
+            return self.kept[0]
+
+    net = Remembering()
+    net(PICTURES)
+    assert torch.equal(InferenceEngine(net, device="cpu").predict(PICTURES), net.eval()(PICTURES))
+
+
+def test_layers_stay_where_their_nodes_ask_for() -> None:
+    graph = picture_graph()
+    graph.set("fc", device="meta")
+    placed = InferenceEngine(graph, device="cpu")._model
+    assert placed.get_parameter("fc.weight").is_meta
+    spread = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta"))
+    assert InferenceEngine(spread, device="cpu")._model.get_parameter("1.weight").is_meta
+
+
+def test_a_model_without_numbers_is_refused() -> None:
+    with pytest.raises(TrainingError, match=r"parameters have no numbers: they are on the device 'meta'.*to_empty"):
+        InferenceEngine(nn.Linear(4, 3, device="meta"), device="cpu")
+
+
+class Cramped(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) < 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return x
+
+
+def test_the_batch_that_fails_is_told() -> None:
+    inference = InferenceEngine(Cramped(), device="cpu", batch_size=4)
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        inference.predict(torch.ones(6, 1))
+    assert caught.value.__notes__ == ["In batch 2 of the data. A smaller batch_size takes less memory."]
+    with pytest.raises(ArgumentError, match="There is no data: give the inputs"):
+        inference.predict(None)  # type: ignore[arg-type]
