@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from numbers import Real
 from typing import Any, TypeVar, final
 
 import msgspec
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pnne_nb.compiler.devices import available_devices
 from pnne_nb.compiler.machine import memory
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import TrainingError, expect
 from pnne_nb.frames import DeviceMemory
 from pnne_nb.runtime.batches import to_device
+from pnne_nb.runtime.data import require_count
 from pnne_nb.runtime.precision import choose_device
 
 T = TypeVar("T")
@@ -57,9 +61,14 @@ class DeviceManager:
         """One device by name; ``"auto"`` is the best.
 
         Raises:
-            TrainingError: There is no such device here.
+            TrainingError: There is no such device here, or it is ``"meta"``, which has no memory.
         """
-        return measured(choose_device(name))
+        chosen = choose_device(name)
+        if chosen.type == "meta":
+            raise TrainingError(
+                f"'meta' knows shapes only, and has no memory; there is {', '.join(available_devices())}."
+            )
+        return measured(chosen)
 
     def choose(self, needed: int = 0) -> torch.device:
         """The accelerator with the most free memory if `needed` bytes fit there, else the CPU."""
@@ -68,18 +77,25 @@ class DeviceManager:
         return torch.device("cpu" if best is None else best.name)
 
     def move(self, value: T, device: str | torch.device = "auto") -> T:
-        """Put a module, in place and with all that it contains, or tensors in nested containers on `device`.
+        """Put modules, in place and with all that they contain, and tensors on `device`, in nested containers too.
+
+        Args:
+            value: A module, a tensor, or a mapping, sequence or data class with them inside; what else is in it stays.
+            device: ``"auto"`` is the accelerator if there is one.
 
         Returns:
-            The module itself, or the moved tensors.
+            The module itself; else the same with the moved tensors.
 
         Raises:
             TrainingError: There is no such device here.
+            ArgumentError: There is nothing to move in a value of this kind.
         """
         chosen = choose_device(device)
-        if isinstance(value, nn.Module):
-            value.to(chosen)
-            return value
+        if not is_dataclass(value):
+            what = "a module, a tensor, or a mapping, sequence or data class with them inside"
+            expect(value, (nn.Module, Tensor, Mapping, tuple, list), "value", what)
+        for module in _modules_in(value):
+            module.to(chosen)
         moved: T = to_device(value, chosen)
         return moved
 
@@ -117,11 +133,16 @@ class DeviceManager:
 
         Raises:
             TrainingError: One of them is out of its range, or comes too late; then nothing has changed.
+            ArgumentError: One of them is of another type; likewise.
         """
-        if threads is not None and threads < 1:
-            raise TrainingError(f"threads must be at least 1, not {threads!r}.")
+        for name, chosen in {"tf32": tf32, "cudnn_benchmark": cudnn_benchmark, "deterministic": deterministic}.items():
+            expect(chosen, bool | None, name, "True, False, or None, which leaves it as it is")
+        if threads is not None:
+            require_count("threads", threads)
+        expect(memory_fraction, Real | None, "memory_fraction", "a share in (0, 1]")
         if memory_fraction is not None and not 0 < memory_fraction <= 1:
             raise TrainingError(f"memory_fraction must be a share in (0, 1], not {memory_fraction!r}.")
+        expect(allocator, str | None, "allocator", 'a text such as "expandable_segments:True"')
         if allocator is not None and allocator != self.settings["allocator"]:
             if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
                 raise TrainingError(
@@ -140,7 +161,7 @@ class DeviceManager:
         if deterministic is not None:
             torch.use_deterministic_algorithms(deterministic)
         if threads is not None:
-            torch.set_num_threads(threads)
+            torch.set_num_threads(int(threads))
 
     def release_memory(self) -> None:
         """Give memory that torch's allocators only keep back to the devices."""
@@ -160,6 +181,23 @@ class DeviceManager:
             "<table><tr><th>Device</th><th></th><th>Free</th><th>Total</th><th>Used by this process</th></tr>"
             f"{cells}</table>"
         )
+
+
+def _modules_in(value: object) -> Iterator[nn.Module]:
+    match value:
+        case nn.Module():
+            yield value
+        case Mapping():
+            for item in value.values():
+                yield from _modules_in(item)
+        case tuple() | list():
+            for item in value:
+                yield from _modules_in(item)
+        case _ if is_dataclass(value):
+            for field in fields(value):
+                yield from _modules_in(getattr(value, field.name))
+        case _:
+            return
 
 
 def _said(count: int) -> str:

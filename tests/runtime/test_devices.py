@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import ArgumentError, PnneError, TrainingError
 from pnne_nb.runtime import devices
 from pnne_nb.runtime.devices import Device, DeviceManager
 
@@ -86,6 +89,45 @@ def test_a_share_of_the_memory(manager: DeviceManager, monkeypatch: pytest.Monke
         manager.configure(memory_fraction=2)
 
 
-def test_threads_below_one_are_refused(manager: DeviceManager) -> None:
-    with pytest.raises(TrainingError, match="threads must be at least 1, not 0"):
-        manager.configure(threads=0)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"threads": 0}, "threads must be a whole number, at least 1, not 0"),
+        ({"threads": "2"}, "threads must be a whole number, at least 1, not '2'"),
+        ({"threads": 1.5}, r"threads must be a whole number, at least 1, not 1\.5"),
+        (
+            {"cudnn_benchmark": "yes"},
+            "cudnn_benchmark must be True, False, or None, which leaves it as it is, not 'yes'",
+        ),
+        ({"memory_fraction": "half"}, r"memory_fraction must be a share in \(0, 1\], not 'half'"),
+        ({"allocator": 3}, 'allocator must be a text such as "expandable_segments:True", not 3'),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_anything_changes(
+    manager: DeviceManager, wrong: dict[str, Any], said: str
+) -> None:
+    before = manager.settings
+    with pytest.raises(PnneError, match=said):
+        manager.configure(tf32=not before["tf32"], deterministic=not before["deterministic"], **wrong)
+    assert manager.settings == before
+
+
+def test_modules_in_containers_move_in_place(manager: DeviceManager) -> None:
+    @dataclass
+    class Pair:
+        nets: list[nn.Module]
+        noise: torch.Tensor
+
+    pair = Pair([nn.Linear(2, 2)], torch.ones(2))
+    moved = manager.move({"pair": (pair,)}, "meta")["pair"][0]
+    assert moved.nets[0] is pair.nets[0]
+    assert pair.nets[0].get_parameter("weight").is_meta
+    assert moved.noise.is_meta
+    assert not pair.noise.is_meta
+
+
+def test_what_has_nothing_to_move_and_no_memory_says_so(manager: DeviceManager) -> None:
+    with pytest.raises(ArgumentError, match="value must be a module, a tensor, or a mapping, sequence or data class"):
+        manager.move(np.ones(2), "cpu")
+    with pytest.raises(TrainingError, match="'meta' knows shapes only, and has no memory; there is cpu"):
+        manager["meta"]
