@@ -14,6 +14,7 @@ from pnne_nb.errors import Diagnostic, PnneError, TargetError, TrainingError
 from pnne_nb.runtime.batches import Batch
 from pnne_nb.runtime.blame import node_of
 from pnne_nb.runtime.easing import is_out_of_memory
+from pnne_nb.runtime.judging import WeighedLoss
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
@@ -21,6 +22,14 @@ _TORCH_S = frozenset({RuntimeError, NotImplementedError, ValueError, IndexError}
 """Of these, torch raises the ones that need words; what is derived from them is somebody's own."""
 _NO_KERNEL = "not implemented for"
 """What torch says of numbers of a type that an operation does not take."""
+_ELEMENTWISE = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
+_ELEMENTWISE_FUNCTIONS = (
+    nn.functional.mse_loss,
+    nn.functional.l1_loss,
+    nn.functional.smooth_l1_loss,
+    nn.functional.huber_loss,
+)
+"""Losses that compare number with number, and take shapes that differ."""
 _CLOSING = frozenset("\"')]}>")
 """How what somebody says may end without a full stop, beside letters and digits."""
 _ALONE = "Expected more than 1 value per channel"
@@ -131,6 +140,29 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
         f"{name} cannot compare the model's output {said(output)} with the target {said(target)}: {_sentence(error)}"
     )
     return TargetError(f"{message}{_advice(loss, output, target)}")
+
+
+def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
+    """What to say of a loss that has compared each output with several targets, and what to do; None if it has not.
+
+    Torch only warns of it, in the thread that trains; the training goes on, towards something else than what was meant.
+    """
+    if isinstance(loss, WeighedLoss):
+        loss, target = loss.layer, target[0] if len(target) == 1 else None
+    elementwise = type(loss) in _ELEMENTWISE or any(loss is one for one in _ELEMENTWISE_FUNCTIONS)
+    if not (elementwise and isinstance(output, Tensor) and isinstance(target, Tensor)) or output.shape == target.shape:
+        return None
+    name = getattr(loss, "__name__", type(loss).__name__)
+    shapes = tuple(output.shape), tuple(target.shape)
+    both = tuple(torch.broadcast_shapes(*shapes))
+    message = (
+        f"{name} compares the model's output {shapes[0]} with the target {shapes[1]}, both spread to {both}: outputs are "
+        "compared with targets of other examples."
+    )
+    if output.numel() != target.numel():
+        return message, "Give both the same shape."
+    sizes = ", ".join(map(str, (-1, *shapes[0][1:])))
+    return message, f"Give the targets the output's shape: y.reshape({sizes})."
 
 
 def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:

@@ -16,7 +16,7 @@ from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import blame
 from pnne_nb.runtime.batches import Batch, StandIn, as_batch
 from pnne_nb.runtime.easing import OthersOutOfMemoryError, is_out_of_memory, pieces
-from pnne_nb.runtime.failures import device_lost
+from pnne_nb.runtime.failures import device_lost, spread
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.logged import averaged
 from pnne_nb.runtime.modes import Modes
@@ -70,7 +70,8 @@ class Stepper:
     """Makes optimizer steps, all or nothing.
 
     Attributes:
-        eased: What memory that was too small has led to, until somebody takes it out.
+        eased: What memory that was too small has led to, and what else is to be told of a step, until somebody takes it
+            out.
         stages: Where the time goes; whoever calls `make` has started it.
         pieces: Into how many each batch is cut, because memory was too small.
     """
@@ -86,6 +87,7 @@ class Stepper:
         self._soundness = Soundness(forward.recipe.device)
         self._updating = False
         self._all_know = False
+        self._compared_before = False
         self._place = (0, 0)
 
     def make(self, group: Sequence[Any], number: int, epoch: int) -> Step:
@@ -220,10 +222,19 @@ class Stepper:
         compared, logged = False, None
         for output, batch in zip(outputs, batches, strict=True):
             compared = self._forward.count(recipe.metrics, output, batch)
+        if recipe.compares and not self._compared_before:
+            self._compared_before = True
+            self._tell_spread(outputs[0], batches[0])
         if not recipe.compares:
             told = [(output, batch.examples) for output, batch in zip(outputs, batches, strict=True)]
             logged = averaged(told, recipe.peers)
         return Step(value, examples, rate, norm, not moved, logged, compared)
+
+    def _tell_spread(self, output: Any, batch: Batch) -> None:
+        found = spread(self._forward.recipe.loss, output, batch.target)
+        if found is not None:
+            message, hint = found
+            self.eased.append(AnomalyFrame(self._place[0], "spread-targets", message, hint=hint))
 
     def _differentiate(
         self, group: Sequence[Any], batches: Sequence[Batch], counting: Sequence[float]

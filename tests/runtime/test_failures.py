@@ -285,3 +285,27 @@ def test_of_a_graph_the_node_that_needs_more_examples_is_named_and_what_to_do() 
     with pytest.raises(TrainingError, match=r"'norm' failed.*last batch .*drop_last=True\. In a group") as found:
         trained.wait(60)
     assert [diagnostic.node for diagnostic in found.value.diagnostics] == ["norm"]
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize(
+    ("loss", "target", "said_so"),
+    [
+        ("MSELoss", CLASSES.float(), (r"MSELoss compares the model's output \(16, 1\) with the target \(16,\), both spread "
+         r"to \(16, 16\)")),
+        (nn.functional.l1_loss, CLASSES.float(), "l1_loss compares"),
+        ("MSELoss", CLASSES.float()[:, None], None),
+        (lambda output, target: nn.functional.mse_loss(output.squeeze(1), target), CLASSES.float(), None),
+    ],
+)  # fmt: skip
+def test_a_loss_that_compares_all_outputs_with_all_targets_is_told_once(
+    loss: Any, target: Tensor, said_so: str | None
+) -> None:
+    trained = engine(model=nn.Sequential(nn.Flatten(), nn.Linear(36, 1)), train_data=(PICTURES, target), loss=loss)
+    trained.start()
+    assert trained.wait(60)
+    told = [found for found in trained.history.anomalies if found.kind == "spread-targets"]
+    assert [found.step for found in told] == [1] * (said_so is not None)
+    if said_so is not None:
+        assert re.match(said_so, told[0].message)
+        assert told[0].hint == "Give the targets the output's shape: y.reshape(-1, 1)."
