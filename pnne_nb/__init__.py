@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pnne_nb.graph.registry import registry
 from pnne_nb.graph.spec import NodeSpec
 from pnne_nb.inspector.drawing import LayerView, install_drawer
+from pnne_nb.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pnne_nb.catalog import register_node
@@ -86,8 +87,6 @@ if TYPE_CHECKING:
 
     # The package itself is the mapping: its module has a class of its own.
     catalog: Mapping[str, NodeSpec]
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",

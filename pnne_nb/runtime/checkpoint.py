@@ -1,8 +1,8 @@
 """Checkpoint files: written whole or not at all, checked before they are believed, loaded without running code.
 
 A checkpoint is a file in the safetensors format: everything in it that is no tensor stands in the metadata, as JSON
-under ``"state"``, with the version of this form under ``"pnne"`` and a BLAKE2 checksum of the whole file under
-``"checksum"``, taken with zeros in its own place.
+under ``"state"``, with the format of that under ``"pnne"`` (see `checkpoint_parts`), the version of this package under
+``"writer"``, and a BLAKE2 checksum of the whole file under ``"checksum"``, taken with zeros in its own place.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import safetensors.torch
 from safetensors import SafetensorError
 
 from pnne_nb.errors import CheckpointError, expect, shown
+from pnne_nb.runtime.checkpoint_parts import FORMAT, up_to_date
 from pnne_nb.runtime.packing import pack, unpack
+from pnne_nb.version import __version__
 
-FORMAT = 1
 SUFFIX = ".ckpt"
 _DIGEST = 32
 _UNSIGNED = "0" * (2 * _DIGEST)
@@ -44,7 +45,7 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         CheckpointError: The file cannot be written, something else than a file is there, or `state` holds something else.
     """
     text, tensors = pack(state)
-    metadata = {"pnne": str(FORMAT), "checksum": _UNSIGNED, "state": text}
+    metadata = {"pnne": str(FORMAT), "writer": __version__, "checksum": _UNSIGNED, "state": text}
     content = signed(safetensors.torch.save(tensors, metadata))
     temporary = ""
     try:
@@ -125,11 +126,25 @@ def _previous(path: Path) -> Path:
     return path.with_name(f"{path.name}.previous")
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read and check one file.
+class Stored(NamedTuple):
+    """What a file holds, whatever that is.
+
+    Attributes:
+        state: In the form that it was written in.
+        format: The number of that form.
+        writer: What has written it, in words.
+    """
+
+    state: dict[str, Any]
+    format: int
+    writer: str
+
+
+def read(path: Path) -> Stored:
+    """Read one file that is whole.
 
     Raises:
-        CheckpointError: It is missing, damaged, from a newer version, or no checkpoint.
+        CheckpointError: It is missing, damaged, or no checkpoint.
     """
     try:
         content = path.read_bytes()
@@ -141,19 +156,42 @@ def read(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is no checkpoint of a TrainingEngine, or its beginning is damaged.")
     if signed(_with_checksum(content, found, _UNSIGNED)) != content:
         raise CheckpointError(f"The checkpoint {path} is damaged: its content does not match its checksum.")
-    version = metadata.get("pnne", "")
-    if version != str(FORMAT):
-        raise CheckpointError(
-            f"The checkpoint {path} has format {version}; this version reads up to {FORMAT}. Update pnne_nb."
-        )
+    version = metadata.get("writer")
+    writer = "an earlier version of pnne_nb" if version is None else f"pnne_nb {version}"
     try:
         state = unpack(metadata["state"], safetensors.torch.load(content))
+        return Stored(_dict(state), int(metadata["pnne"]), writer)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise CheckpointError(
             f"The checkpoint {path} holds something else than a training's state: {error}."
         ) from error
-    checked: dict[str, Any] = state
-    return checked
+
+
+def _dict(state: Any) -> dict[str, Any]:
+    if not isinstance(state, dict):
+        raise TypeError(f"it is a {type(state).__name__}")
+    return state
+
+
+def _understood(path: Path, stored: Stored) -> tuple[dict[str, Any], list[str]]:
+    """The state in the present format, and what to say of it if it was in another.
+
+    Raises:
+        CheckpointError: It is none.
+    """
+    try:
+        state, afresh = up_to_date(stored.state, stored.format)
+    except ValueError as error:
+        raise CheckpointError(
+            f"The checkpoint {path} (format {stored.format}, written by {stored.writer}) is whole, but not what this version "
+            f"can go on from: {error}. Give another checkpoint, or read it with the version that has written it."
+        ) from error
+    lacking = "; ".join(afresh)
+    older = (
+        f"The checkpoint {path} was written by {stored.writer}, in format {stored.format}: it does not hold {lacking}. That "
+        "begins afresh; everything else goes on."
+    )
+    return state, [older] if afresh else []
 
 
 def _metadata(content: bytes) -> Any:
@@ -165,17 +203,37 @@ def _metadata(content: bytes) -> Any:
         return None
 
 
-def read_newest_good(path: str | Path) -> tuple[dict[str, Any], Path, list[str]]:
+class Found(NamedTuple):
+    """The newest checkpoint that is good.
+
+    Attributes:
+        state: What a training goes on from.
+        path: Where it is.
+        damaged: What is wrong with newer ones, in words.
+        older: What an earlier version has not written into this one, in words.
+    """
+
+    state: dict[str, Any]
+    path: Path
+    damaged: list[str]
+    older: list[str]
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """What somebody who goes on from here must know: kinds of anomalies, and messages."""
+        damaged = [("checkpoint-damaged", f"{fault} Resumed from {self.path} instead.") for fault in self.damaged]
+        return damaged + [("checkpoint-older", message) for message in self.older]
+
+
+def read_newest_good(path: str | Path) -> Found:
     """Read `path`, or the newest earlier checkpoint that is whole.
 
     Args:
         path: A checkpoint, whose earlier ones are those beside it, or a directory of checkpoints.
 
-    Returns:
-        What was read, from which file, and what is wrong with the newer ones.
-
     Raises:
-        CheckpointError: None is whole; the message lists every file and its fault.
+        CheckpointError: None is whole; the message lists every file and its fault. Or one is of a later version: nobody
+            wants to go on from an older one unasked.
         ArgumentError: `path` is none.
     """
     expect(path, (str, Path), "path", "the path of a checkpoint")
@@ -186,9 +244,17 @@ def read_newest_good(path: str | Path) -> tuple[dict[str, Any], Path, list[str]]
         raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
     for candidate in candidates:
         try:
-            return read(candidate), candidate, faults
+            stored = read(candidate)
+            if stored.format <= FORMAT:
+                state, older = _understood(candidate, stored)
+                return Found(state, candidate, faults, older)
         except CheckpointError as error:
             faults.append(str(error))
+            continue
+        raise CheckpointError(
+            f"The checkpoint {candidate} has format {stored.format}, written by {stored.writer}: this is pnne_nb "
+            f"{__version__}, which reads formats up to {FORMAT}. Update pnne_nb, or give the path of an earlier checkpoint."
+        )
     raise CheckpointError("\n".join(faults) or f"There is no checkpoint in {path}.")
 
 

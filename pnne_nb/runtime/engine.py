@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -432,7 +431,8 @@ class TrainingEngine:
             CheckpointError: None is whole, or it belongs to another training.
             TrainingError: A training is under way.
         """
-        self._training.load_state_dict(checkpoint.read_newest_good(path)[0], epochs_changed=False)
+        found = checkpoint.read_newest_good(path)
+        self._training.resume(found.state, found.notes, epochs_changed=False)
 
     @classmethod
     def resume_from(
@@ -472,9 +472,7 @@ class TrainingEngine:
         else:
             assert isinstance(resumption.model, NodeGraph), "without data, it is the drawing that is read"
             engine = cls.from_graph(resumption.model, data, namespace=namespace, **resumption.arguments)
-        for note in resumption.notes:
-            warnings.warn(note, stacklevel=2)
-        engine._training.resume(resumption, epochs_changed="epochs" in options)
+        engine._training.resume(resumption.state, resumption.notes, epochs_changed="epochs" in options)
         return engine
 
     # Who watches

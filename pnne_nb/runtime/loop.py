@@ -12,6 +12,7 @@ import msgspec
 
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.frames import AnomalyFrame, EpochFrame, StepFrame
+from pnne_nb.runtime.failures import in_brief
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.logged import Means
 from pnne_nb.runtime.metrics import load_metric, results, saved_metric
@@ -373,30 +374,37 @@ class TrainingLoop:
         Raises:
             CheckpointError: It belongs to another model, optimizer or scheduler.
         """
-        recipe = self.recipe
-        scaler = recipe.precision.scaler
+        recipe, standing = self.recipe, state["standing"]
+        schedule, scaler = recipe.schedule, recipe.precision.scaler
         try:
             recipe.model.load_state_dict(state["model"])
             recipe.optimizer.load_state_dict(state["optimizer"])
-            if recipe.schedule is not None and state["scheduler"] is not None:
-                recipe.schedule.scheduler.load_state_dict(state["scheduler"])
+            if schedule is not None and state["scheduler"] is not None:
+                schedule.scheduler.load_state_dict(state["scheduler"])
             if scaler is not None and state["scaler"] is not None:
                 scaler.load_state_dict(state["scaler"])
             for name, kept in recipe.stateful.items():
-                if name in state.get("stateful", {}):
+                if name in state["stateful"]:
                     kept.load_state_dict(state["stateful"][name])
             for name, metric in recipe.metrics.items():
                 load_metric(metric, state["metrics"].get(name))
+            # It is needed when the epoch is opened, and refused now if it cannot be.
+            self._randomness.load_state_dict(state["epoch_randomness"])
             self._randomness.load_state_dict(state["randomness"])
-            self._epoch_randomness = state["epoch_randomness"]
-            self._stepper.pieces = state["pieces"]
-            self.stages.seconds.update(state["seconds"])
-            self._logged.sums = dict(state["logged"])
-            self.standing.load_state_dict(state["standing"])
-            for name in _PLACE:
-                setattr(self, name, state["place"][name])
-        except (KeyError, RuntimeError, ValueError, TypeError) as error:
-            raise CheckpointError(f"The checkpoint does not fit this training: {error}") from error
+            if standing["weights"] is not None and standing["weights"].keys() != recipe.model.state_dict().keys():
+                raise ValueError("the best weights are of another model")
+        except Exception as error:  # foreign objects load what is theirs, and a file may hold anything
+            raise CheckpointError(
+                f"The checkpoint does not fit this training: {in_brief(error)} Give resume_from the model and the arguments "
+                "with which it was written."
+            ) from error
+        self._epoch_randomness = state["epoch_randomness"]
+        self._stepper.pieces = state["pieces"]
+        self.stages.seconds.update(state["seconds"])
+        self._logged.sums = {name: list(pair) for name, pair in state["logged"].items()}
+        self.standing.load_state_dict(standing)
+        for name in _PLACE:
+            setattr(self, name, state["place"][name])
 
 
 _PLACE = ("steps", "epoch", "position", "_loss_sum", "_examples", "_compared", "_judged_at")

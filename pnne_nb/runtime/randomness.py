@@ -141,14 +141,23 @@ class PrivateRandomness:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` returned; generators of other devices than then start afresh."""
-        for index, saved in enumerate(state["torch"][: len(self._mine)]):
-            self._mine[index] = saved.cpu()
+        """Continue from what `state_dict` returned; generators of other devices than then start afresh.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: It is the state of no generators.
+        """
         version, internal, gauss = state["python"]
         kind, keys, position, has_gauss, cached = state["numpy"]
-        self._mine_others = _Captured(
+        others = _Captured(
             (version, tuple(internal), gauss), (kind, keys.numpy().astype(np.uint32), position, has_gauss, cached)
         )
+        mine = [saved.cpu() for saved in state["torch"][: len(self._mine)]]
+        # Otherwise it would be a step that fails, later.
+        random.Random().setstate(others.python)  # noqa: S311
+        np.random.RandomState().set_state(others.numpy)
+        torch.Generator().set_state(mine[0])
+        self._mine[: len(mine)] = mine
+        self._mine_others = others
 
 
 def _device_generators(device: torch.device) -> list[torch.Generator]:

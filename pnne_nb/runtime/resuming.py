@@ -21,13 +21,13 @@ class Resumption(NamedTuple):
         model: What is trained; for a training that was drawn, the whole drawing.
         arguments: Of a `TrainingEngine`, but for model and data.
         state: What the engine's checkpoint held.
-        notes: Which newer checkpoints were no good, and what was used instead.
+        notes: What there is to say of the checkpoint, see `checkpoint.Found`.
     """
 
     model: nn.Module | NodeGraph
     arguments: dict[str, Any]
     state: dict[str, Any]
-    notes: list[str]
+    notes: list[tuple[str, str]]
 
 
 def read_resumption(
@@ -44,8 +44,8 @@ def read_resumption(
     Raises:
         CheckpointError: No checkpoint is whole, or an argument is missing.
     """
-    state, found, faults = checkpoint.read_newest_good(path)
-    notes = [f"{fault} Resumed from {found} instead." for fault in faults]
+    found = checkpoint.read_newest_good(path)
+    state, notes = found.state, found.notes
     arguments = {**state["config"], **options}
     if drawn:
         if state["drawing"] is None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
 from torch import nn
 
-from pnne_nb.errors import CheckpointError, TrainingError
+from pnne_nb.errors import CheckpointError, PnneError, TrainingError
 from pnne_nb.frames import AnomalyFrame, StateFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.blueprint import Blueprint, EditedGraph
@@ -21,15 +22,16 @@ from pnne_nb.runtime.control import ENDED, Control
 from pnne_nb.runtime.data import Data
 from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.failures import in_brief
 from pnne_nb.runtime.lazy import make_weights
 from pnne_nb.runtime.loop import TrainingLoop
 from pnne_nb.runtime.models import as_module, input_shapes
 from pnne_nb.runtime.observers import Observers
 from pnne_nb.runtime.optimizers import changed_options, set_group_options
+from pnne_nb.runtime.packing import pack, unpack
 from pnne_nb.runtime.placing import devices_of, placed_paths
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.reports import Reports
-from pnne_nb.runtime.resuming import Resumption
 from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.work import Work
@@ -227,32 +229,58 @@ class Training:
             "drawing": None if drawing is None else drawing.graph,
             "last_epoch": self.work.last_epoch,
             "threads": self._threads,
+            "batches": self.loop.recipe.train.size,
         }
 
-    def resume(self, resumption: Resumption, *, epochs_changed: bool) -> None:
-        """Go on from a checkpoint that was read, see `load_state_dict`, and tell which ones were no good."""
-        self.load_state_dict(resumption.state, epochs_changed=epochs_changed)
-        for note in resumption.notes:
-            self.reports.announce(AnomalyFrame(self.loop.steps, "checkpoint-damaged", note))
+    def resume(self, state: dict[str, Any], notes: Iterable[tuple[str, str]], *, epochs_changed: bool) -> None:
+        """Go on from a checkpoint that was read, see `load_state_dict`, and tell what there is to say of it."""
+        for _, message in notes:
+            # Whoever calls the engine.
+            warnings.warn(message, stacklevel=3)
+        self.load_state_dict(state, epochs_changed=epochs_changed)
+        for kind, message in notes:
+            self.reports.announce(AnomalyFrame(self.loop.steps, kind, message))
 
     def load_state_dict(self, state: dict[str, Any], *, epochs_changed: bool) -> None:
         """Go on from what `state_dict` returned, to the last epoch that is asked for now if `epochs_changed`.
 
         Raises:
-            CheckpointError: It belongs to another training.
+            CheckpointError: It belongs to another training; this one is as before.
             TrainingError: The training is under way.
         """
         if self.control.alive:
             raise TrainingError(f"The training is {self.control.state}: stop() it before loading a checkpoint.")
         self._require_same_kinds(state)
-        self.loop.load_state_dict(state["loop"])
-        self._set_changed_options(state["config"])
-        self.reports.history.load_state_dict(state["history"])
+        before = unpack(*pack(self.state_dict()))
+        try:
+            self.loop.load_state_dict(state["loop"])
+            self._set_changed_options(state["config"])
+            self.reports.history.load_state_dict(state["history"])
+        except Exception as error:
+            self.loop.load_state_dict(before["loop"])
+            self.reports.history.load_state_dict(before["history"])
+            if isinstance(error, PnneError):
+                raise
+            raise CheckpointError(f"The checkpoint does not fit this training: {in_brief(error)}") from error
         # The number of threads changes the last bits of a sum.
         self._threads = state["threads"]
         self.work.loaded = True
         if not epochs_changed:
             self.work.last_epoch = state["last_epoch"]
+        self._tell_of_other_data(state["batches"])
+
+    def _tell_of_other_data(self, before: int | None) -> None:
+        """In the middle of an epoch, other data has another order: some of it comes twice, some not at all."""
+        loop, now = self.loop, self.loop.recipe.train.size
+        if None in (before, now) or before == now or loop.position == 0:
+            return
+        message = (
+            f"The training data gives {now} batches in an epoch; when the checkpoint was written, it gave {before}. Epoch "
+            f"{loop.epoch} goes on at batch {loop.position + 1} of an order of its own: it has examples that were there "
+            "before, and leaves others out. The next epoch is as it should be."
+        )
+        hint = "The same data and batch_size go on exactly."
+        self.reports.announce(AnomalyFrame(loop.steps, "data-changed", message, hint=hint))
 
     def _kinds(self) -> dict[str, str | None]:
         recipe = self.loop.recipe
@@ -262,7 +290,7 @@ class Training:
         }
 
     def _require_same_kinds(self, state: Mapping[str, Any]) -> None:
-        kinds = state.get("kinds", {})
+        kinds = state["kinds"]
         for what, kind in self._kinds().items():
             before, was, now = kinds.get(what), state["config"].get(what), getattr(self.config, what)
             other_schedule = what == "scheduler" and was is not None and is_plain(now) and was != now

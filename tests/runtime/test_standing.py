@@ -46,7 +46,7 @@ def test_the_model_ends_with_the_weights_of_the_best_checkpoint(options: dict[st
     live = dict(trained.module.named_parameters())
     found = finished(trained)
     assert len(trained.history["train_loss"]) == 3
-    assert equal(found, read(tmp_path / "best.ckpt")["loop"]["model"])
+    assert equal(found, read(tmp_path / "best.ckpt").state["loop"]["model"])
     assert equal(found, finished(engine(epochs=1)))
     assert all(parameter is live[name] for name, parameter in trained.module.named_parameters())
     best = trained.history["train_loss"][0]

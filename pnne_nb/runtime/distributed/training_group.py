@@ -293,7 +293,7 @@ class TrainingGroup:
 
     def _adopt(self) -> dict[str, Any]:
         """The engine's loop becomes what the newest checkpoint holds."""
-        state, _, _ = checkpoint.read_newest_good(self.directory)
+        state = checkpoint.read_newest_good(self.directory).state
         self._loop.load_state_dict(state["loop"])
         self._is_current = True
         return state

@@ -93,7 +93,7 @@ class Worker:
         self._leads = group.rank == (heard.index(1.0) if any(heard) else 0)
         self._strategy = strategy(options.strategy)
         self._last_epoch: int = options.epochs
-        self._kept, _, _ = checkpoint.read_newest_good(options.directory)
+        self._kept = checkpoint.read_newest_good(options.directory).state
         self._kept["last_epoch"] = self._last_epoch
         # What one process would use, for all of this machine's together.
         torch.set_num_threads(max(1, self._kept["threads"] // int(os.environ["LOCAL_WORLD_SIZE"])))
@@ -214,7 +214,7 @@ class Worker:
                 case Verdict.SAVE:
                     self._save()
                 case Verdict.LOAD:
-                    self._load(checkpoint.read_newest_good(self._checkpoints.directory)[0])
+                    self._load(checkpoint.read_newest_good(self._checkpoints.directory).state)
                 case verdict:
                     return verdict
             if asked:
