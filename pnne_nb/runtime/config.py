@@ -20,7 +20,7 @@ from pnne_nb.runtime.goal import MonitorChoice, as_goal
 from pnne_nb.runtime.logged import StepFunction
 from pnne_nb.runtime.metrics import MetricChoice, Saved, make_metrics
 from pnne_nb.runtime.objectives import Loss, has_state_of_its_own, make_loss, require_trained
-from pnne_nb.runtime.optimizers import OptimizerChoice, make_optimizer, needs_closure
+from pnne_nb.runtime.optimizers import OptimizerChoice, is_all_moved, make_optimizer, needs_closure
 from pnne_nb.runtime.placing import settle
 from pnne_nb.runtime.precision import Precision, choose_device
 from pnne_nb.runtime.recipe import Recipe
@@ -206,6 +206,7 @@ class Config(msgspec.Struct, frozen=True):
             patience=self.early_stopping,
             restore_best_weights=self.restore_best_weights,
             validate_every=as_every("validate_every", self.validate_every),
+            moves_all=is_all_moved(self.optimizer),
             needs_closure=needs_closure(optimizer),
             scattered=scattered,
             stateful=stateful,

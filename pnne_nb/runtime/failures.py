@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -154,7 +155,7 @@ def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
         return None
     name = getattr(loss, "__name__", type(loss).__name__)
     shapes = tuple(output.shape), tuple(target.shape)
-    both = tuple(torch.broadcast_shapes(*shapes))
+    both = np.broadcast_shapes(*shapes)
     message = (
         f"{name} compares the model's output {shapes[0]} with the target {shapes[1]}, both spread to {both}: outputs are "
         "compared with targets of other examples."

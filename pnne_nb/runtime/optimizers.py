@@ -207,6 +207,18 @@ def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
     return closure is not None and closure.default is closure.empty
 
 
+def is_all_moved(choice: OptimizerChoice) -> bool:
+    """Whether the optimizer of that choice moves all of a model, not what a function or somebody has chosen of it."""
+    return isinstance(choice, (str, tuple, type))
+
+
+def left_out(model: nn.Module, movers: Iterable[object]) -> list[str]:
+    """Names of the parameters that want gradients, and that none of the optimizers among `movers` moves."""
+    groups = [group for one in movers if isinstance(one, torch.optim.Optimizer) for group in one.param_groups]
+    moved = {id(one) for group in groups for one in group["params"]}
+    return [name for name, one in model.named_parameters() if one.requires_grad and id(one) not in moved]
+
+
 def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[Any]:
     """The trainable parameters, as a list or as the groups that the patterns ask for.
 

@@ -21,6 +21,7 @@ from pnne_nb.runtime.failures import in_brief
 from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Restored, Stepped, TrainingLoop, Waiting
 from pnne_nb.runtime.monitor import Monitor
 from pnne_nb.runtime.needs import shortage
+from pnne_nb.runtime.optimizers import left_out
 from pnne_nb.runtime.progress import Progress
 from pnne_nb.runtime.recipe import require_validation
 from pnne_nb.runtime.reports import Reports
@@ -219,6 +220,7 @@ class Work:
             finally:
                 self._guarded.set()
             self._warn_of_shortage()
+            self._warn_of_left_out()
             with self._stalls:
                 state = self._train()
             self._save_last()
@@ -243,6 +245,26 @@ class Work:
         short = shortage(self._loop.recipe) if self._loop.steps == 0 and self.group is None else None
         if short is not None:
             self._reports.announce(short)
+
+    def _warn_of_left_out(self) -> None:
+        """Layers that somebody unfreezes or exchanges look as if they were trained."""
+        recipe = self._loop.recipe
+        if not recipe.moves_all or self.group is not None:
+            return
+        names = left_out(recipe.model, [recipe.optimizer, *recipe.stateful.values()])
+        if not names:
+            self._told.discard("not-trained")
+            return
+        message = (
+            f"{', '.join(names[:3])}{f' and {len(names) - 3} others' * (len(names) > 3)} of the model "
+            f"{'is' if len(names) == 1 else 'are'} not trained: since the optimizer was made, the model has become another, "
+            "by unfreezing or in a layer, and it moves what there was then."
+        )
+        hint = (
+            "Make a new engine of the model as it is now, or give them to this one's optimizer: with engine.paused(): "
+            'engine.optimizer.add_param_group({"params": [...]}).'
+        )
+        self._tell_once("not-trained", message, hint)
 
     def _keep(self, error: BaseException) -> None:
         """What has made the training fail; of several things, the first."""
@@ -307,6 +329,7 @@ class Work:
                 self._save_if_possible(due=False, improved=improved)
             case EpochEnded(frame=epoch, improved=improved):
                 self._reports.announce(epoch)
+                self._warn_of_left_out()
                 self._save_if_possible(due=self._save_every.after_epoch(epoch.epoch), improved=improved)
             case Eased(frame=noted) | Restarted(frame=noted):
                 self._reports.announce(noted)

@@ -1,0 +1,61 @@
+"""An optimizer has what there was of the model when it was made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pnne_nb.runtime.engine import TrainingEngine
+from tests.runtime.tasks import engine, network
+
+
+def told(trained: TrainingEngine) -> list[str]:
+    trained.start()
+    assert trained.wait(60)
+    return [found.message for found in trained.history.anomalies if found.kind == "not-trained"]
+
+
+def test_a_layer_that_is_unfrozen_later_is_not_trained_and_that_is_said_once() -> None:
+    model = network()
+    first = model[0].requires_grad_(False)
+    assert isinstance(first, nn.Conv2d)
+    trained = engine(model=model)
+    assert told(trained) == []
+    with trained.paused():
+        first.requires_grad_(True)
+    before = first.weight.detach().clone()
+    (message,) = told(trained)
+    assert message.startswith("0.weight, 0.bias of the model are not trained: since the optimizer was made")
+    assert torch.equal(first.weight, before)
+    # As it is hinted.
+    with trained.paused():
+        trained.optimizer.add_param_group({"params": list(first.parameters())})
+    assert told(trained) == [message]
+    assert not torch.equal(first.weight, before)
+
+
+def test_a_layer_that_is_exchanged_after_the_engine_was_made_is_not_trained() -> None:
+    model = network()
+    trained = engine(model=model)
+    model[5] = nn.Linear(64, 4, bias=False)
+    (message,) = told(trained)
+    assert message.startswith("5.weight of the model is not trained")
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_whoever_chooses_what_is_trained_is_not_told_of_the_rest(ready: bool) -> None:
+    model = network()
+    head = torch.optim.SGD(model[5].parameters(), lr=0.1)
+    choice: Any = head if ready else lambda parameters: head
+    assert told(engine(model=model, optimizer=choice)) == []
+
+
+def test_what_another_optimizer_moves_is_trained() -> None:
+    model = network()
+    model[0].requires_grad_(False)
+    trained = engine(model=model, stateful={"other": torch.optim.SGD(model[0].parameters(), lr=0.1)})
+    model[0].requires_grad_(True)
+    assert told(trained) == []
