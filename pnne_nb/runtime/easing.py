@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pnne_nb.errors import PnneError
 
@@ -26,6 +27,11 @@ def is_out_of_memory(error: BaseException) -> bool:
         and not isinstance(error, PnneError)
         and any(said in str(error) for said in _NO_MEMORY)
     )
+
+
+def batch_norms(model: nn.Module) -> list[str]:
+    """Names of the layers that compare the examples of a batch, to which its pieces are not the same as the whole."""
+    return [name for name, layer in model.named_modules() if isinstance(layer, _BatchNorm) and layer.training]
 
 
 def pieces(raw: Any, count: int, examples: int) -> list[Any]:
@@ -49,6 +55,8 @@ def cut(value: Any, span: slice, examples: int) -> Any:
             return value[span] if value.dim() > 0 and len(value) == examples else value
         case Mapping():
             return {name: cut(item, span, examples) for name, item in value.items()}
+        case PackedSequence():
+            return _cut_packed(value, span)
         case tuple() if hasattr(value, "_fields"):
             return type(value)(*(cut(item, span, examples) for item in value))
         case tuple():
@@ -57,3 +65,8 @@ def cut(value: Any, span: slice, examples: int) -> Any:
             return [cut(item, span, examples) for item in value]
         case _:
             return value
+
+
+def _cut_packed(sequences: PackedSequence, span: slice) -> PackedSequence:
+    padded, lengths = pad_packed_sequence(sequences, batch_first=True)
+    return pack_padded_sequence(padded[span], lengths[span], batch_first=True, enforce_sorted=False)

@@ -15,7 +15,7 @@ from pnne_nb.errors import Diagnostic, ExecutionError, TrainingError
 from pnne_nb.frames import AnomalyFrame
 from pnne_nb.runtime import blame
 from pnne_nb.runtime.batches import Batch, StandIn, as_batch
-from pnne_nb.runtime.easing import OthersOutOfMemoryError, is_out_of_memory, pieces
+from pnne_nb.runtime.easing import OthersOutOfMemoryError, batch_norms, is_out_of_memory, pieces
 from pnne_nb.runtime.failures import device_lost, spread
 from pnne_nb.runtime.forward import ForwardPass
 from pnne_nb.runtime.logged import averaged
@@ -148,11 +148,15 @@ class Stepper:
         if self._forward.recipe.device.type != "cpu":
             torch.accelerator.empty_cache()
         unless = "" if self._forward.recipe.compares else ", if the loss is a mean over the examples"
+        compared = batch_norms(self._forward.recipe.model)
+        if compared:
+            listed = f"{', '.join(map(repr, compared[:3]))}{' …' * (len(compared) > 3)}"
+            unless += f", except to batch norm ({listed}), which sees the pieces one by one"
         message = (
             f"Out of memory at step {number} with {largest} examples at once: from here on, each batch is "
             f"cut into {self.pieces} pieces whose gradients are added up, so that a step means the same{unless}."
         )
-        hint = "Batch norm sees the pieces one by one. A smaller batch_size, or bf16, saves memory as well."
+        hint = "A smaller batch_size, or bf16, saves memory as well."
         self.eased.append(AnomalyFrame(step=number, kind="out-of-memory", message=message, hint=hint))
 
     def _weigh_anew(self) -> None:

@@ -56,6 +56,17 @@ def test_a_batch_that_is_too_large_is_cut_and_means_the_same() -> None:
     assert any("Out of memory at step 1 with 16 examples at once" in frame.message for frame in said)
 
 
+def test_what_is_not_the_same_in_pieces_is_named() -> None:
+    said = []
+    for model in (nn.Sequential(nn.BatchNorm2d(1), Cramped(8)), Cramped(8)):
+        trained = engine(model=model, epochs=1)
+        trained.start()
+        assert trained.wait(60)
+        said.append(trained.history.anomalies[0].message)
+    assert said[0].endswith("a step means the same, except to batch norm ('0'), which sees the pieces one by one.")
+    assert said[1].endswith("a step means the same.")
+
+
 def test_a_validation_that_is_asked_for_tells_of_it_too() -> None:
     trained = engine(model=Cramped(8), val_data=images(2))
     trained.validate()
