@@ -160,6 +160,15 @@ class History(Mapping[str, NDArray[np.float64]]):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: whoever compares runs keeps one while the training goes on."""
+        return {"capacity": self._capacity, "recorded": self.state_dict()}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Become what `__getstate__` was taken from."""
+        History.__init__(self, state["capacity"])
+        self.load_state_dict(state["recorded"])
+
     def __repr__(self) -> str:
         with self._lock:
             steps, epochs = self._total_steps, len(set(self._epoch_numbers))

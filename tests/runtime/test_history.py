@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import threading
 from pathlib import Path
 
@@ -144,6 +146,16 @@ def test_a_history_continues_where_another_was() -> None:
     }
     assert second.anomalies == first.anomalies
     assert second.summary()["steps"] == 89
+
+
+def test_a_copy_keeps_what_was_there_while_the_training_goes_on() -> None:
+    history = example()
+    before, summary = history["loss"].tolist(), history.summary()
+    copies = copy.deepcopy(history), pickle.loads(pickle.dumps(history))
+    history.record(frame(100, loss=9.0))
+    for kept in copies:
+        assert kept["loss"].tolist() == before
+        assert kept.summary() == summary
 
 
 @pytest.mark.stress
