@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, Final, assert_never, final
 
 import ipywidgets
+import traitlets
 
 from pnne_nb.errors import InspectionError, TrainingError, expect
 from pnne_nb.frames import AnomalyFrame, Frame, HistogramFrame, MemoryFrame, Quantity, StateFrame, StepFrame
@@ -36,7 +37,7 @@ from pnne_nb.widgets.editor import GraphEditor
 from pnne_nb.widgets.overlay import place_of
 from pnne_nb.widgets.pacing import IN_FLIGHT
 from pnne_nb.widgets.picture import Picture
-from pnne_nb.widgets.plots import HistogramPlot, LossPlot, MetricPlot, NormPlot, Scale
+from pnne_nb.widgets.plots import HistogramPlot, LossPlot, MetricPlots, NormPlot, Scale
 from pnne_nb.widgets.pump import Pump
 from pnne_nb.widgets.recorded import RecordedPlot
 from pnne_nb.widgets.resources import MemoryPlot, TimePlot
@@ -55,7 +56,7 @@ BUDGET: Final = 0.008
 
 @final
 class TrainingDashboard(ipywidgets.VBox):
-    """Loss, metric, gradient norms, activations, memory, time, progress, and buttons that answer while cells run.
+    """Loss, metrics, gradient norms, activations, memory, time, progress, and buttons that answer while cells run.
 
     There is one dashboard for each engine, with as many views as cells show it: calling this again with the
     same engine returns the one there is. It may be shown before, during and after training. When the cells
@@ -97,9 +98,10 @@ class TrainingDashboard(ipywidgets.VBox):
         self._chooser = LayerChooser(self._answer, layers=self._offered, layer=next(iter(self._own), ""))
         self._histogram = HistogramPlot(above=self._chooser)
         self._recorded = RecordedPlot()
+        metrics = MetricPlots()
         self._plots: tuple[Plot, ...] = (
             LossPlot(loss_scale),
-            MetricPlot(),
+            metrics,
             NormPlot(layers),
             self._histogram,
             self._recorded,
@@ -113,7 +115,8 @@ class TrainingDashboard(ipywidgets.VBox):
         self.add_class("pnne-dashboard")
         self._picture = Picture(self._bar)
         self._picture.include(_tree(self))
-        self._recorded.figure.observe(self._include_recorded, "marks")
+        self._recorded.figure.observe(self._include_new, "marks")
+        metrics.view.observe(self._include_new, "children")
         self._pump = Pump(engine.channel, self)
         self._writing = threading.Lock()  # two threads must not write to one widget
         self._draw_status(0)
@@ -197,8 +200,8 @@ class TrainingDashboard(ipywidgets.VBox):
             # What stands still, or what a page may find that opens later, is drawn to the last point.
             self._draw(tick, whole=not watched or self._status.state != "running")
 
-    def _include_recorded(self, _change: object) -> None:
-        self._picture.include(_tree(self._recorded.figure))
+    def _include_new(self, change: traitlets.Bunch) -> None:
+        self._picture.include(_tree(change["owner"]))
 
     def _draw(self, tick: int, *, whole: bool) -> None:
         for plot in self._plots:

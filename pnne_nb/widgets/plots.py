@@ -37,6 +37,9 @@ MAX_LINES: Final = len(PALETTE)
 MAX_DOTS: Final = 60
 """Layers that the plot of the latest norms shows at most, and points of a line that are marked."""
 
+MAX_METRICS: Final = 4
+"""Metrics that have a plot, the first ones."""
+
 MAX_LETTERS: Final = 34
 """Of a layer's name beside its dot; the pointer on the dot tells the whole."""
 LETTER: Final = 7
@@ -151,7 +154,7 @@ class MetricPlot(Plot):
         if not isinstance(frame, EpochFrame):
             return
         if self.metric is None:
-            self.metric = _first_metric(frame)
+            self.metric = next(iter(_metrics(frame)), "loss")
         for split, curve in self._curves.items():
             value = frame.metrics.get(f"{split}_{self.metric}")
             if value is not None:
@@ -175,6 +178,35 @@ class MetricPlot(Plot):
         words = (self.metric or "").replace("_", " ")
         self._heading.value = heading_html(f"{words[:1].upper()}{words[1:]} by epoch", keys)
         self._y.axis.label = words
+
+
+@final
+class MetricPlots(Plot):
+    """A plot for each of the first few metrics, as the epochs name them; one from the beginning."""
+
+    def __init__(self) -> None:
+        self._plots = [MetricPlot()]
+        self.view = ipywidgets.Box([self._plots[0].view])
+        self.view.add_class("pnne-metrics")
+
+    def take(self, frame: Frame) -> None:
+        """Remember an epoch's values of the metrics."""
+        if not isinstance(frame, EpochFrame):
+            return
+        for plot in self._plots:
+            plot.take(frame)
+        shown = {plot.metric for plot in self._plots}
+        for name in _metrics(frame):
+            if name not in shown and len(self._plots) < MAX_METRICS:
+                self._plots.append(MetricPlot(name))
+                self._plots[-1].take(frame)
+                # At once, so that whoever closes the dashboard finds it.
+                self.view.children = [plot.view for plot in self._plots]
+
+    def draw(self) -> None:
+        """Send the changed curves."""
+        for plot in self._plots:
+            plot.draw()
 
 
 @final
@@ -210,7 +242,7 @@ class NormPlot(Plot):
             )
             short = short_paths(shown, MAX_LETTERS)
             rows = bqplot.Axis(
-                scale=names, orientation="vertical", grid_lines="none", tick_labels=dict(zip(shown, short, strict=True))
+                scale=names, side="left", grid_lines="none", tick_labels=dict(zip(shown, short, strict=True))
             )
             left = 20 + LETTER * max(map(len, short))
             height = 60 + ROW * len(shown)
@@ -347,6 +379,7 @@ def _spread(layers: Sequence[str]) -> list[str]:
     return [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
 
 
-def _first_metric(frame: EpochFrame) -> str:
-    names = [name.split("_", 1)[1] for name in frame.metrics if "_" in name]
-    return next((name for name in names if name != "loss"), "loss")
+def _metrics(frame: EpochFrame) -> list[str]:
+    """Names of what an epoch tells beside the loss, each once."""
+    names = dict.fromkeys(name.split("_", 1)[1] for name in frame.metrics if "_" in name)
+    return [name for name in names if name != "loss"]

@@ -18,12 +18,12 @@ from ipywidgets.widgets import widget as registry
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
-from pnne_nb.frames import StepFrame
+from pnne_nb.frames import EpochFrame, StepFrame
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.controls import ControlBar
-from pnne_nb.widgets.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard
+from pnne_nb.widgets.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard, _tree
 from pnne_nb.widgets.pacing import IN_FLIGHT
 
 PATIENCE = 60.0
@@ -310,6 +310,17 @@ def test_fifty_dashboards_come_and_go_without_a_trace() -> None:
     assert [model for model in models if model() is not None] == []
     with pytest.raises(RuntimeError, match="The dashboard was closed"):
         _ = dashboard.engine
+
+
+def test_the_plots_of_further_metrics_are_part_of_a_picture_and_go_with_the_dashboard(engine: TrainingEngine) -> None:
+    before = len(registry._instances)
+    dashboard = TrainingDashboard(engine)
+    few = len(registry._instances)
+    dashboard.take([EpochFrame(1, 3, {"train_accuracy": 0.5, "train_f1": 0.4, "train_recall": 0.3})])
+    assert len(registry._instances) > few
+    assert {widget.comm.comm_id for widget in _tree(dashboard)} <= dashboard._picture._included
+    dashboard.close()
+    assert len(registry._instances) == before
 
 
 def test_the_engine_goes_on_without_its_dashboard(engine: TrainingEngine) -> None:

@@ -14,7 +14,7 @@ from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, Norm
 from pnne_nb.runtime.history import EDITED
 from pnne_nb.widgets.drawing import Plot
 from pnne_nb.widgets.figures import PALETTE
-from pnne_nb.widgets.plots import MAX_DOTS, HistogramPlot, LossPlot, MetricPlot, NormPlot
+from pnne_nb.widgets.plots import MAX_DOTS, MAX_METRICS, HistogramPlot, LossPlot, MetricPlot, MetricPlots, NormPlot
 
 UNRELATED = ProgressFrame(1, 1, 1, None, 1, 1.0, None)
 
@@ -133,6 +133,26 @@ def test_the_first_epoch_decides_which_metric_is_shown(metrics: dict[str, float]
     assert plot.metric == metric
     assert f"{title} by epoch" in heading(plot)
     assert [mark.y[0] for mark in marks(plot)] == pytest.approx([0.5, 0.4])
+
+
+def test_each_metric_has_a_plot_from_the_epoch_that_names_it() -> None:
+    plot = MetricPlots()
+    assert len(plot.view.children) == 1
+    show(plot, [EpochFrame(1, 10, {"train_loss": 1.0, "train_accuracy": 0.5, "train_f1": 0.4})])
+    late = {"train_accuracy": 0.6, "train_f1": 0.5, "val_accuracy": 0.5, "val_f1": 0.3, "val_recall": 0.2}
+    show(plot, [EpochFrame(2, 20, late)])
+    headings = [panel.children[0].value for panel in plot.view.children]
+    for text, name in zip(headings, ("Accuracy", "F1", "Recall"), strict=True):
+        assert f"{name} by epoch" in text
+    figures = [panel.children[1] for panel in plot.view.children]
+    assert [figure.marks[0].x.tolist() for figure in figures] == [[1, 2], [1, 2], []]
+    assert [figure.marks[1].y[0] for figure in figures] == pytest.approx([0.5, 0.3, 0.2])
+
+
+def test_many_metrics_are_plotted_as_far_as_there_is_room() -> None:
+    plot = MetricPlots()
+    show(plot, [EpochFrame(1, 10, {f"val_accuracy_{label}": 0.5 for label in range(10)})])
+    assert len(plot.view.children) == MAX_METRICS
 
 
 def test_without_validation_there_is_one_curve() -> None:
