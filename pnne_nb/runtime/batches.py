@@ -57,7 +57,7 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
         wants_target: Whether the loss compares with something; otherwise everything goes to the model.
 
     Raises:
-        TrainingError: There is no target, or no tensor at all.
+        TrainingError: There is no target, or none that can be told from the inputs.
     """
     match raw:
         case (Tensor() as single, Tensor() as compared) if wants_target and single.dim():
@@ -65,15 +65,20 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
             return Batch((single,), {}, compared, single.shape[0])
         case StandIn():
             return msgspec.structs.replace(as_batch(raw.raw, wants_target=wants_target), examples=0, counts=False)
-        case Tensor():
+        case Tensor() | PackedSequence():
             inputs: tuple[Any, ...] = (raw,)
             named: dict[str, Any] = {}
         case Mapping():
             inputs, named = (), dict(raw)
         case tuple() | list():
             inputs, named = tuple(raw), {}
+        case _ if not wants_target:
+            inputs, named = (raw,), {}
         case _:
-            raise TrainingError(f"A batch of the data is a {type(raw).__name__}, not tensors: give collate_fn.")
+            raise TrainingError(
+                f"A batch of the data is a {type(raw).__name__}, in which inputs and target cannot be told apart: let the "
+                "collate_fn of the DataLoader return a pair of them, or give a step_function that takes it as it is."
+            )
     target = None
     if wants_target:
         key = next((key for key in TARGET_KEYS if key in named), None)
@@ -83,12 +88,36 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
             *rest, target = inputs
             inputs = tuple(rest)
         else:
-            raise TrainingError(
-                "The data has no target for the loss: give pairs such as (X, y), or loss=None if the model "
-                "returns its own loss."
+            given = (
+                f"the batches have {', '.join(map(repr, named))}: call the target {', '.join(TARGET_KEYS[:-1])} or "
+                f"{TARGET_KEYS[-1]}"
+                if named
+                else "give pairs such as (X, y)"
             )
-    examples = next((len(t) for t in tensors_in((inputs, named, target)) if t.dim() > 0), 0)
-    return Batch(inputs, named, target, examples)
+            raise TrainingError(
+                f"The data has no target for the loss: {given}, or loss=None if the model returns its own loss."
+            )
+    examples = _examples((inputs, named, target))
+    # What only the model or a step function understands counts once.
+    return Batch(inputs, named, target, 1 if examples is None else examples)
+
+
+def _examples(value: Any) -> int | None:
+    """Size of the batch dimension, which the first part that has one tells."""
+    match value:
+        case PackedSequence():
+            # Its data are the steps of all sequences, one after the other.
+            return int(value.batch_sizes[0])
+        case Tensor():
+            return value.shape[0] if value.dim() else None
+        case Mapping():
+            return next((count for item in value.values() if (count := _examples(item)) is not None), None)
+        case tuple() | list():
+            return next((count for item in value if (count := _examples(item)) is not None), None)
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return _examples([getattr(value, field.name) for field in dataclasses.fields(value)])
+        case _:
+            return None
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

@@ -126,7 +126,8 @@ def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
     try:
         inspect.signature(model.forward).bind(*batch.inputs, **batch.named)
     except TypeError as unfit:
-        message = f"The model cannot be called with a batch of inputs {said([*batch.inputs, *batch.named.values()])}: {unfit}."
+        given = said(batch.named) if batch.named else said(batch.inputs)
+        message = f"The model cannot be called with a batch of inputs {given}: {unfit}."
         hint = "Give the inputs in the order of forward's parameters, or a mapping by their names."
         return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, hint=hint)])
     return None

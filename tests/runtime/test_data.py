@@ -21,8 +21,10 @@ from torch.utils.data import (
 )
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.frames import StepFrame
 from pnne_nb.runtime.batches import Batch, as_batch, expect_shapes, to_device
 from pnne_nb.runtime.data import open_source, require_count
+from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.sources import DatasetSource, Source, StreamSource, TensorSource, workers_of
 
 X, Y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
@@ -290,14 +292,24 @@ def test_without_a_target_everything_is_input() -> None:
     assert as_batch(X, wants_target=False) == Batch((X,), {}, None, 10)
 
 
-@pytest.mark.parametrize("raw", [X, (X,), {"tokens": X}])
+@pytest.mark.parametrize("raw", [X, (X,)])
 def test_a_missing_target(raw: Any) -> None:
     with pytest.raises(TrainingError, match=r"no target for the loss: give pairs such as \(X, y\), or loss=None"):
         as_batch(raw, wants_target=True)
 
 
+def test_a_target_by_a_name_that_is_none() -> None:
+    with pytest.raises(
+        TrainingError,
+        match="no target for the loss: the batches have 'tokens', 'cls': call the target target, targets, label, labels or y",
+    ):
+        as_batch({"tokens": X, "cls": Y}, wants_target=True)
+
+
 def test_a_batch_that_is_none() -> None:
-    with pytest.raises(TrainingError, match="A batch of the data is a str, not tensors: give collate_fn"):
+    with pytest.raises(
+        TrainingError, match="A batch of the data is a str, in which inputs and target cannot be told apart"
+    ):
         as_batch("text", wants_target=True)
 
 
@@ -305,6 +317,48 @@ def test_a_batch_that_is_none() -> None:
 class Held:
     values: Tensor
     sequences: list[Any]
+
+
+PACKED = nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+
+
+@pytest.mark.parametrize(
+    ("raw", "inputs", "examples"),
+    [
+        (PACKED, (PACKED,), 2),
+        ((PACKED, torch.ones(2)), (PACKED, torch.ones(2)), 2),
+        (Held(X, []), (Held(X, []),), 10),
+        ("text", ("text",), 1),
+        ([["a", "b"], X], (["a", "b"], X), 10),
+    ],
+)
+def test_the_examples_of_a_batch_are_counted_not_their_steps(raw: Any, inputs: tuple[Any, ...], examples: int) -> None:
+    batch = as_batch(raw, wants_target=False)
+    assert len(batch.inputs) == len(inputs)
+    assert type(batch.inputs[0]) is type(inputs[0])
+    assert batch.examples == examples
+
+
+def test_a_step_function_takes_batches_of_any_kind() -> None:
+    def collate(examples: list[tuple[Tensor, Tensor]]) -> Held:
+        return Held(torch.stack([x for x, _ in examples]), [int(y) for _, y in examples])
+
+    def step(model: nn.Module, batch: Held) -> Tensor:
+        return nn.functional.cross_entropy(model(batch.values), torch.tensor(batch.sequences))
+
+    trained = TrainingEngine(
+        nn.Linear(X.shape[1], 10),
+        DataLoader(TensorDataset(X, Y), 4, collate_fn=collate),
+        step_function=step,
+        metrics=(),
+        epochs=1,
+        device="cpu",
+    )
+    frames: list[StepFrame] = []
+    trained.on("step", frames.append)
+    trained.start()
+    assert trained.wait(60)
+    assert [frame.examples for frame in frames] == [4, 4, 2]
 
 
 def test_structure_is_kept_on_the_way_to_a_device() -> None:

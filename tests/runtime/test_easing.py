@@ -155,3 +155,12 @@ def test_a_step_that_is_made_again_scales_its_gradients_again(monkeypatch: pytes
 def test_what_is_said_about_memory_is_not_its_lack() -> None:
     assert is_out_of_memory(RuntimeError("[enforce fail] . DefaultCPUAllocator: can't allocate memory"))
     assert not is_out_of_memory(TrainingError("A worker has died. If the machine ran out of memory, use fewer."))
+
+
+def test_packed_sequences_are_cut_between_sequences() -> None:
+    sequences = [torch.arange(n, dtype=torch.float32) for n in (2, 4, 1, 3)]
+    packed = nn.utils.rnn.pack_sequence(sequences, enforce_sorted=False)
+    found = pieces((packed, torch.arange(4)), 2, 4)
+    parts = [one for piece, _ in found for one in nn.utils.rnn.unpack_sequence(piece)]
+    assert [part.tolist() for part in parts] == [one.tolist() for one in sequences]
+    assert [numbers.tolist() for _, numbers in found] == [[0, 1], [2, 3]]
