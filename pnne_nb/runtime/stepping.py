@@ -218,6 +218,9 @@ class Stepper:
                 moved = True
             else:
                 moved = precision.step(optimizer)
+                if not moved and precision.exhausted:
+                    what = f"A gradient stayed NaN or infinite while its scale fell to {precision.scale:g}"
+                    raise self._not_finite(what, "nan-gradient", group, batches)
             stages.ended("optimizer")
             if watched is not None:
                 watched.updated()

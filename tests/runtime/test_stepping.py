@@ -148,3 +148,25 @@ def test_skipped_steps_and_the_loss_scale_are_in_the_history() -> None:
     scales = trained.history["loss_scale"].tolist()
     assert scales[0] > scales[-1]
     assert [frame.loss_scale for frame in frames] == scales
+
+
+class Broken(nn.Module):
+    """Its gradient is infinite, whatever it is scaled by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(36, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.fc(x.flatten(1))
+        scores.register_hook(lambda gradient: gradient * torch.inf)  # type: ignore[no-untyped-call]  # torch does not say
+        return scores
+
+
+def test_gradients_that_no_scale_makes_finite_stop_the_training_with_the_node() -> None:
+    trained = engine(model=Broken(), precision="16", epochs=20)
+    trained.start()
+    with pytest.raises(NotFiniteError, match=r"stayed NaN or infinite while its scale fell to 6\.1.* 30 .*node 'fc'"):
+        trained.wait(60)
+    assert trained.history.skipped_steps == 29
+    assert [frame.kind for frame in trained.history.anomalies] == ["nan-gradient"]
