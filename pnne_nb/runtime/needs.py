@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, final
 
 import msgspec
@@ -74,7 +74,7 @@ def shortage(recipe: Recipe) -> AnomalyFrame | None:
     source, free = recipe.train, measured(recipe.device).free
     if not isinstance(source, TensorSource | DatasetSource):
         return None
-    batch = _bytes(_tensors(source.first())) * (source.batch_size or 1)
+    batch = _bytes(_tensors(source.first())) * _examples(source)
     if 4 * _bytes(recipe.model.parameters()) + _ACTIVATIONS_AT_MOST * batch < free:
         return None
     needs = needs_of(recipe)
@@ -114,7 +114,7 @@ def _activations(recipe: Recipe, memo: dict[int, Any]) -> int | None:
     source = recipe.train
     if recipe.step is not None or not isinstance(source, TensorSource | DatasetSource):
         return None
-    raw = _imagined(source.first(), source.batch_size or 1)
+    raw = _imagined(source.first(), _examples(source))
     batch = as_batch(raw, wants_target=recipe.compares)
     try:
         imagined = copy.deepcopy(recipe.model, memo).train()
@@ -124,6 +124,13 @@ def _activations(recipe: Recipe, memo: dict[int, Any]) -> int | None:
     except Exception:  # noqa: BLE001  a model may do anything with its input; that it needs numbers is no fault
         return None
     return _bytes(_tensors(raw)) + (kept.bytes if recipe.precision.is_full else kept.bytes // 2)
+
+
+def _examples(source: TensorSource | DatasetSource) -> int:
+    """Of the largest batch: whoever wants one of everything may ask for any number."""
+    there = source.tensors[0] if isinstance(source, TensorSource) else source.template.dataset
+    assert isinstance(there, Sized)
+    return min(source.batch_size, len(there))
 
 
 @final

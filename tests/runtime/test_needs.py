@@ -87,6 +87,12 @@ def test_half_precision_keeps_half() -> None:
     assert half < 0.8 * whole
 
 
+@pytest.mark.parametrize("data", [(PICTURES, CLASSES), Noisy()])
+def test_a_batch_is_no_larger_than_the_data(data: Any) -> None:
+    everything = needed(engine(train_data=data, batch_size=len(PICTURES)))
+    assert needed(engine(train_data=data, batch_size=10**9)).activations == everything.activations
+
+
 def test_a_training_that_will_not_fit_says_so_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = engine(epochs=1)
     assert shortage(trained._loop.recipe) is None
