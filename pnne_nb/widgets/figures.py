@@ -56,7 +56,7 @@ class NumberAxis:
         self.axis = bqplot.Axis(
             scale=self.scale,
             label=label,
-            orientation="vertical" if vertical else "horizontal",
+            side="left" if vertical else "bottom",
             tick_values=self._shown,
             tick_format="~s" if whole else "~g",
             grid_lines="solid" if vertical else "none",

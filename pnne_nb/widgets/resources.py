@@ -93,7 +93,7 @@ class TimePlot(Plot):
             stroke=None,
             opacities=[0.85],
         )
-        stages = bqplot.Axis(scale=names, orientation="vertical", grid_lines="none", grid_color=GRID)
+        stages = bqplot.Axis(scale=names, side="left", grid_lines="none", grid_color=GRID)
         self.figure = figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - WORDS)
         self.words = ipywidgets.HTML()
         self.words.add_class("pnne-words")
