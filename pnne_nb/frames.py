@@ -209,7 +209,7 @@ class MemoryFrame(_Frame, frozen=True, tag="memory"):
 
 
 class TimeFrame(_Frame, frozen=True, tag="time"):
-    """Where the time went since the frame before.
+    """Where the time went in the last few seconds of the training.
 
     Attributes:
         shares: By stage (``"data"``, ``"forward"``, ``"backward"``, ``"optimizer"``, ``"observe"``,

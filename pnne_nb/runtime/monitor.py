@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import final
 
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
@@ -13,6 +14,8 @@ from pnne_nb.runtime.stages import Stage, Stages, in_words, shares
 
 _EVERY = 0.5
 """Seconds between two looks."""
+_LOOKS = 10
+"""Looks that shares of the time are of: between two alone is, for one, nothing but a validation."""
 
 
 @final
@@ -28,7 +31,7 @@ class Monitor:
         self._model = model
         self._stages = stages
         self._process = psutil.Process()
-        self._before: dict[Stage, float] = dict(stages.seconds)
+        self._before: deque[dict[Stage, float]] = deque([dict(stages.seconds)], maxlen=_LOOKS)
         self._looked = float("-inf")
 
     def due(self, now: float) -> bool:
@@ -39,9 +42,9 @@ class Monitor:
         return True
 
     def look(self, step: int) -> tuple[MemoryFrame, TimeFrame]:
-        """Memory as it is now, and the time since the last look."""
-        found = shares(self._stages.seconds, self._before)
-        self._before = dict(self._stages.seconds)
+        """Memory as it is now, and the time of the last few looks."""
+        found = shares(self._stages.seconds, self._before[0])
+        self._before.append(dict(self._stages.seconds))
         devices = dict.fromkeys(parameter.device for parameter in self._model.parameters())
         used = {str(device): memory_of(device) for device in devices if device.type not in {"cpu", "meta"}}
         memory = MemoryFrame(step, self._process.memory_info().rss, used)
