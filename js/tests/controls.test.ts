@@ -112,6 +112,8 @@ test("facts are left out where they are not known", () => {
 
 test("the cost of watching and lost frames are said", () => {
   expect(footnote(status)).toBe("watching takes 1.2 % of the time (the processor's, hooks included), 9.8 frames/s");
+  expect(footnote({ ...status, cost: 0.0004 })).toMatch(/^watching takes less than 0\.1 % of the time/);
+  expect(footnote({ ...status, cost: 0 })).toBe("");
   expect(footnote({ ...status, cost: null, dropped: 3 })).toBe("3 frames dropped");
   const scaled = { ...status, cost: null, lossScale: 65536 };
   expect(footnote(scaled)).toBe("loss scale 65,536");

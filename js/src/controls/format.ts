@@ -65,9 +65,11 @@ export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved
       skippedSteps > 0 ? `, ${whole.format(skippedSteps)} step${skippedSteps > 1 ? "s" : ""} skipped` : "";
     texts.push(`loss scale ${lossScale.toLocaleString("en-US")}${skipped}`);
   }
-  if (cost !== null) {
+  // The first report comes before anything was measured.
+  if (cost) {
     const rate = framesPerSecond > 0 ? `, ${framesPerSecond.toFixed(1)} frames/s` : "";
-    texts.push(`watching takes ${(100 * cost).toFixed(1)} % of the time (the processor's, hooks included)${rate}`);
+    const share = cost < 0.0005 ? "less than 0.1" : (100 * cost).toFixed(1);
+    texts.push(`watching takes ${share} % of the time (the processor's, hooks included)${rate}`);
   }
   if (dropped > 0) texts.push(`${whole.format(dropped)} frames dropped`);
   return texts.join(" · ");
