@@ -27,6 +27,8 @@ from pnne_nb.runtime.packing import pack, unpack
 from pnne_nb.version import __version__
 
 SUFFIX = ".ckpt"
+FAILED = "checkpoint-failed"
+"""Kind of the event that says that one could not be written, and that the training goes on."""
 _DIGEST = 32
 _UNSIGNED = "0" * (2 * _DIGEST)
 """Stands where the checksum will, while it is computed."""
@@ -44,9 +46,7 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
     Raises:
         CheckpointError: The file cannot be written, something else than a file is there, or `state` holds something else.
     """
-    text, tensors = pack(state)
-    metadata = {"pnne": str(FORMAT), "writer": __version__, "checksum": _UNSIGNED, "state": text}
-    content = signed(safetensors.torch.save(tensors, metadata))
+    content = content_of(state)
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +72,17 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         if temporary:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
+
+
+def content_of(state: Mapping[str, Any]) -> bytes:
+    """What a file of `state` holds.
+
+    Raises:
+        CheckpointError: `state` holds something else than plain values and tensors.
+    """
+    text, tensors = pack(state)
+    metadata = {"pnne": str(FORMAT), "writer": __version__, "checksum": _UNSIGNED, "state": text}
+    return signed(safetensors.torch.save(tensors, metadata))
 
 
 def _require_file(path: Path) -> None:
@@ -150,6 +161,15 @@ def read(path: Path) -> Stored:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
         raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
+    return stored_in(content, path)
+
+
+def stored_in(content: bytes, path: Path) -> Stored:
+    """The same of what was read from `path` already.
+
+    Raises:
+        CheckpointError: It is damaged, or no checkpoint.
+    """
     metadata = _metadata(content)
     found = metadata.get("checksum") if isinstance(metadata, dict) else None
     if not isinstance(found, str) or len(found) != len(_UNSIGNED):
@@ -262,13 +282,19 @@ def _candidates(path: Path) -> list[Path]:
     if path.is_dir():
         return _series(path)
     previous = _previous(path)
-    earlier = [other for other in _series(path.parent) if path.name[:1].isdigit() and other.name < path.name]
+    earlier = [other for other in _series(path.parent) if _number(other) < _number(path)]
     return [path, *([previous] if previous.exists() else []), *earlier]
 
 
 def _series(directory: Path) -> list[Path]:
     """The numbered checkpoints, the newest first."""
-    return sorted(directory.glob(f"[0-9]*-step-*{SUFFIX}"), reverse=True)
+    return sorted(filter(_number, directory.glob(f"[0-9]*-step-*{SUFFIX}")), key=_number, reverse=True)
+
+
+def _number(path: Path) -> int:
+    """The how manieth checkpoint in its directory this is, from 1; 0 if it is none of them."""
+    number, _, step = path.name.partition("-step-")
+    return int(number) if number.isdecimal() and step.removesuffix(SUFFIX).isdecimal() else 0
 
 
 def _remove_if_left(unfinished: Path) -> None:
@@ -298,7 +324,7 @@ class CheckpointDirectory:
         self.directory = Path(directory)
         self.shared = False
         self._max_to_keep = max_to_keep
-        self._last = ""
+        self._last = 0
 
     @property
     def newest(self) -> Path | None:
@@ -327,18 +353,21 @@ class CheckpointDirectory:
             CheckpointError: It cannot be written.
         """
         series = _series(self.directory)
-        self.shared |= bool(series) and self._last != "" and series[0].name > self._last
-        number = int(series[0].name.partition("-")[0]) + 1 if series else 1
+        newest = _number(series[0]) if series else 0
+        self.shared |= 0 < self._last < newest
+        number = newest + 1
         path = self.directory / f"{number:06d}-step-{step}{SUFFIX}"
         write(path, state)
-        self._last = path.name
+        self._last = number
         # At the same moment, somebody else had counted to the same number.
         self.shared |= _previous(path).exists()
         for unfinished in self.directory.glob(f".*{SUFFIX}-*"):
             _remove_if_left(unfinished)
         for old in [] if self._max_to_keep is None else _series(self.directory)[self._max_to_keep :]:
-            old.unlink(missing_ok=True)
-            _previous(old).unlink(missing_ok=True)
+            for each in (old, _previous(old)):
+                # What cannot be removed is no reason to take the new one for lost.
+                with contextlib.suppress(OSError):
+                    each.unlink()
         return path
 
     def save_best(self, state: Mapping[str, Any]) -> None:

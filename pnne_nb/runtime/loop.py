@@ -80,11 +80,17 @@ class Restarted(msgspec.Struct, frozen=True, tag=True):
     frame: AnomalyFrame
 
 
+class Unsaved(msgspec.Struct, frozen=True, tag=True):
+    """Several processes train, and a checkpoint of theirs could not be written."""
+
+    frame: AnomalyFrame
+
+
 class Waiting(msgspec.Struct, frozen=True, tag=True):
     """Other processes are at work, and nothing has happened for a moment."""
 
 
-Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased | Restored | Restarted | Waiting
+Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased | Restored | Restarted | Unsaved | Waiting
 
 
 @final

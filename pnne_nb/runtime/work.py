@@ -18,7 +18,18 @@ from pnne_nb.runtime.determinism import Determinism
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.easing import is_out_of_memory
 from pnne_nb.runtime.failures import in_brief
-from pnne_nb.runtime.loop import Eased, EpochEnded, Event, Judged, Restarted, Restored, Stepped, TrainingLoop, Waiting
+from pnne_nb.runtime.loop import (
+    Eased,
+    EpochEnded,
+    Event,
+    Judged,
+    Restarted,
+    Restored,
+    Stepped,
+    TrainingLoop,
+    Unsaved,
+    Waiting,
+)
 from pnne_nb.runtime.monitor import Monitor
 from pnne_nb.runtime.needs import shortage
 from pnne_nb.runtime.optimizers import left_out
@@ -331,7 +342,7 @@ class Work:
                 self._reports.announce(epoch)
                 self._warn_of_left_out()
                 self._save_if_possible(due=self._save_every.after_epoch(epoch.epoch), improved=improved)
-            case Eased(frame=noted) | Restarted(frame=noted):
+            case Eased(frame=noted) | Restarted(frame=noted) | Unsaved(frame=noted):
                 self._reports.announce(noted)
             case Restored(frame=noted):
                 self._reports.announce(noted)
@@ -357,7 +368,7 @@ class Work:
                 f"{error} The training goes on, and tries again when the next one is due; until then, "
                 f"{'there is none to resume from' if newest is None else f'{newest.name} is the newest'}."
             )
-            self._tell_once("checkpoint-failed", message, "Make room, or save_checkpoint(path) writes one elsewhere.")
+            self._tell_once(checkpoint.FAILED, message, "Make room, or save_checkpoint(path) writes one elsewhere.")
 
     def _save_last(self) -> None:
         self._telling = True
@@ -386,7 +397,7 @@ class Work:
             self._reports.saved(CheckpointFrame(self._loop.steps, str(path)))
         if improved:
             self._checkpoints.save_best(state)
-        self._told.discard("checkpoint-failed")
+        self._told.discard(checkpoint.FAILED)
         if self._checkpoints.shared:
             message = (
                 f"Another training writes its checkpoints into {self._checkpoints.directory}, too: the oldest of both are "

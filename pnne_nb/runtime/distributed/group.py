@@ -51,6 +51,12 @@ class Group:
         dist.all_reduce(summed, group=self._numbers if tensor.device.type == "cpu" else None)
         return summed
 
+    def told(self, text: str) -> str:
+        """Return the text of the first process, in each of them."""
+        texts = [text]
+        dist.broadcast_object_list(texts, src=0, group=self._numbers)
+        return texts[0]
+
     def close(self) -> None:
         """Leave the group."""
         dist.destroy_process_group()

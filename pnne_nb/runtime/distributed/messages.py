@@ -95,12 +95,40 @@ class Observed(_Message, frozen=True):
     frames: list[Frame]
 
 
+class Refused(_Message, frozen=True):
+    """One process, for all of them: a checkpoint could not be written, and nobody waits for that.
+
+    Attributes:
+        step: Steps made so far.
+        message: Why, and which one is the newest.
+    """
+
+    step: int
+    message: str
+
+
+class Kept(_Message, frozen=True):
+    """Where the state of the group is that the engine needs.
+
+    Attributes:
+        written: Whether the newest checkpoint holds it.
+        content: If not: what the checkpoint would hold; empty if this process has not got it, or it is too large.
+    """
+
+    written: bool
+    content: bytes = b""
+
+
 class Obeyed(_Message, frozen=True):
     """One process, for all of them: the checkpoint that was asked for is written or read; the group waits again."""
+
+    kept: Kept
 
 
 class Ended(_Message, frozen=True):
     """One process, for all of them: the last checkpoint is written, and the group ends."""
+
+    kept: Kept
 
 
 class Broke(_Message, frozen=True):
@@ -131,7 +159,7 @@ class Dismissed(_Message, frozen=True):
     """A process is ended by torchrun, because another one has ended. Whoever ends without a word has died."""
 
 
-FromWorker: TypeAlias = Hello | Ready | Happened | Observed | Obeyed | Ended | Broke | Dismissed
+FromWorker: TypeAlias = Hello | Ready | Happened | Observed | Refused | Obeyed | Ended | Broke | Dismissed
 
 
 class Verdict(IntEnum):

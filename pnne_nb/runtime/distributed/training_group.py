@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import time
 from collections import deque
@@ -21,16 +22,18 @@ from pnne_nb.runtime.distributed.messages import (
     FromWorker,
     Happened,
     Hello,
+    Kept,
     Obeyed,
     Observed,
     Place,
     Ready,
+    Refused,
     Verdict,
 )
 from pnne_nb.runtime.distributed.spectators import Spectators
 from pnne_nb.runtime.distributed.switchboard import Line, Switchboard
 from pnne_nb.runtime.history import History
-from pnne_nb.runtime.loop import Eased, Event, Restarted, TrainingLoop, Waiting
+from pnne_nb.runtime.loop import Eased, Event, Restarted, TrainingLoop, Unsaved, Waiting
 from pnne_nb.runtime.observers import Observers
 
 _SLICE = 0.2
@@ -89,6 +92,7 @@ class TrainingGroup:
         self._started = False
         self._ended = False
         self._obeyed = False
+        self._kept = Kept(written=True)
         self._behind = False
         self._is_current = True
         self._lost: str | None = None
@@ -167,16 +171,26 @@ class TrainingGroup:
             return
         self._settle()
         if not (self._is_current or self._ended):
-            self._ask(Verdict.SAVE)
-            self._adopt()
+            self._adopt(self._ask(Verdict.SAVE))
 
     def push(self, state: dict[str, Any]) -> None:
-        """Let the group be where the engine's loop is, after `sync`."""
+        """Let the group be where the engine's loop is, after `sync`.
+
+        Raises:
+            CheckpointError: The file in between cannot be written.
+        """
         if not self._ended and self._open is not None:
-            checkpoint.CheckpointDirectory(self.directory, state["config"]["max_to_keep"]).save(self._loop.steps, state)
+            try:
+                checkpoint.CheckpointDirectory(self.directory, state["config"]["max_to_keep"]).save(
+                    self._loop.steps, state
+                )
+            except CheckpointError as error:
+                self._is_current = False
+                error.add_note("The processes go on without what was changed here.")
+                raise
             self._ask(Verdict.LOAD)
 
-    def _ask(self, verdict: Verdict) -> None:
+    def _ask(self, verdict: Verdict) -> Kept:
         self._obeyed = False
         while not (self._obeyed or self._ended):
             if self._waits:
@@ -184,6 +198,7 @@ class TrainingGroup:
                 self._settle()
                 self._say(verdict)
             self._report(self._next())
+        return self._kept
 
     def _settle(self) -> None:
         """Wait until the group waits, and is not behind what it has told before."""
@@ -201,8 +216,8 @@ class TrainingGroup:
             return
         self._settle()
         if not self._ended:
+            # It ends, and is adopted.
             self._ask(Verdict.STOP)
-        self._adopt()
 
     # What the group says
 
@@ -245,6 +260,9 @@ class TrainingGroup:
                 self._has_died(line)
             case Observed() if self._is_of_now(line):
                 self._spectators.take(message)
+            case Refused() if self._is_of_now(line):
+                hint = "Make room, or launch with a directory elsewhere."
+                return Unsaved(AnomalyFrame(message.step, checkpoint.FAILED, message.message, hint=hint))
             case Ready() | Happened() | Obeyed() | Ended() if self._is_of_now(line):
                 self._speaker, self._waits = line, True
                 return self._event(message)
@@ -260,19 +278,19 @@ class TrainingGroup:
                 return self._restarted(message.step)
             case Happened():
                 return self._happened(message)
-            case Obeyed():
-                self._obeyed = True
-            case Ended():
+            case Obeyed(kept=kept):
+                self._obeyed, self._kept = True, kept
+            case Ended(kept=kept):
                 self._ended = True
                 self._waits = False
-                self._adopt()
+                self._adopt(kept)
         return None
 
     def _happened(self, message: Happened) -> Event | None:
         place = message.place
         self._behind = place[:2] < self._told[:2]
         if message.saved and not self._behind:
-            self._adopt()
+            self._adopt(Kept(written=True))
         else:
             self._is_current = False
         if place < self._told or (place == self._told and not isinstance(message.event, Eased)):
@@ -291,12 +309,25 @@ class TrainingGroup:
         self._lost = None
         return Restarted(AnomalyFrame(step=self.steps, kind="worker-restarted", message=message))
 
-    def _adopt(self) -> dict[str, Any]:
-        """The engine's loop becomes what the newest checkpoint holds."""
-        state = checkpoint.read_newest_good(self.directory).state
+    def _adopt(self, kept: Kept) -> dict[str, Any]:
+        """The engine's loop becomes what the group has kept.
+
+        Raises:
+            CheckpointError: It could not be kept.
+        """
+        state = self._state(kept)
         self._loop.load_state_dict(state["loop"])
         self._is_current = True
         return state
+
+    def _state(self, kept: Kept) -> dict[str, Any]:
+        if kept.written:
+            return checkpoint.read_newest_good(self.directory).state
+        if kept.content:
+            return checkpoint.stored_in(kept.content, self.directory).state
+        raise CheckpointError(
+            f"The group is at step {self.steps}, and could not write that into {self.directory}: make room there."
+        ) from OSError(errno.ENOSPC, "no checkpoint of the group could be written")
 
     # What goes wrong
 
@@ -349,7 +380,7 @@ class TrainingGroup:
     def _go_back(self) -> None:
         """After a failure, the engine is at the newest checkpoint, and so is its history."""
         try:
-            state = self._adopt()
+            state = self._adopt(Kept(written=True))
         except CheckpointError:
             # What has failed before says more.
             return

@@ -10,7 +10,8 @@ import argparse
 import os
 import time
 import traceback
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, final
@@ -19,7 +20,7 @@ import msgspec
 import torch
 
 from pnne_nb.bound import die_with
-from pnne_nb.errors import PnneError
+from pnne_nb.errors import CheckpointError, PnneError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.cadence import as_every
@@ -37,9 +38,11 @@ from pnne_nb.runtime.distributed.messages import (
     FromWorker,
     Happened,
     Hello,
+    Kept,
     Obeyed,
     Orders,
     Ready,
+    Refused,
     Verdict,
 )
 from pnne_nb.runtime.distributed.ordered import Measure, Ordered
@@ -59,6 +62,8 @@ from pnne_nb.runtime.training_graph import read_training
 
 _SAVE_EVERY = 60.0
 """Seconds between two checkpoints in a long epoch; more where writing one takes more than a hundredth of that."""
+_LARGEST = (1 << 32) - (1 << 16)
+"""Bytes that a message can carry."""
 
 
 @final
@@ -108,6 +113,7 @@ class Worker:
         self.loop = TrainingLoop(recipe, self._randomness, self._ordered.observers)
         self._determinism = Determinism(recipe.device, wanted=given["deterministic"])
         self._saved_at, self._cost = 0.0, 0.0
+        self._refused = False
         self._load(self._kept)
 
     def _recipe(self, options: argparse.Namespace, luggage: Luggage) -> tuple[Recipe, PrivateRandomness]:
@@ -163,11 +169,14 @@ class Worker:
             for event in self._events():
                 self._report(event)
         except NotFiniteError:
-            self._save()
-            self.saved = True
+            self.saved = self._save().written
             raise
-        self._save()
-        self._tell(Ended())
+        kept = self._save(needed=True)
+        if self._lifeline is None and not kept.written:
+            raise CheckpointError(
+                "The last checkpoint could not be written: what was trained since the newest one is lost."
+            )
+        self._tell(Ended(kept))
 
     def _events(self) -> Iterator[Event]:
         events = self.loop.run(self._last_epoch)
@@ -197,8 +206,7 @@ class Worker:
                 self._history.record(judged)
             case _:
                 pass
-        if saved:
-            self._save()
+        saved = saved and self._save().written
         self._tell(Happened(event, self.loop.steps, self.loop.epoch, self.loop.position, saved))
 
     def _tell(self, message: FromWorker) -> None:
@@ -210,15 +218,16 @@ class Worker:
         while True:
             # The others say GO, which is 0 and changes nothing in the sum.
             own, asked = self._wanted() if self._leads else (Verdict.GO, False)
+            kept = Kept(written=True)
             match Verdict(int(self._group.sum([float(own)])[0])):
                 case Verdict.SAVE:
-                    self._save()
+                    kept = self._save(needed=True)
                 case Verdict.LOAD:
                     self._load(checkpoint.read_newest_good(self._checkpoints.directory).state)
                 case verdict:
                     return verdict
             if asked:
-                self._tell(Obeyed())
+                self._tell(Obeyed(kept))
 
     def _wanted(self) -> tuple[Verdict, bool]:
         """What to do, and whether the engine asks for it."""
@@ -240,16 +249,50 @@ class Worker:
         self.loop.load_state_dict(self._strategy.scatter(state["loop"], recipe.model, recipe.optimizer))
         self._saved_at = time.monotonic()
 
-    def _save(self) -> None:
+    def _save(self, *, needed: bool = False) -> Kept:
+        """Write a checkpoint; where there is no room for it, the training goes on without.
+
+        Args:
+            needed: Whether the engine takes over what could not be written.
+        """
         began = time.monotonic()
-        state = self._strategy.gather(self.loop.state_dict())
-        if self._group.rank == 0:
-            history = self._history.state_dict()
-            self._checkpoints.save(self.loop.steps, {**self._kept, "loop": state, "history": history})
-        # Nobody goes on, or says that it is done, before the file is there.
-        self._group.sum([0.0])
+        loop = self._strategy.gather(self.loop.state_dict())
+        state = {**self._kept, "loop": loop, "history": self._history.state_dict()}
+        fault = self._written(state) if self._group.rank == 0 else ""
+        # Nobody goes on, or says that it is done, before the file is there, or is known not to be.
+        refused = self._group.sum([float(bool(fault))])[0] > 0
         self._saved_at = time.monotonic()
         self._cost = self._saved_at - began
+        if refused:
+            self._tell_of(self._group.told(fault))
+        self._refused = refused
+        if not (refused and needed and self._lifeline is not None and self._group.rank == 0):
+            return Kept(written=not refused)
+        content = checkpoint.content_of(state)
+        return Kept(written=False, content=content if len(content) < _LARGEST else b"")
+
+    def _written(self, state: Mapping[str, Any]) -> str:
+        """Write a checkpoint; returns why that was not possible, if it was not."""
+        try:
+            self._checkpoints.save(self.loop.steps, state)
+        except CheckpointError as error:
+            if not checkpoint.is_refused(error):
+                raise
+            newest = self._checkpoints.newest
+            goes_on = "there is none" if newest is None else f"{newest.name} is the newest"
+            return (
+                f"{error} The processes train on, and try again when the next one is due; until then, {goes_on}, where all "
+                "begin again if one of them dies."
+            )
+        return ""
+
+    def _tell_of(self, fault: str) -> None:
+        """Once, until a checkpoint is written again."""
+        if self._refused:
+            return
+        self._tell(Refused(self.loop.steps, fault))
+        if self._lifeline is None and self._leads:
+            warnings.warn(fault, stacklevel=1)
 
 
 def _options() -> argparse.Namespace:
