@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
-from torch.utils.data import default_collate
-
-from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import TARGET_KEYS
 from pnne_nb.runtime.datasets import Batched
 from pnne_nb.runtime.parting import LOADED
+from pnne_nb.runtime.sources import collated
 
 
 @final
@@ -38,10 +36,7 @@ class Collate:
         Raises:
             TrainingError: An example has no target, or examples do not fit together.
         """
-        try:
-            batch = examples if isinstance(examples, Batched) else default_collate(examples)
-        except (RuntimeError, TypeError) as error:
-            raise TrainingError(f"The examples of the dataset do not fit into one batch: {error}") from error
+        batch = examples if isinstance(examples, Batched) else collated(examples)
         parts = dict(zip(LOADED, _input_and_target(batch), strict=True))
         return (*(parts[port] for port in self._inputs), tuple(parts[port] for port in self._compared))
 

@@ -72,6 +72,7 @@ def open_source(
         case DataLoader():
             return _from_loader(data, seed, name)
         case TensorDataset():
+            require_examples(len(data), name)
             return TensorSource(data.tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
         case IterableDataset():
             loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers, pin_memory=pin_memory)
@@ -125,6 +126,11 @@ def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> Source:
     if isinstance(loader.dataset, IterableDataset) or not ordered:
         return StreamSource(loader)
     require_examples(_length(loader.dataset, name), name)
+    if loader.drop_last and (count := _length(loader.dataset, name)) < (size := loader.batch_size or 0):
+        raise TrainingError(
+            f"{name} gives no batch: {count} examples are fewer than the {size} of a batch, and drop_last leaves the rest "
+            "out. Choose a smaller batch_size, or drop_last=False."
+        )
     if type(sampler) is SequentialSampler:
         return DatasetSource(loader, shuffle=False, seed=seed)
     plain = type(sampler) is RandomSampler and not sampler.replacement and sampler.generator is None

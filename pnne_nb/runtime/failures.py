@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from pnne_nb.runtime.judging import WeighedLoss
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
+_BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss)
+"""Losses whose targets are yes and no."""
 _TORCH_S = frozenset({RuntimeError, NotImplementedError, ValueError, IndexError})
 """Of these, torch raises the ones that need words; what is derived from them is somebody's own."""
 _NO_KERNEL = "not implemented for"
@@ -221,8 +224,10 @@ def _advice(loss: Any, output: Any, target: Any) -> str:
     if not isinstance(output, Tensor):
         if not isinstance(loss, nn.Module):
             return ""
-        chosen = f"output[{next(iter(output), '')!r}]" if isinstance(output, Mapping) else "output[0]"
+        chosen = f"output{_first_of(output)}"
         return f" Give a function that takes what it needs of the output: loss=lambda output, target: loss({chosen}, target)."
+    if isinstance(target, Tensor) and isinstance(loss, _BINARY):
+        return _of_yes_and_no(output, target)
     if not (isinstance(target, Tensor) and isinstance(loss, _CLASSES)):
         return ""
     if output.dim() < 1 or target.numel() == 0:
@@ -244,6 +249,26 @@ def _advice(loss: Any, output: Any, target: Any) -> str:
             f"{count - 1}: give the last layer {high + 1} outputs, or number the classes from 0."
         )
     return ""
+
+
+def _first_of(output: Any) -> str:
+    """How to take the first part of what a model returns."""
+    if isinstance(output, Mapping):
+        return f"[{next(iter(output), '')!r}]"
+    if dataclasses.is_dataclass(output):
+        return f".{next((field.name for field in dataclasses.fields(output)), '')}"
+    return "[0]"
+
+
+def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
+    """What a loss of yes and no would take in the place of `target`."""
+    if output.numel() != target.numel():
+        several = output.dim() == 2 and target.shape == output.shape[:1] and not target.is_floating_point()
+        return ' For numbers of classes, choose loss="CrossEntropyLoss".' if several else ""
+    sizes = ", ".join(map(str, (-1, *output.shape[1:])))
+    shaped = "" if output.shape == target.shape else f".reshape({sizes})"
+    floats = "" if target.is_floating_point() else ".float()"
+    return f" Give it targets of the output's shape and type: y{shaped}{floats}." if shaped or floats else ""
 
 
 def _compared(loss: Any) -> list[str]:

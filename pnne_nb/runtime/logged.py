@@ -50,6 +50,11 @@ def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
     Raises:
         TrainingError: There is no loss, it is not one number, or a name is one that the history has already.
     """
+    if not isinstance(returned, (Mapping, Tensor)):
+        raise TrainingError(
+            f"{who} returned a {type(returned).__name__}, not a tensor with the loss: return that alone, or a mapping such "
+            'as {"loss": loss, "output": scores}.'
+        )
     if not isinstance(returned, Mapping):
         return None, scalar(returned, who)
     if "loss" not in returned:
@@ -82,7 +87,8 @@ def scalar(loss: Any, who: str) -> Tensor:
         TrainingError: It is something else than one number; the message begins with `who`.
     """
     if not isinstance(loss, Tensor):
-        raise TrainingError(f"{who} returned a {type(loss).__name__}, not a tensor with the loss.")
+        hint = " Leave out item()." if isinstance(loss, float) else ""
+        raise TrainingError(f"{who} returned a {type(loss).__name__}, not a tensor with the loss.{hint}")
     if loss.dim() == 0:
         return loss
     if loss.numel() != 1:

@@ -207,6 +207,17 @@ def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
     return closure is not None and closure.default is closure.empty
 
 
+def _known_otherwise(model: nn.Module, pattern: str) -> str:
+    """Why a pattern fits nothing although there are parameters with such names."""
+    first = {id(one): name for name, one in model.named_parameters()}
+    for name, one in model.named_parameters(remove_duplicate=False):
+        if fnmatchcase(name, pattern):
+            if not one.requires_grad:
+                return f" {name} is frozen: requires_grad_(True) before the engine is made lets it be trained."
+            return f" {name} is shared, and known as {first[id(one)]}: use that name."
+    return ""
+
+
 def is_all_moved(choice: OptimizerChoice) -> bool:
     """Whether the optimizer of that choice moves all of a model, not what a function or somebody has chosen of it."""
     return isinstance(choice, (str, tuple, type))
@@ -244,7 +255,7 @@ def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[An
                     f"No parameter is left for {pattern!r}: those with such a name fit a pattern before it, and the first "
                     "that fits counts. Put it before the wider ones."
                 )
-            hint = near(str(pattern), [name for name, _ in named])
+            hint = _known_otherwise(model, str(pattern)) or near(str(pattern), [name for name, _ in named])
             raise TrainingError(f"No trainable parameter has a name like {pattern!r}.{hint}")
     made: list[Any] = [{"params": members, **groups[str(pattern)]} for pattern, members in chosen.items()]
     return [{"params": rest}, *made] if rest else made

@@ -8,12 +8,16 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 import torch
-from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, OneCycleLR, ReduceLROnPlateau, SequentialLR
 
 from pnne_nb.catalog.optimizers import PER_STEP
 from pnne_nb.errors import TrainingError, shown
 from pnne_nb.runtime.by_name import Options, build, classes
 
+_MADE_OF_OTHERS = {
+    "ChainedScheduler": "ChainedScheduler([ConstantLR(optimizer), ExponentialLR(optimizer, 0.9)])",
+    "SequentialLR": "SequentialLR(optimizer, [LinearLR(optimizer), CosineAnnealingLR(optimizer, 20)], milestones=[5])",
+}
 SchedulerMade: TypeAlias = "str | type | LRScheduler | Callable[[torch.optim.Optimizer], LRScheduler]"
 SchedulerChoice: TypeAlias = (
     "SchedulerMade | tuple[str | type, Options] | tuple[str | type, Options, Interval] | "
@@ -139,6 +143,13 @@ def make_schedule(
 def _scheduler(
     name: str | type, options: Options, optimizer: torch.optim.Optimizer, total_steps: int | None
 ) -> LRScheduler:
+    made_by = SCHEDULERS.get(name) if isinstance(name, str) else name
+    if made_by in (ChainedScheduler, SequentialLR):
+        kind = made_by.__name__
+        raise TrainingError(
+            f"{kind} is made of other schedulers, which need the optimizer: give a function that makes it, such as "
+            f"scheduler=lambda optimizer: {_MADE_OF_OTHERS[kind]}."
+        )
     counted = {"total_steps", "epochs", "steps_per_epoch"} & set(options)
     if name in ("OneCycleLR", OneCycleLR) and not counted and total_steps is not None:
         options = {**options, "total_steps": total_steps}

@@ -9,10 +9,11 @@ from typing import Any, Protocol, final
 import msgspec
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate, get_worker_info
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.batches import StandIn
+from pnne_nb.runtime.failures import said
 from pnne_nb.runtime.randomness import key_of, seeded_globals
 from pnne_nb.runtime.workers import WorkerStart, dismiss_workers, end_workers, explained
 
@@ -165,7 +166,7 @@ class DatasetSource:
             _KeyedDataset(given.dataset),
             batch_sampler=self._order,
             num_workers=given.num_workers,
-            collate_fn=given.collate_fn,
+            collate_fn=collated if given.collate_fn is default_collate else given.collate_fn,
             pin_memory=given.pin_memory,
             timeout=given.timeout,
             worker_init_fn=WorkerStart(given.worker_init_fn),
@@ -216,6 +217,25 @@ class StreamSource:
         if not self.loader.persistent_workers:
             end_workers(self._reading)
         self._reading = None
+
+
+def collated(examples: list[Any]) -> Any:
+    """One batch of examples, as torch makes it.
+
+    Raises:
+        TrainingError: They do not fit together; says which two do not.
+    """
+    try:
+        return default_collate(examples)
+    except (RuntimeError, TypeError, KeyError) as error:
+        # In a worker, torch speaks of storage that cannot be resized.
+        first, *rest = (said(example) for example in examples)
+        other = next((one for one in rest if one != first), None)
+        why = str(error).split("\n", 1)[0] if other is None else f"one is {first}, another one {other}"
+        raise TrainingError(
+            f"The examples of the dataset do not fit into one batch: {why}. Make them alike, or give a DataLoader with a "
+            "collate_fn that does, by padding say."
+        ) from error
 
 
 def _permutation(count: int, seed: int, epoch: int) -> Tensor:

@@ -313,6 +313,28 @@ def test_a_batch_that_is_none() -> None:
         as_batch("text", wants_target=True)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_examples_that_do_not_fit_together_say_how_they_differ(workers: int) -> None:
+    source = opened([(torch.ones(n), 0) for n in (3, 3, 5, 5)], shuffle=False, num_workers=workers)
+    message = (
+        r"do not fit into one batch: one is \(3,\) float32, .*, another one \(5,\) float32, .*give a DataLoader with"
+    )
+    with pytest.raises(TrainingError, match=message):
+        list(source.batches(1))
+    source.close()
+
+
+def test_a_loader_that_drops_its_only_batch() -> None:
+    loader = DataLoader(TensorDataset(X, Y), 16, drop_last=True)
+    with pytest.raises(TrainingError, match="train_data gives no batch: 10 examples are fewer than the 16 of a batch"):
+        opened(loader)
+
+
+def test_a_dataset_of_tensors_without_examples() -> None:
+    with pytest.raises(TrainingError, match="train_data is empty: there is no example in it"):
+        opened(TensorDataset(X[:0], Y[:0]))
+
+
 @dataclass(frozen=True)
 class Held:
     values: Tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -45,6 +46,9 @@ def failure(model: nn.Module, data: Any, **options: Any) -> tuple[BaseException,
         (4, CLASSES.int(), {}, r"Numbers of classes must be of type int64: give target.long\(\)"),
         (4, CLASSES.float()[:, None], {"loss": "BCEWithLogitsLoss"}, (r"BCEWithLogitsLoss cannot compare the model's "
          r"output \(16, 4\) float32 with the target \(16, 1\) float32")),
+        (4, CLASSES, {"loss": "BCEWithLogitsLoss"}, 'For numbers of classes, choose loss="CrossEntropyLoss"'),
+        (1, CLASSES.float(), {"loss": "BCEWithLogitsLoss"}, r"targets of the output's shape and type: y.reshape\(-1, 1\)\.\n"),
+        (1, CLASSES > 1, {"loss": "BCEWithLogitsLoss"}, r"shape and type: y.reshape\(-1, 1\).float\(\)\.\n"),
     ],
 )  # fmt: skip
 def test_targets_that_a_loss_cannot_take(outputs: int, target: Any, options: Any, message: str) -> None:
@@ -227,6 +231,20 @@ def test_layers_of_another_type_say_which() -> None:
         trained.wait(60)
 
 
+@dataclass
+class Scores:
+    logits: Tensor
+
+
+@pytest.mark.parametrize("returned", [lambda scores: (scores, scores.mean()), Scores])
+def test_a_model_that_returns_its_loss_otherwise_is_told_how(returned: Callable[[Tensor], Any]) -> None:
+    error, _ = failure(Several(returned), (PICTURES,), loss=None)
+    with pytest.raises(
+        TrainingError, match=r'return that alone, or a mapping such as {"loss": loss, "output": scores}'
+    ):
+        raise error
+
+
 class Several(nn.Module):
     """Returns more than the scores of `network`."""
 
@@ -241,16 +259,20 @@ class Several(nn.Module):
 
 @pytest.mark.parametrize(
     ("returned", "chosen"),
-    [(lambda scores: (scores, scores.mean()), "0"), (lambda scores: {"logits": scores}, "'logits'")],
+    [
+        (lambda scores: (scores, scores.mean()), "[0]"),
+        (lambda scores: {"logits": scores}, "['logits']"),
+        (Scores, ".logits"),
+    ],
 )
 def test_an_output_that_is_no_tensor_needs_a_loss_of_its_own(returned: Callable[[Tensor], Any], chosen: str) -> None:
     error, _ = failure(Several(returned), (PICTURES, CLASSES))
-    with pytest.raises(TargetError, match=re.escape(f"loss=lambda output, target: loss(output[{chosen}], target)")):
+    with pytest.raises(TargetError, match=re.escape(f"loss=lambda output, target: loss(output{chosen}, target)")):
         raise error
-    key = chosen.strip("'")
 
     def loss(output: Any, target: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(output[int(key) if key.isdecimal() else key], target)
+        scores = output.logits if chosen == ".logits" else output[0 if chosen == "[0]" else "logits"]
+        return nn.functional.cross_entropy(scores, target)
 
     trained = TrainingEngine(Several(returned), (PICTURES, CLASSES), loss=loss, device="cpu", epochs=1)
     trained.start()

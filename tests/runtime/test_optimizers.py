@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import engine, network
 
@@ -43,6 +44,24 @@ def test_a_layer_that_is_exchanged_after_the_engine_was_made_is_not_trained() ->
     model[5] = nn.Linear(64, 4, bias=False)
     (message,) = told(trained)
     assert message.startswith("5.weight of the model is not trained")
+
+
+def test_a_pattern_for_a_frozen_or_a_shared_parameter_says_why_it_fits_none() -> None:
+    model = network()
+    model[0].requires_grad_(False)
+    model.append(model[5])
+    with pytest.raises(
+        TrainingError, match=r"like '0\.\*'\. 0.weight is frozen: requires_grad_\(True\) before the engine"
+    ):
+        engine(model=model, parameter_groups={"0.*": {"lr": 0.1}})
+    with pytest.raises(TrainingError, match=r"6.weight is shared, and known as 5.weight: use that name"):
+        engine(model=model, parameter_groups={"6.weight": {"lr": 0.1}})
+
+
+@pytest.mark.parametrize("name", ["SequentialLR", "ChainedScheduler"])
+def test_a_scheduler_that_is_made_of_others_shows_how(name: str) -> None:
+    with pytest.raises(TrainingError, match=rf"{name} is made of other schedulers.*lambda optimizer: {name}\("):
+        engine(scheduler=name)
 
 
 @pytest.mark.parametrize("ready", [False, True])
