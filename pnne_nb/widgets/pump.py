@@ -73,6 +73,7 @@ class Pump:
         self._condition = threading.Condition(threading.RLock())
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._ended = False
 
     @property
     def running(self) -> bool:
@@ -83,7 +84,8 @@ class Pump:
     def start(self) -> None:
         """Run until the training ends, or once if none runs; does nothing while the pump runs, and nothing once closed.
 
-        The frame that tells of a new training, or what else is to be drawn, must be in the channel before.
+        The frame that tells of a new training, or what else is to be drawn, must be in the channel before. If a pump
+        that was just ending has taken it already, nothing is left to do.
         """
         with self._condition:
             if self._thread is None and not self._closed:
@@ -109,7 +111,6 @@ class Pump:
 
     def _run(self) -> None:
         try:
-            self._pump_until_ended()
             while self._has_more():
                 self._pump_until_ended()
         except Exception:
@@ -118,9 +119,9 @@ class Pump:
             self._leave()
 
     def _has_more(self) -> bool:
-        """Whether frames of a next training are there already; if not, the next `start` makes a new thread."""
+        """Whether training runs or frames are there; if not, the next `start` makes a new thread."""
         with self._condition:
-            more = not self._closed and self._source.wait(0.0)
+            more = not self._closed and (not self._ended or self._source.wait(0.0))
             if not more:
                 self._leave()
             return more
@@ -131,13 +132,13 @@ class Pump:
             self._condition.notify_all()
 
     def _pump_until_ended(self) -> None:
-        ended = False
-        while not (ended or self._is_closed()):
+        self._ended = False
+        while not (self._ended or self._is_closed()):
             if not self._source.wait(POLL_SECONDS) and not self._stale():
                 continue
-            ended = self._take()
-            while not (ended or self._is_closed()) and self._pause():
-                ended = self._take()
+            self._ended = self._take()
+            while not (self._ended or self._is_closed()) and self._pause():
+                self._ended = self._take()
             if not self._is_closed():
                 self._draw()
 

@@ -145,6 +145,16 @@ def test_it_starts_again_with_the_next_training() -> None:
         assert pump.join(PATIENCE)
 
 
+def test_a_start_whose_frame_was_taken_by_the_pump_before_ends_at_once() -> None:
+    channel, screen = Channel(), RecordingScreen()
+    pump = Pump(channel, screen)
+    channel.put(StateFrame("finished"))
+    for _ in range(2):
+        pump.start()
+        assert pump.join(PATIENCE)
+    assert len(screen.drawn) == 1
+
+
 def test_it_draws_what_no_frame_tells() -> None:
     channel, screen = Channel(), RecordingScreen()
     pump = Pump(channel, screen)
