@@ -28,7 +28,7 @@ from pnne_nb.errors import CompileError
 from pnne_nb.graph.records import DocumentState
 
 KEPT = 128
-"""Classes without a living model that stay cached."""
+"""Sources without a living model, or part of one, that stay cached."""
 
 
 @final
@@ -42,6 +42,7 @@ class Loaded:
         cls: The root class.
         codes: What Python made of the text, class by class.
         instances: Models that are alive, each with what its document's Input nodes say.
+        parts: Modules of nested graphs that are alive: one may be kept without its model.
         document: Gives the document that the class comes from, if its models may be pickled by it.
     """
 
@@ -55,11 +56,14 @@ class Loaded:
         self.cls: type[nn.Module] = getattr(module, generated.name)
         self.document: Callable[[], DocumentState] | None = None
         self.instances: weakref.WeakKeyDictionary[nn.Module, tuple[Expected, ...]] = weakref.WeakKeyDictionary()
+        self.parts: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
     def new(self, *opaque: nn.Module, expected: tuple[Expected, ...] = ()) -> nn.Module:
         """Return a new model, made of fresh weights and these opaque modules."""
         model = self.cls(*opaque)
         self.instances[model] = expected
+        if len(self.generated.classes) > 1:
+            self.parts.update(part for part in model.modules() if type(part).__module__ == self.key)
         return model
 
     def empty(self, own: type[nn.Module] | None = None) -> nn.Module:
@@ -72,6 +76,13 @@ class Loaded:
         model: nn.Module = object.__new__(cls)
         self.instances[model] = ()
         return model
+
+    def empty_part(self, definition: str) -> nn.Module:
+        """Return a module of a nested graph without any content, for unpickling."""
+        cls: type[nn.Module] = getattr(self.module, self.generated.classes[definition])
+        part = cls.__new__(cls)
+        self.parts.add(part)
+        return part
 
 
 OWN_CALLS = "own_calls"
@@ -216,7 +227,7 @@ def _locate(generated: Generated, module: types.ModuleType) -> None:
 def _forget() -> None:
     if len(_loaded) <= KEPT:
         return
-    idle = [key for key, loaded in _loaded.items() if not loaded.instances]
+    idle = [key for key, loaded in _loaded.items() if not loaded.instances and not loaded.parts]
     for key in idle[: max(0, len(idle) - KEPT)]:
         del _loaded[key]
         _discard(key)

@@ -78,7 +78,4 @@ def empty(
     loaded = loader.find(blueprint.key) or _restored.get(blueprint.key)
     if loaded is None:
         loaded = _restored[blueprint.key] = load(NodeGraph.from_json(blueprint.document))
-    if not definition:
-        return loaded.empty(own)
-    part: type[nn.Module] = getattr(loaded.module, loaded.generated.classes[definition])
-    return part.__new__(part)
+    return loaded.empty_part(definition) if definition else loaded.empty(own)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from torch import nn
 
@@ -37,14 +39,20 @@ def test_a_cell_shows_the_source_with_its_nodes_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("make", "said"),
     [
-        (nn.Linear(1, 1), "Linear was not compiled from a graph, so no line of it belongs to a node"),
-        (graphs.mlp(), r"NodeGraph is no model that was compiled .*\. pn\.compile\(graph\) makes one"),
-        (pn.compile(graphs.nested()).layer1, r"Layer1 is a part of a compiled model, .*\. Give the whole model"),
-        (nn.Sequential(pn.compile(graphs.mlp())), r"Sequential only holds a model that was compiled .* Give its 0\."),
+        (lambda: nn.Linear(1, 1), "Linear was not compiled from a graph, so no line of it belongs to a node"),
+        (graphs.mlp, r"NodeGraph is no model that was compiled .*\. pn\.compile\(graph\) makes one"),
+        (
+            lambda: pn.compile(graphs.nested()).layer1,
+            r"Layer1 is a part of a compiled model, .*\. Give the whole model",
+        ),
+        (
+            lambda: nn.Sequential(pn.compile(graphs.mlp())),
+            r"Sequential only holds a model that was compiled .* Give its 0\.",
+        ),
     ],
 )
-def test_what_has_no_nodes_is_told_what_to_give(model: nn.Module, said: str) -> None:
+def test_what_has_no_nodes_is_told_what_to_give(make: Callable[[], nn.Module], said: str) -> None:
     with pytest.raises(pn.CompileError, match=said):
-        pn.explain(model)
+        pn.explain(make())

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import gc
+import inspect
 import linecache
 import pickle  # that models can be pickled is what is tested
 import subprocess
@@ -46,6 +48,26 @@ def test_classes_without_models_are_forgotten_and_those_with_models_are_not(monk
     assert f"<{names[0]}>" not in linecache.cache
     twin = pickle.loads(pickle.dumps(kept))  # what is tested
     assert type(twin) is type(kept)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_part_that_outlives_its_model_keeps_its_source(copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "KEPT", 2)
+    graph = graphs.nested()
+    graph.name = "outlived"
+    part = pn.compile(graph).get_submodule("layer1")
+    if copied:
+        part = copy.deepcopy(part)
+    gc.collect()
+    other = graphs.mlp()
+    for width in range(40, 46):
+        other.set("fc1", out_features=width)
+        other.set("fc2", in_features=width)
+        pn.compile(other)
+        gc.collect()
+    assert "class Layer1" in inspect.getsource(type(part))
+    with pytest.raises(pn.CompileError, match="Layer1 is a part of a compiled model"):
+        pn.explain(part)
 
 
 def test_a_pickle_is_read_in_another_process(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +17,11 @@ from pnne_nb.runtime.metrics import Averaged, accuracy, load_metric, make_metric
 from tests.runtime.tasks import engine, images
 
 CPU = torch.device("cpu")
-_RECALL = torchmetrics.Recall(task="multiclass", num_classes=4, average=None)
+
+
+def recall_of_each() -> Any:
+    """A metric of one number for each class, which has not counted anything."""
+    return torchmetrics.Recall(task="multiclass", num_classes=4, average=None)
 
 
 @pytest.mark.parametrize(
@@ -158,21 +163,21 @@ def test_classification_takes_the_targets_of_a_loss_that_wants_floats() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "message"),
+    ("make", "message"),
     [
         (
-            torchmetrics.ConfusionMatrix(task="multiclass", num_classes=4),
+            lambda: torchmetrics.ConfusionMatrix(task="multiclass", num_classes=4),
             r"MulticlassConfusionMatrix gives a tensor of shape \(4, 4\), and the history keeps numbers .* afterwards",
         ),
         (
-            ("recall", _RECALL),
+            lambda: ("recall", recall_of_each()),
             r"recall gives a tensor of shape \(4,\), .* for one of each class, give .*ClasswiseWrapper",
         ),
     ],
 )
-def test_what_is_no_number_is_refused_before_there_is_an_epoch_to_lose(metric: Any, message: str) -> None:
+def test_what_is_no_number_is_refused_before_there_is_an_epoch_to_lose(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
-        engine(metrics=(metric,))
+        engine(metrics=(make(),))
 
 
 def test_what_is_no_number_and_says_nothing_of_no_data_is_refused_when_it_does() -> None:
@@ -197,19 +202,21 @@ class Told:
 
 
 def test_each_of_several_numbers_has_a_name() -> None:
-    each = torchmetrics.wrappers.ClasswiseWrapper(_RECALL, labels=["a", "b", "c", "d"], prefix="recall_")
+    each = torchmetrics.wrappers.ClasswiseWrapper(recall_of_each(), labels=["a", "b", "c", "d"], prefix="recall_")
     trained = engine(metrics=(each,), epochs=2, val_data=images(2), monitor=("val_recall_b", "max"))
     trained.start()
     assert trained.wait(60)
     recalls = [trained.history[f"val_recall_{name}"] for name in "abcd"]
     assert [len(values) for values in recalls] == [2] * 4
     output, target = trained.model.eval()(images(2)[0]), images(2)[1]
-    assert [float(values[-1]) for values in recalls] == pytest.approx(_RECALL(output, target).tolist())
+    assert [float(values[-1]) for values in recalls] == pytest.approx(recall_of_each()(output, target).tolist())
 
 
 def test_two_metrics_with_one_name_for_a_number_are_refused() -> None:
-    each = torchmetrics.wrappers.ClasswiseWrapper(_RECALL, labels=["a", "b", "c", "d"])
+    each = torchmetrics.wrappers.ClasswiseWrapper(recall_of_each(), labels=["a", "b", "c", "d"])
     both = make_metrics([("one", each), ("other", each)], CPU)
+    for metric in both.values():
+        metric.update(torch.eye(4), torch.arange(4))
     with pytest.raises(
         TrainingError, match=r"Two metrics say what multiclassrecall_a is; the history has room for one"
     ):
