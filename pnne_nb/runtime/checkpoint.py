@@ -27,6 +27,8 @@ from pnne_nb.runtime.packing import pack, unpack
 from pnne_nb.version import __version__
 
 SUFFIX = ".ckpt"
+_BEST = f"best{SUFFIX}"
+"""Goes by no number: a training goes on from it if there is nothing better in its directory."""
 FAILED = "checkpoint-failed"
 """Kind of the event that says that one could not be written, and that the training goes on."""
 _DIGEST = 32
@@ -262,6 +264,8 @@ def read_newest_good(path: str | Path) -> Found:
         candidates = _candidates(Path(path))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
+    if candidates and candidates[0].name == _BEST and Path(path).is_dir():
+        faults.append(f"Of the latest checkpoints, there is none in {path}.")
     for candidate in candidates:
         try:
             stored = read(candidate)
@@ -280,7 +284,8 @@ def read_newest_good(path: str | Path) -> Found:
 
 def _candidates(path: Path) -> list[Path]:
     if path.is_dir():
-        return _series(path)
+        best = path / _BEST
+        return [*_series(path), *(each for each in (best, _previous(best)) if each.exists())]
     previous = _previous(path)
     earlier = [other for other in _series(path.parent) if _number(other) < _number(path)]
     return [path, *([previous] if previous.exists() else []), *earlier]
@@ -355,7 +360,8 @@ class CheckpointDirectory:
         series = _series(self.directory)
         newest = _number(series[0]) if series else 0
         self.shared |= 0 < self._last < newest
-        number = newest + 1
+        # Also where somebody has removed them all meanwhile.
+        number = max(newest, self._last) + 1
         path = self.directory / f"{number:06d}-step-{step}{SUFFIX}"
         write(path, state)
         self._last = number
@@ -376,4 +382,4 @@ class CheckpointDirectory:
         Raises:
             CheckpointError: It cannot be written.
         """
-        write(self.directory / f"best{SUFFIX}", state)
+        write(self.directory / _BEST, state)

@@ -267,19 +267,25 @@ class Training:
         self.work.loaded = True
         if not epochs_changed:
             self.work.last_epoch = state["last_epoch"]
-        self._tell_of_other_data(state["batches"])
+        self._tell_of_another_order(state)
 
-    def _tell_of_other_data(self, before: int | None) -> None:
-        """In the middle of an epoch, other data has another order: some of it comes twice, some not at all."""
-        loop, now = self.loop, self.loop.recipe.train.size
-        if None in (before, now) or before == now or loop.position == 0:
+    def _tell_of_another_order(self, state: Mapping[str, Any]) -> None:
+        """In the middle of an epoch, another order of the data has some of it twice, and some not at all."""
+        loop, config = self.loop, state["config"]
+        changes = {name: (config.get(name), getattr(self.config, name)) for name in ("batch_size", "shuffle", "seed")}
+        changes["batches in an epoch"] = state["batches"], loop.recipe.train.size
+        told = [
+            f"{name}: {now} now, {was} before"
+            for name, (was, now) in changes.items()
+            if None not in {was, now} and was != now
+        ]
+        if not told or loop.position == 0:
             return
         message = (
-            f"The training data gives {now} batches in an epoch; when the checkpoint was written, it gave {before}. Epoch "
-            f"{loop.epoch} goes on at batch {loop.position + 1} of an order of its own: it has examples that were there "
-            "before, and leaves others out. The next epoch is as it should be."
+            f"The data comes in another order than the one that the checkpoint is in the middle of ({'; '.join(told)}): the "
+            f"rest of epoch {loop.epoch} has examples that were there before, and leaves others out. Later epochs are whole."
         )
-        hint = "The same data and batch_size go on exactly."
+        hint = "With the same data, batch_size, shuffle and seed it goes on exactly."
         self.reports.announce(AnomalyFrame(loop.steps, "data-changed", message, hint=hint))
 
     def _kinds(self) -> dict[str, str | None]:

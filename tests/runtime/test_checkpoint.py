@@ -478,3 +478,77 @@ def test_killed_at_any_moment_a_training_resumes_bit_identically() -> None:
     said = re.fullmatch(r"3 trials, (\d+) kills \(.*\), 3 bit-identical to the undisturbed run, 0 not\n", run.stdout)
     assert said is not None, run.stdout + run.stderr
     assert int(said[1]) >= 3
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"batch_size": 32}, "batch_size: 32 now, 16 before; batches in an epoch: 3 now, 6 before"),
+        ({"seed": 3}, "seed: 3 now, 0 before"),
+        ({"train_data": tuple(torch.cat(pair) for pair in zip(images(), images(3), strict=True))}, "12 now, 6 before"),
+    ],
+)
+def test_another_order_in_the_middle_of_an_epoch_is_told(options: dict[str, Any], told: str, tmp_path: Path) -> None:
+    trained = engine(checkpoint_dir=tmp_path)
+    trained.step(8)
+    trained.stop()
+    given = {"train_data": images(), **options}
+    resumed = TrainingEngine.resume_from(tmp_path, network(), **given)
+    (anomaly,) = resumed.history.anomalies
+    assert (anomaly.kind, anomaly.step) == ("data-changed", 8)
+    assert f"{told}): the rest of epoch 2 has examples that were there before" in anomaly.message
+    assert finish(resumed)[0][:8] == trained.history["loss"].tolist()
+    between = TrainingEngine.resume_from(tmp_path / "000001-step-6.ckpt", network(), **given)
+    assert not between.history.anomalies
+
+
+def test_the_best_is_better_than_none(tmp_path: Path) -> None:
+    trained = engine(checkpoint_dir=tmp_path)
+    trained.start()
+    assert trained.wait(60)
+    for path in tmp_path.glob("0*.ckpt"):
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match=r"is damaged.*Resumed from .*best\.ckpt instead"):
+        assert TrainingEngine.resume_from(tmp_path, network(), images()).progress.step in {6, 12}
+    for path in tmp_path.glob("0*.ckpt"):
+        path.unlink()
+    with pytest.warns(
+        UserWarning, match=r"Of the latest checkpoints, there is none in .* Resumed from .*best\.ckpt instead"
+    ):
+        TrainingEngine.resume_from(tmp_path, network(), images())
+
+
+def test_a_damaged_checkpoint_that_an_engine_loads_is_told_as_well(tmp_path: Path) -> None:
+    trained = engine(checkpoint_dir=tmp_path)
+    trained.start()
+    assert trained.wait(60)
+    newest = tmp_path / "000002-step-12.ckpt"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match=r"is damaged.*Resumed from .*000001-step-6\.ckpt instead"):
+        trained.load_checkpoint(tmp_path)
+    assert [anomaly.kind for anomaly in trained.history.anomalies] == ["checkpoint-damaged"]
+    assert trained.progress.step == 6
+
+
+def test_numbers_go_on_whatever_becomes_of_the_directory(tmp_path: Path) -> None:
+    """Somebody removes what is there, links it elsewhere, or keeps files of other names in it."""
+    run = tmp_path / "run"
+    run.symlink_to(tmp_path / "disk")
+    (tmp_path / "disk").mkdir()
+    kept = CheckpointDirectory(run)
+    kept.save(1, {})
+    for path in run.iterdir():
+        path.unlink()
+    for name in ("2nd-step-x.ckpt", "9-step-.ckpt", "x-step-3.ckpt"):
+        (run / name).touch()
+    assert kept.save(2, {}).name == "000002-step-2.ckpt"
+    assert not kept.shared
+    (run / "999999-step-3.ckpt").touch()
+    assert kept.save(4, {}).name == "1000000-step-4.ckpt"
+    assert kept.newest == run / "1000000-step-4.ckpt"
+    assert kept.save(5, {}).exists()
+    assert sorted(path.name for path in run.glob("[0-9]*-step-[0-9]*")) == [
+        "1000000-step-4.ckpt",
+        "1000001-step-5.ckpt",
+        "999999-step-3.ckpt",
+    ]
