@@ -23,6 +23,7 @@ from pnne_nb.runtime.failures import model_failed
 from pnne_nb.runtime.models import as_module
 from pnne_nb.runtime.placing import placed_paths, settle
 from pnne_nb.runtime.precision import Precision, choose_device
+from pnne_nb.runtime.sharing import between_steps
 from pnne_nb.runtime.sources import DatasetSource, Source
 
 Progress: TypeAlias = Callable[[int, int | None], object]
@@ -75,8 +76,7 @@ class InferenceEngine:
         return f"InferenceEngine({type(self._model).__name__}, device='{self.device}', batch_size={self.batch_size})"
 
     def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
-        with torch.no_grad():  # or the copy of a scripted module has parameters that autograd has made
-            module = copy.deepcopy(model, _detached(model)) if isinstance(model, nn.Module) else as_module(model, 0)
+        module = _copy(model) if isinstance(model, nn.Module) else as_module(model, 0)
         settle(module, self.device, placed_paths(model))
         return module.eval()
 
@@ -227,10 +227,12 @@ def _with_tensors(raw: Any) -> Any:
             return raw
 
 
-def _detached(model: nn.Module) -> dict[int, Any]:
-    """What `copy.deepcopy` is told: what a forward pass has left in `model` with its gradient is copied without."""
-    kept = [tensor for module in model.modules() for tensor in tensors_in(vars(module))]
-    return {id(tensor): tensor.detach().clone() for tensor in kept if not tensor.is_leaf}
+def _copy(model: nn.Module) -> nn.Module:
+    """A copy as of one moment; what a forward pass has left in `model` with its gradient is copied without."""
+    # Without no_grad, the copy of a scripted module has parameters that autograd has made.
+    with between_steps(model), torch.no_grad():
+        kept = [tensor for module in model.modules() for tensor in tensors_in(vars(module))]
+        return copy.deepcopy(model, {id(tensor): tensor.detach().clone() for tensor in kept if not tensor.is_leaf})
 
 
 def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:

@@ -172,6 +172,17 @@ class SharedModel:
         Variable._execution_engine.queue_callback(lambda: self._control.leave(key))
 
 
+@contextmanager
+def between_steps(model: nn.Module) -> Iterator[None]:
+    """Have `model` for this block, if it is in training: in the middle of a step, half of its tensors are older."""
+    guard = model.__dict__.get("train")
+    if isinstance(guard, _GuardedTrain):
+        with guard.shared.momentarily():
+            yield
+    else:
+        yield
+
+
 def _backward_of_this_thread() -> int:
     """The thread's backward pass as a visitor, beside the thread itself."""
     return -threading.get_ident()
@@ -214,14 +225,18 @@ class _Guard:
 
 @final
 class _GuardedTrain:
-    """Stands before ``model.train``, and so before ``model.eval``, as an attribute of the live model only."""
+    """Stands before ``model.train``, and so before ``model.eval``, as an attribute of the live model only.
+
+    Attributes:
+        shared: Gives the model to others.
+    """
 
     def __init__(self, shared: SharedModel, model: nn.Module) -> None:
-        self._shared = shared
+        self.shared = shared
         self._model = model
 
     def __call__(self, mode: bool = True) -> nn.Module:
-        with self._shared.momentarily():
+        with self.shared.momentarily():
             return type(self._model).train(self._model, mode)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

@@ -18,6 +18,7 @@ from torch import nn
 from pnne_nb.frames import StepFrame
 from pnne_nb.runtime.cells import cells
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.inference import InferenceEngine
 from tests.runtime.tasks import engine, images, network
 
 Cell: TypeAlias = Callable[[nn.Module, TrainingEngine], object]
@@ -312,6 +313,31 @@ def test_outside_a_cell_a_use_has_the_model_for_as_long_as_it_takes() -> None:
         backward(model, trained)
     assert waiting_for(trained) is None
     trained.stop()
+
+
+class Witness:
+    """Sees whether the training waits while its model is copied."""
+
+    def __init__(self) -> None:
+        self.look: Callable[[], str | None] = lambda: None
+        self.seen: str | None = None
+
+    def __deepcopy__(self, memo: object) -> None:
+        self.seen = self.look()
+
+
+def test_inference_outside_a_cell_takes_the_model_between_two_steps() -> None:
+    model, witness = network(), Witness()
+    object.__setattr__(model, "witness", witness)
+    trained = endless(model)
+    trained.start()
+    witness.look = lambda: waiting_for(trained)
+    InferenceEngine(model, device="cpu")
+    assert witness.seen == "a use of the model in another thread"
+    assert waiting_for(trained) is None
+    trained.stop()
+    InferenceEngine(model, device="cpu")
+    assert witness.seen is None
 
 
 def test_a_backward_pass_outside_a_cell_never_meets_a_step() -> None:
