@@ -552,3 +552,36 @@ def test_numbers_go_on_whatever_becomes_of_the_directory(tmp_path: Path) -> None
         "1000001-step-5.ckpt",
         "999999-step-3.ckpt",
     ]
+
+
+@pytest.mark.parametrize("operation", range(4))
+def test_an_interrupt_while_a_checkpoint_is_written_leaves_a_good_one(
+    operation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, trained = tmp_path / "a.ckpt", engine()
+    trained.step()
+    trained.save_checkpoint(path)
+    trained.step()
+    done: list[str] = []
+
+    def interrupted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            done.append(name)
+            if len(done) == operation + 1:
+                raise KeyboardInterrupt
+            return original(*arguments)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", interrupted("fsync", os.fsync))
+        patch.setattr(Path, "replace", interrupted("replace", Path.replace))
+        with pytest.raises(KeyboardInterrupt):
+            trained.save_checkpoint(path)
+    assert done == ["fsync", "replace", "replace", "fsync"][: operation + 1]
+    assert read_newest_good(path).state["loop"]["place"]["steps"] == (2 if operation == 3 else 1)
+    assert all(not each.name.startswith(".") for each in tmp_path.iterdir())
+    trained.save_checkpoint(path)
+    assert read(path).state["loop"]["place"]["steps"] == 2
+    trained.resume()
+    assert trained.wait(60)
