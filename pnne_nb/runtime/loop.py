@@ -332,6 +332,7 @@ class TrainingLoop:
         return EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
 
     def _train_metrics(self) -> dict[str, float]:
+        self._doing = "ending epoch {epoch}"
         metrics = {"train_loss": self._loss_sum / self._examples if self._examples else math.nan}
         metrics |= self._logged.compute(ALONE, "train_")
         if self._compared:
@@ -339,6 +340,7 @@ class TrainingLoop:
         return metrics
 
     def _end_epoch(self, metrics: dict[str, float]) -> EpochEnded:
+        self._doing = "ending epoch {epoch}"
         improved = self._improves(metrics)
         self.standing.end_epoch(self.epoch)
         if self.recipe.schedule is not None:

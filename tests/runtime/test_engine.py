@@ -6,7 +6,7 @@ import itertools
 import random
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.errors import ArgumentError, CheckpointError, CompileError, TrainingError
@@ -819,17 +819,13 @@ def test_a_graph_that_is_not_finished() -> None:
         engine(model=graph)
 
 
-class NoData(Dataset[Any]):
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, index: int) -> Any:
-        return torch.zeros(1), 0
+class NoData(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
 
 
 def test_data_without_a_batch() -> None:
-    loader = torch.utils.data.DataLoader(NoData(), 16, drop_last=True)
-    trained = engine(train_data=loader)
+    trained = engine(train_data=torch.utils.data.DataLoader(NoData(), 16))
     trained.start()
     with pytest.raises(TrainingError, match="The training data gave no batch at all"):
         trained.wait(60)
@@ -926,6 +922,34 @@ def test_a_callback_that_raises_is_named_and_the_data_is_not_blamed(event: Liter
     (where, when) = caught.value.__notes__
     assert where.endswith(f"mine, which on('{event}', ...) has asked for.")
     assert when == "Between two steps."
+    assert trained.history.anomalies == []
+
+
+class Ending(torch.optim.lr_scheduler.LRScheduler):
+    def get_lr(self) -> list[Any]:
+        if self.last_epoch:
+            raise KeyError("mine")
+        return list(self.base_lrs)
+
+
+class Silent:
+    def update(self, output: Any, target: Any) -> None:
+        """Take nothing into account."""
+
+    def reset(self) -> None:
+        """There is nothing to forget."""
+
+    def compute(self) -> float:
+        raise KeyError("mine")
+
+
+@pytest.mark.parametrize("options", [{"scheduler": Ending}, {"metrics": (Silent(),)}])
+def test_what_fails_at_the_end_of_an_epoch_is_not_the_data(options: dict[str, Any]) -> None:
+    trained = engine(**options)
+    trained.start()
+    with pytest.raises(KeyError, match="mine") as caught:
+        trained.wait(60)
+    assert caught.value.__notes__ == ["While ending epoch 1."]
     assert trained.history.anomalies == []
 
 
