@@ -1,4 +1,4 @@
-"""The dashboard's own widgets: the control bar and the layer chooser. One front-end module serves both."""
+"""The dashboard's own widgets: control bar, layer chooser, switches. One front-end module serves all of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChooseMessage(_Message, frozen=True, tag="choose"):
 
 
 class ScaleMessage(_Message, frozen=True, tag="scale"):
-    """The histogram's counts are to be shown logarithmically, or no more."""
+    """A plot is to have a logarithmic axis, or no more."""
 
     id: int
     log: bool
@@ -141,4 +141,16 @@ class LayerChooser(Control):
     layers = traitlets.List(traitlets.Unicode()).tag(sync=True)
     layer = traitlets.Unicode("").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
+    log = traitlets.Bool(False).tag(sync=True)
+
+
+@final
+class LogSwitch(Control):
+    """A button that turns a plot's axis logarithmic and back.
+
+    Attributes:
+        log: Whether it is.
+    """
+
+    part = traitlets.Unicode("switch").tag(sync=True)
     log = traitlets.Bool(False).tag(sync=True)

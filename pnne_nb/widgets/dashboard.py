@@ -26,6 +26,7 @@ from pnne_nb.widgets.controls import (
     CommandMessage,
     ControlBar,
     LayerChooser,
+    LogSwitch,
     Message,
     RateMessage,
     ScaleMessage,
@@ -34,10 +35,11 @@ from pnne_nb.widgets.controls import (
 from pnne_nb.widgets.displays import Displays
 from pnne_nb.widgets.drawing import Plot
 from pnne_nb.widgets.editor import GraphEditor
+from pnne_nb.widgets.loss_plot import LossPlot, Scale
 from pnne_nb.widgets.overlay import place_of
 from pnne_nb.widgets.pacing import IN_FLIGHT
 from pnne_nb.widgets.picture import Picture
-from pnne_nb.widgets.plots import HistogramPlot, LossPlot, MetricPlots, NormPlot, Scale
+from pnne_nb.widgets.plots import HistogramPlot, MetricPlots, NormPlot
 from pnne_nb.widgets.pump import Pump
 from pnne_nb.widgets.recorded import RecordedPlot
 from pnne_nb.widgets.resources import MemoryPlot, TimePlot
@@ -97,10 +99,12 @@ class TrainingDashboard(ipywidgets.VBox):
         self._offered = list(self._own)
         self._chooser = LayerChooser(self._answer, layers=self._offered, layer=next(iter(self._own), ""))
         self._histogram = HistogramPlot(above=self._chooser)
+        self._loss_switch = LogSwitch(self._answer_loss, log=loss_scale == "log")
+        self._loss = LossPlot(loss_scale, self._loss_switch)
         self._recorded = RecordedPlot()
         metrics = MetricPlots()
         self._plots: tuple[Plot, ...] = (
-            LossPlot(loss_scale),
+            self._loss,
             metrics,
             NormPlot(layers),
             self._histogram,
@@ -186,11 +190,11 @@ class TrainingDashboard(ipywidgets.VBox):
         return name == self._chooser.layer
 
     def stale(self) -> bool:
-        """Whether the training waits for a cell, its graph was edited, or the histogram is wanted otherwise, as of now."""
+        """Whether the training waits for a cell, its graph was edited, or a plot is wanted otherwise, as of now."""
         engine, status = self._engine, self._status
         if engine is not None and (engine.waiting_for, engine.edited) != (status.waiting, status.edited):
             return True
-        return self._histogram.stale
+        return self._histogram.stale or self._loss.stale
 
     def draw(self, tick: int, *, watched: bool) -> None:
         """Send what has changed as frame number `tick`; the control bar last, so that its ack means all of it."""
@@ -268,6 +272,12 @@ class TrainingDashboard(ipywidgets.VBox):
                 self.show_on_graph(on)
             case _:
                 assert_never(message)
+
+    def _answer_loss(self, message: Message) -> None:
+        if isinstance(message, ScaleMessage):
+            self._loss.log = self._loss_switch.log = message.log
+            if not self._pump.running:
+                self._loss.draw()
 
     def _command(self, command: Command) -> None:
         # Never waits: the button's thread must be free for the next click.

@@ -1,41 +1,26 @@
-"""The dashboard's plots: each takes frames, remembers what it needs, and draws itself when asked to."""
+"""The dashboard's plots of metrics and layers: each takes frames, remembers what it needs, and draws itself when asked to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, final
+from typing import Final, final
 
 import bqplot
 import ipywidgets
 import numpy as np
 
-from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, NormsFrame, StepFrame
-from pnne_nb.runtime.history import EDITED
-from pnne_nb.widgets.curves import Curve, CurveTable, Floats
+from pnne_nb.frames import EpochFrame, Frame, HistogramFrame, NormsFrame
+from pnne_nb.widgets.curves import Curve, CurveTable
 from pnne_nb.widgets.drawing import Growth, Plot
-from pnne_nb.widgets.figures import (
-    HEIGHT,
-    PALETTE,
-    NumberAxis,
-    drawable,
-    figure,
-    heading,
-    heading_html,
-    panel,
-    positive,
-)
+from pnne_nb.widgets.figures import HEIGHT, PALETTE, NumberAxis, figure, heading, heading_html, panel
+from pnne_nb.widgets.lines import TRAINING, VALIDATION, dotted, lines, set_dotted, set_line
 from pnne_nb.widgets.short_paths import short_paths
-
-Scale = Literal["linear", "log"]
-
-TRAINING: Final = ("training", PALETTE[0])
-VALIDATION: Final = ("validation", PALETTE[1])
 
 MAX_LINES: Final = len(PALETTE)
 """Layers whose gradient norms are drawn as lines over time; of more layers, only the latest norms are shown."""
 
 MAX_DOTS: Final = 60
-"""Layers that the plot of the latest norms shows at most, and points of a line that are marked."""
+"""Layers that the plot of the latest norms shows at most."""
 
 MAX_METRICS: Final = 4
 """Metrics that have a plot, the first ones."""
@@ -53,79 +38,6 @@ BESIDE: Final = 3
 
 
 @final
-class LossPlot(Plot):
-    """Training loss of every step, smoothed, and validation loss of every epoch; a dashed line where it was edited.
-
-    Args:
-        scale: Of the loss axis.
-    """
-
-    def __init__(self, scale: Scale = "linear") -> None:
-        self._log = scale == "log"
-        self._training, self._validation = Curve(), Curve()
-        self._validated: tuple[Floats, Floats] = (np.empty(0, np.float32), np.empty(0, np.float32))
-        self._growth = Growth()
-        self._changed = self._validation_changed = self._edited = False
-        self._x = NumberAxis("step", whole=True)
-        self._y = NumberAxis("loss", vertical=True, log=self._log)
-        scales = {"x": self._x.scale, "y": self._y.scale}
-        blue, orange = TRAINING[1], VALIDATION[1]
-        self._raw_and_smooth = _lines(scales, [blue, blue], opacities=[0.35, 1.0])
-        self._validation_line = _dots(scales, orange)
-        self._edits: list[float] = []
-        whole_height = {"x": self._x.scale, "y": bqplot.LinearScale(min=0.0, max=1.0)}
-        self._edit_lines = _lines(whole_height, ["#8a8a8a"], line_style="dashed", stroke_width=1.2)
-        self._heading = heading("Loss", [TRAINING])
-        lines = [self._raw_and_smooth, self._validation_line, self._edit_lines]
-        self.figure = figure(lines, [self._x.axis, self._y.axis])
-        self.view = panel(self._heading, self.figure)
-
-    def take(self, frame: Frame) -> None:
-        """Remember a step's training loss or an epoch's validation loss."""
-        match frame:
-            case StepFrame():
-                self._training.append(frame.step, frame.loss)
-                self._growth.newest = frame.step
-                self._changed = True
-            case EpochFrame() if "val_loss" in frame.metrics:
-                self._validation.append(frame.step, frame.metrics["val_loss"])
-                self._changed = self._validation_changed = True
-            case AnomalyFrame(kind=kind) if kind == EDITED:
-                self._training.cut()
-                self._edits.append(frame.step + 0.5)
-                self._changed = self._edited = True
-            case _:
-                pass
-
-    def is_due(self) -> bool:
-        """Whether the training's curve has visibly grown, or another line is new."""
-        return self._growth.is_visible() or self._validation_changed or self._edited
-
-    def draw(self) -> None:
-        """Send the changed curves."""
-        if not self._changed:
-            return
-        self._changed = False
-        self._growth.drawn()
-        steps, raw, smooth = self._training.points()
-        if self._log:
-            raw, smooth = positive(raw), positive(smooth)
-        if self._validation_changed:
-            self._validation_changed = False
-            self._heading.value = heading_html("Loss", [TRAINING, VALIDATION])
-            at, loss, _ = self._validation.points()
-            self._validated = at, positive(loss) if self._log else loss
-            _set_dotted(self._validation_line, *self._validated)
-        self._x.fit(np.concatenate([np.zeros(1, np.float32), steps[-1:], self._validated[0][-1:]]))
-        self._y.fit(np.concatenate([raw, self._validated[1]]))
-        _set(self._raw_and_smooth, steps, np.stack([raw, smooth]))
-        if self._edited:
-            self._edited = False
-            ends = np.repeat(np.array(self._edits, np.float32)[:, None], 2, axis=1)
-            _set(self._edit_lines, ends, np.tile(np.array([0, 1], np.float32), (len(ends), 1)))
-
-
-@final
 class MetricPlot(Plot):
     """One metric per epoch, on the training and on the validation data.
 
@@ -140,7 +52,7 @@ class MetricPlot(Plot):
         self._y = NumberAxis("", vertical=True)
         scales = {"x": self._x.scale, "y": self._y.scale}
         self._lines = {
-            split: _dots(scales, colour)
+            split: dotted(scales, colour)
             for split, (_, colour) in zip(self._curves, (TRAINING, VALIDATION), strict=True)
         }
         self._heading = heading("Metric by epoch")
@@ -171,7 +83,7 @@ class MetricPlot(Plot):
         self._x.fit(np.concatenate([x for x, _ in points.values()]))
         self._y.fit(np.concatenate([y for _, y in points.values()]))
         for split, (x, y) in points.items():
-            _set_dotted(self._lines[split], x, y)
+            set_dotted(self._lines[split], x, y)
 
     def _name(self, keys: Sequence[tuple[str, str]]) -> None:
         """Say what is drawn; a value that stays the same is not sent again."""
@@ -226,7 +138,7 @@ class NormPlot(Plot):
         self._dots: bqplot.Scatter | None = None
         if len(layers) <= MAX_LINES:
             shown = list(layers)
-            self._lines = _lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
+            self._lines = lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
             self.figure = figure([self._lines], [self._steps.axis, self._norm.axis])
             self.view = panel(heading("Gradient norm", zip(layers, PALETTE, strict=False)), self.figure)
         else:
@@ -280,7 +192,7 @@ class NormPlot(Plot):
             drawn = np.atleast_1d(np.isfinite(y).any(axis=1))
             lines = np.where(y == 0, np.float32(self._norm.scale.min), y)[drawn]
             self._lines.colors = [colour for colour, there in zip(PALETTE, drawn, strict=False) if there]
-            _set(self._lines, x if drawn.any() else x[:0], lines)
+            set_line(self._lines, x if drawn.any() else x[:0], lines)
         if self._dots is not None:
             norms = self._table.latest
             seen = norms > 0
@@ -349,28 +261,6 @@ class HistogramPlot(Plot):
         if self._own_heading is not None:
             what = frame.quantity.replace("_", " ")
             self._own_heading.value = heading_html(f"{what[0].upper()}{what[1:]} of {frame.layer}")
-
-
-def _lines(scales: dict[str, bqplot.Scale], colours: list[str], **style: Any) -> bqplot.Lines:
-    return bqplot.Lines(x=[], y=[], scales=scales, colors=colours, **{"stroke_width": 1.8, **style})
-
-
-def _dots(scales: dict[str, bqplot.Scale], colour: str) -> bqplot.Lines:
-    """A line with a dot at each point, those at the edge of the plot as a whole."""
-    return _lines(scales, [colour], marker="circle", marker_size=20, apply_clip=False)
-
-
-def _set(line: bqplot.Lines, x: Floats, y: Floats) -> None:
-    if x.size:
-        with line.hold_sync():
-            line.x = drawable(x)
-            line.y = drawable(y)
-
-
-def _set_dotted(line: bqplot.Lines, x: Floats, y: Floats) -> None:
-    # Dots that touch each other are a fat line.
-    line.marker = "circle" if x.size <= MAX_DOTS else None
-    _set(line, x, y)
 
 
 def _spread(layers: Sequence[str]) -> list[str]:

@@ -371,6 +371,20 @@ def test_counts_are_shown_logarithmically_also_when_nothing_runs(
         np.testing.assert_allclose(bars.y, np.log10(1 + counts) if log else counts, rtol=1e-6)
 
 
+def test_the_loss_is_switched_to_a_logarithmic_axis_also_when_nothing_runs(
+    dashboard: TrainingDashboard, engine: TrainingEngine
+) -> None:
+    engine.start()
+    assert engine.wait(PATIENCE)
+    assert dashboard._pump.join(PATIENCE)
+    linear, _, _, log, _ = dashboard._loss.figure.marks
+    for wanted in (True, False):
+        dashboard._loss_switch._handle_custom_msg({"kind": "scale", "id": 1, "log": wanted}, [])
+        assert dashboard._loss_switch.log is wanted
+        assert (linear.visible, log.visible) == (not wanted, wanted)
+    assert log.y.tolist() == linear.y.tolist()
+
+
 def test_what_an_attached_inspector_sends_can_be_chosen(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
     inspector = Inspector(engine.module)
     inspector.watch("*", ("activations", "inputs"))

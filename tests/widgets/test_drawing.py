@@ -14,7 +14,8 @@ from pnne_nb.runtime import TrainingEngine
 from pnne_nb.runtime.history import EDITED
 from pnne_nb.widgets.dashboard import TrainingDashboard
 from pnne_nb.widgets.drawing import LATEST, SEEN, Growth, Plot
-from pnne_nb.widgets.plots import LossPlot, NormPlot
+from pnne_nb.widgets.loss_plot import LossPlot
+from pnne_nb.widgets.plots import NormPlot
 from pnne_nb.widgets.recorded import RecordedPlot
 
 LONG = 10_000

@@ -14,7 +14,9 @@ from pnne_nb.frames import AnomalyFrame, EpochFrame, Frame, HistogramFrame, Norm
 from pnne_nb.runtime.history import EDITED
 from pnne_nb.widgets.drawing import Plot
 from pnne_nb.widgets.figures import PALETTE
-from pnne_nb.widgets.plots import MAX_DOTS, MAX_METRICS, HistogramPlot, LossPlot, MetricPlot, MetricPlots, NormPlot
+from pnne_nb.widgets.lines import MAX_MARKED
+from pnne_nb.widgets.loss_plot import LossPlot
+from pnne_nb.widgets.plots import MAX_DOTS, MAX_METRICS, HistogramPlot, MetricPlot, MetricPlots, NormPlot
 
 UNRELATED = ProgressFrame(1, 1, 1, None, 1, 1.0, None)
 
@@ -42,14 +44,14 @@ def heading(plot: Plot) -> str:
 def test_loss_raw_smoothed_and_validated() -> None:
     plot = LossPlot()
     show(plot, [step(1, 4.0), step(2, 2.0), EpochFrame(1, 2, {"val_loss": 3.0, "train_loss": 3.0})])
-    training, validation, _ = marks(plot)
+    training, validation, *_ = marks(plot)
     assert training.x.tolist() == [1, 2]
     assert training.y.shape == (2, 2)
     assert training.y[0].tolist() == [4, 2]
     assert validation.x.tolist() == [2, 2]
     assert validation.y.tolist() == [3, 3]
     axes = plot.figure.axes
-    assert [axis.label for axis in axes] == ["step", "loss"]
+    assert [axis.label for axis in axes if axis.visible] == ["step", "loss"]
     assert "training" in heading(plot)
     assert "validation" in heading(plot)
 
@@ -59,7 +61,7 @@ def test_an_edit_cuts_the_curve_and_is_marked() -> None:
     edits = [AnomalyFrame(number, EDITED, "The graph was edited.") for number in (2, 4)]
     frames: list[Frame] = [step(1, 1.0), step(2, 1.0), edits[0], step(3, 9.0), step(4, 9.0), edits[1], step(5, 4.0)]
     show(plot, frames)
-    training, _, lines = marks(plot)
+    training, _, lines, *_ = marks(plot)
     assert training.y[1].tolist() == [1, 1, 9, 9, 4], "what is smoothed begins anew"
     assert lines.x.tolist() == [[2.5, 2.5], [4.5, 4.5]]
     assert lines.y.tolist() == [[0, 1], [0, 1]]
@@ -77,7 +79,7 @@ def test_each_edit_is_marked_when_it_happens() -> None:
 
 def test_many_epochs_are_a_line_without_dots() -> None:
     plot = MetricPlot()
-    epochs = [EpochFrame(number, number, {"train_accuracy": 0.5}) for number in range(1, MAX_DOTS + 2)]
+    epochs = [EpochFrame(number, number, {"train_accuracy": 0.5}) for number in range(1, MAX_MARKED + 2)]
     show(plot, epochs[:-1])
     assert marks(plot)[0].marker == "circle"
     show(plot, epochs[-1:])
@@ -108,6 +110,26 @@ def test_a_log_scale_leaves_gaps_where_the_loss_is_not_positive() -> None:
     show(plot, [step(1, 10.0), step(2, -1.0), step(3, 0.1)])
     assert isinstance(plot.figure.axes[1].scale, bqplot.LogScale)
     assert np.isnan(marks(plot)[0].y[0]).tolist() == [False, True, False]
+
+
+def test_the_loss_is_shown_on_the_other_scale_when_it_is_wanted() -> None:
+    plot = LossPlot()
+    show(plot, [step(1, 10.0), step(2, -1.0), EpochFrame(1, 2, {"val_loss": 3.0})])
+    linear, checked, _, log, log_checked = marks(plot)
+    assert (linear.visible, log.visible, log.x.size) == (True, False, 0)
+    plot.log = True
+    assert plot.is_due()
+    plot.draw()
+    assert [mark.visible for mark in (linear, checked, log, log_checked)] == [False, False, True, True]
+    assert [axis.scale.__class__ for axis in plot.figure.axes[1:] if axis.visible] == [bqplot.LogScale]
+    assert np.isnan(log.y[0]).tolist() == [False, True]
+    assert log_checked.y.tolist() == [3.0, 3.0]
+    show(plot, [step(3, 5.0)])
+    assert (linear.x.size, log.x.size) == (2, 3), "what is out of sight is not drawn"
+    plot.log = False
+    plot.draw()
+    assert linear.x.size == 3
+    assert linear.visible
 
 
 def test_a_loss_that_explodes_keeps_what_can_be_drawn() -> None:

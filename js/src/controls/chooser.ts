@@ -2,19 +2,20 @@
 import { element, keepKeys, setText } from "./dom";
 import { Requests } from "./requests";
 import { silencePanel } from "./silence";
+import { logButton } from "./switch";
 import type { Model } from "./types";
 
 export function renderChooser({ model, el }: { model: Model; el: HTMLElement }): () => void {
   const select = element("select", { "aria-label": "Layer of the histogram" });
   const caption = element("span", { class: "pnne-caption" });
-  const log = element("button", { type: "button", class: "pnne-button pnne-log", title: "Logarithmic counts" }, "log");
+  const log = logButton(model, "Logarithmic counts");
   const silence = silencePanel(model);
   const heading = element(
     "div",
     { class: "pnne-heading" },
     element("strong", {}, "Histogram of"),
     select,
-    log,
+    log.button,
     caption,
   );
   const root = element("div", { class: "pnne-chooser", "data-testid": "pnne-layer-chooser" }, heading, silence.root);
@@ -26,9 +27,8 @@ export function renderChooser({ model, el }: { model: Model; el: HTMLElement }):
     onSilence: silence.show,
     onAnswer: silence.hide,
   });
+  log.asks(requests);
   select.addEventListener("change", () => requests.send({ kind: "choose", layer: select.value }));
-
-  log.addEventListener("click", () => requests.send({ kind: "scale", log: model.get("log") !== true }));
 
   const drawLayers = () => {
     const layers = model.get("layers") as string[];
@@ -40,17 +40,16 @@ export function renderChooser({ model, el }: { model: Model; el: HTMLElement }):
     select.value = model.get("layer") as string;
   };
   const drawCaption = () => setText(caption, model.get("caption") as string);
-  const drawLog = () => log.setAttribute("aria-pressed", String(model.get("log") === true));
   const listeners = {
     "change:layers": drawLayers,
     "change:layer": drawLayer,
     "change:caption": drawCaption,
-    "change:log": drawLog,
+    "change:log": log.draw,
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   drawLayers();
   drawCaption();
-  drawLog();
+  log.draw();
   return () => {
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
     requests.close();

@@ -3,9 +3,10 @@ import { renderBar } from "./bar";
 import { renderChooser } from "./chooser";
 import "./controls.css";
 import { handOnPictures } from "./picture";
+import { renderSwitch } from "./switch";
 import type { Model } from "./types";
 
-const parts = { bar: renderBar, chooser: renderChooser };
+const parts = { bar: renderBar, chooser: renderChooser, switch: renderSwitch };
 
 export default {
   initialize({ model }: { model: Model }): (() => void) | undefined {

@@ -1,0 +1,37 @@
+// The button that turns the axis of a plot logarithmic and back, alone or in another control.
+import { element, keepKeys, setText } from "./dom";
+import { Requests } from "./requests";
+import { silencePanel } from "./silence";
+import type { Model } from "./types";
+
+export function logButton(model: Model, title: string) {
+  const button = element("button", { type: "button", class: "pnne-button pnne-log", title }, "log");
+  return {
+    button,
+    draw: () => button.setAttribute("aria-pressed", String(model.get("log") === true)),
+    asks: (requests: Requests) =>
+      button.addEventListener("click", () => requests.send({ kind: "scale", log: model.get("log") !== true })),
+  };
+}
+
+export function renderSwitch({ model, el }: { model: Model; el: HTMLElement }): () => void {
+  const log = logButton(model, "Logarithmic axis");
+  const refusal = element("span", { class: "pnne-caption", role: "alert" });
+  const silence = silencePanel(model);
+  const root = element("div", { class: "pnne-switch" }, log.button, refusal, silence.root);
+  keepKeys(root);
+  el.append(root);
+  const requests = new Requests(model, {
+    onError: (message) => setText(refusal, message),
+    onSilence: silence.show,
+    onAnswer: silence.hide,
+  });
+  log.asks(requests);
+  model.on("change:log", log.draw);
+  log.draw();
+  return () => {
+    model.off("change:log", log.draw);
+    requests.close();
+    root.remove();
+  };
+}
