@@ -8,11 +8,11 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import axe
-from tests.browser.pages import EditorPage
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import OpenNotebook
     from tests.browser.jupyter import Notebook, Theme
+    from tests.browser.pages import EditorPage
+    from tests.browser.workbench import Workbench
 
 LENET = """
 import pnne_nb as pn
@@ -27,8 +27,6 @@ for type, name, properties in layers:
     node = graph.add(type, name=name, **properties)
     graph.connect(last, node)
     last = node
-editor = pn.GraphEditor(graph)
-editor
 """
 
 # Elements that hosts style by name; each must look as if the host said nothing.
@@ -44,12 +42,10 @@ OVERLAPS = """(root) => {
 }"""
 
 
-def open_lenet(notebook: Notebook) -> EditorPage:
-    """Run the cell that shows the editor; return its page once shapes are shown."""
-    index = notebook.run(LENET)
-    notebook.collapse_sidebar()
-    root = notebook.output_area(index).get_by_test_id("pnne-editor")
-    editor = EditorPage(notebook.page, root)
+def open_lenet(workbench: Workbench) -> EditorPage:
+    """Show an editor of the network; return its page once shapes are shown."""
+    workbench.execute(LENET)
+    editor = workbench.open("graph", "")
     expect(editor.edge("fc1.output", "y.input")).to_contain_text("10")
     return editor
 
@@ -59,11 +55,11 @@ def serious(notebook: Notebook) -> str:
     return axe.violations(notebook.page, "[data-testid=pnne-editor]")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_panel_keeps_its_looks_and_its_names_in_jupyterlab(open_notebook: OpenNotebook, theme: Theme) -> None:
-    notebook = open_notebook(size=(1500, 1000))
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_every_panel_keeps_its_looks_and_its_names_in_jupyterlab(workbench: Workbench, theme: Theme) -> None:
+    notebook = workbench.notebook
     notebook.set_theme(theme)
-    editor = open_lenet(notebook)
+    editor = open_lenet(workbench)
     expect(editor.root).to_have_attribute("data-theme", theme)
     assert serious(notebook) == ""
     assert editor.root.evaluate(STRAY) == []
