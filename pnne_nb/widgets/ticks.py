@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_FEW = 3
+"""Powers of ten that a logarithmic axis may span to have values between them."""
 
 
 def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
@@ -30,7 +33,10 @@ def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False
 
 
 def log_ticks(low: float, high: float, count: int = 6) -> list[float]:
-    """Powers of ten from at or below `low` to at or above `high`; thinned out when there are more than `count`.
+    """Round values from at or below `low` to at or above `high`, for a logarithmic scale.
+
+    Of a wide range powers of ten, thinned out when there are more than `count`; of a narrower one 1, 2, 5, 10, 20 …,
+    because whole powers would leave most of the axis empty.
 
     Args:
         low: Least value to show; positive.
@@ -39,7 +45,13 @@ def log_ticks(low: float, high: float, count: int = 6) -> list[float]:
     """
     first = math.floor(math.log10(low) + 1e-9)
     last = max(first + 1, math.ceil(math.log10(high) - 1e-9))
-    if last - first == 1:
-        return [float(f"{factor}e{first}") for factor in (1, 2, 5, 10)]
+    if last - first <= _FEW:
+        powers = range(first, last)
+        fine = [float(f"{factor}e{power}") for power in powers for factor in (1, 2, 5)] + [float(f"1e{last}")]
+        # Two intervals at least, or it is no axis.
+        begin = min(bisect_right(fine, low * (1 + 1e-9)) - 1, len(fine) - 3)
+        end = max(bisect_left(fine, high * (1 - 1e-9)), begin + 2)
+        if end - begin < count:
+            return fine[begin : end + 1]
     stride = -(-(last - first) // (count - 1))
     return [float(f"1e{first + index * stride}") for index in range(-(-(last - first) // stride) + 1)]

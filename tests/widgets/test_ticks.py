@@ -43,7 +43,10 @@ def test_linear_ticks_enclose_the_data(low: float, span: float) -> None:
     [
         (0.02, 3.0, [0.01, 0.1, 1.0, 10.0]),
         (0.1, 1.0, [0.1, 0.2, 0.5, 1.0]),
-        (0.1, 0.1, [0.1, 0.2, 0.5, 1.0]),
+        (0.1, 0.1, [0.1, 0.2, 0.5]),
+        (0.95, 2.3, [0.5, 1.0, 2.0, 5.0]),
+        (0.03, 0.9, [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]),
+        (8.0, 9.0, [2.0, 5.0, 10.0]),
         (1e-9, 1.0, [1e-9, 1e-7, 1e-5, 1e-3, 1e-1, 10.0]),
     ],
 )
@@ -56,4 +59,5 @@ def test_log_ticks_enclose_the_data(low: float, factor: float) -> None:
     ticks = log_ticks(low, low * factor)
     assert ticks[0] <= low * (1 + 1e-6)
     assert ticks[-1] >= low * factor * (1 - 1e-6)
-    assert len(ticks) <= 7
+    assert ticks == sorted(set(ticks))
+    assert 3 <= len(ticks) <= 7
