@@ -91,6 +91,9 @@ class Config(msgspec.Struct, frozen=True):
         require_count("epochs", self.epochs)
         require_count("batch_size", self.batch_size)
         require_count("accumulate", self.accumulate)
+        workers: object = self.num_workers
+        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+            raise TrainingError(f"num_workers must be a whole number, at least 0, not {shown(workers)}.")
         for name in ("early_stopping", "max_to_keep"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
@@ -186,6 +189,7 @@ class Config(msgspec.Struct, frozen=True):
                 'With precision="16" the parameters stay float32, and the forward pass runs in float16 by itself: give the '
                 "model as it was before half()."
             )
+        goal = as_goal(self.monitor, self.min_delta)
         total = None if train.size is None else self.epochs * -(-train.size // self.accumulate)
         return Recipe(
             model=model,
@@ -193,7 +197,7 @@ class Config(msgspec.Struct, frozen=True):
             val=val,
             loss=loss,
             optimizer=optimizer,
-            schedule=make_schedule(self.scheduler, optimizer, total_steps=total),
+            schedule=make_schedule(self.scheduler, optimizer, total_steps=total, more=goal.more),
             metrics=make_metrics(self.metrics, device),
             val_metrics=make_metrics(self.metrics, device),
             expected=expected,
@@ -202,7 +206,7 @@ class Config(msgspec.Struct, frozen=True):
             grad_clip=self.grad_clip,
             accumulate=self.accumulate,
             step=self.step_function,
-            goal=as_goal(self.monitor, self.min_delta),
+            goal=goal,
             patience=self.early_stopping,
             restore_best_weights=self.restore_best_weights,
             validate_every=as_every("validate_every", self.validate_every),

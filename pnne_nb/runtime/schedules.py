@@ -94,7 +94,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 def make_schedule(
-    choice: SchedulerChoice, optimizer: torch.optim.Optimizer, *, total_steps: int | None
+    choice: SchedulerChoice, optimizer: torch.optim.Optimizer, *, total_steps: int | None, more: bool = False
 ) -> Schedule | None:
     """The scheduler that `choice` stands for.
 
@@ -103,6 +103,7 @@ def make_schedule(
             ``"step"`` to say when it moves.
         optimizer: Whose learning rates it moves.
         total_steps: Optimizer steps of the whole training, which OneCycleLR gets unless told otherwise.
+        more: Whether more is better of what the training is judged by, and so a plateau, unless told otherwise.
 
     Raises:
         TrainingError: Unknown name or interval, or wrong arguments.
@@ -118,9 +119,9 @@ def make_schedule(
         case LRScheduler():
             made: LRScheduler = what
         case (str() | type()) as name:
-            made = _scheduler(name, {}, optimizer, total_steps)
+            made = _scheduler(name, {}, optimizer, total_steps, more=more and every != "step")
         case (str() | type() as name, Mapping() as options):
-            made = _scheduler(name, options, optimizer, total_steps)
+            made = _scheduler(name, options, optimizer, total_steps, more=more and every != "step")
         case _ if callable(what):
             made = what(optimizer)
         case _:
@@ -141,7 +142,7 @@ def make_schedule(
 
 
 def _scheduler(
-    name: str | type, options: Options, optimizer: torch.optim.Optimizer, total_steps: int | None
+    name: str | type, options: Options, optimizer: torch.optim.Optimizer, total_steps: int | None, *, more: bool
 ) -> LRScheduler:
     made_by = SCHEDULERS.get(name) if isinstance(name, str) else name
     if made_by in (ChainedScheduler, SequentialLR):
@@ -153,6 +154,9 @@ def _scheduler(
     counted = {"total_steps", "epochs", "steps_per_epoch"} & set(options)
     if name in ("OneCycleLR", OneCycleLR) and not counted and total_steps is not None:
         options = {**options, "total_steps": total_steps}
+    if made_by is ReduceLROnPlateau and more:
+        # Torch waits for a number that falls.
+        options = {"mode": "max", **options}
     made: LRScheduler = build("scheduler", SCHEDULERS, name, options, optimizer)
     return made
 

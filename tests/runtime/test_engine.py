@@ -837,6 +837,7 @@ def test_data_without_a_batch() -> None:
         ({"epochs": 0}, "epochs must be a whole number, at least 1, not 0"),
         ({"batch_size": 1.5}, "batch_size must be a whole number, at least 1, not 1.5"),
         ({"accumulate": 0}, "accumulate must be a whole number"),
+        ({"num_workers": -1}, "num_workers must be a whole number, at least 0, not -1"),
         ({"early_stopping": 0}, "early_stopping must be a whole number"),
         ({"seed": "a"}, "seed must be a whole number of at most 64 bits, not 'a'"),
         ({"grad_clip": -1.0}, "grad_clip must be a positive norm or None, not -1.0"),

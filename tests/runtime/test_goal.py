@@ -62,6 +62,25 @@ def test_a_plateau_is_one_of_what_is_monitored() -> None:
     assert rates[[0, 6, 12]].tolist() == [1e-3, 1e-3, 5e-4]
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "monitor", "mode"),
+    [
+        ("ReduceLROnPlateau", ("val_accuracy", "max"), "max"),
+        ((ReduceLROnPlateau, {"patience": 1}), ("val_accuracy", "max"), "max"),
+        (("ReduceLROnPlateau", {"mode": "min"}), ("val_accuracy", "max"), "min"),
+        ("ReduceLROnPlateau", None, "min"),
+        # After a step, only its loss is known.
+        (("ReduceLROnPlateau", "step"), ("val_accuracy", "max"), "min"),
+    ],
+)
+def test_a_plateau_waits_for_more_where_more_is_better(scheduler: Any, monitor: Any, mode: str) -> None:
+    made = engine(val_data=images(2), scheduler=scheduler, monitor=monitor)
+    schedule = made._loop.recipe.schedule
+    assert schedule is not None
+    assert isinstance(schedule.scheduler, ReduceLROnPlateau)
+    assert schedule.scheduler.mode == mode
+
+
 def test_a_training_that_has_stopped_early_goes_on_if_somebody_wants_that(tmp_path: Path) -> None:
     still = trained(epochs=9, early_stopping=2, optimizer=("SGD", {"lr": 0.0}), checkpoint_dir=tmp_path)
     steps = still.progress.step
