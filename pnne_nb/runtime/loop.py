@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from itertools import islice
 from typing import Any, TypeAlias, final
 
@@ -22,6 +22,7 @@ from pnne_nb.runtime.peers import ALONE
 from pnne_nb.runtime.precision import Precision
 from pnne_nb.runtime.randomness import PrivateRandomness
 from pnne_nb.runtime.recipe import Recipe, require_validation
+from pnne_nb.runtime.resuming import first_use_failed
 from pnne_nb.runtime.sources import Source, workers_of
 from pnne_nb.runtime.standing import Standing
 from pnne_nb.runtime.stepping import Step, Stepper
@@ -121,6 +122,7 @@ class TrainingLoop:
         self._examples = 0
         self._logged = Means()
         self._compared = False
+        self._untried = False
         self._judged_at = 0
         self.standing = Standing()
         self._epoch_randomness = randomness.state_dict()
@@ -230,9 +232,10 @@ class TrainingLoop:
                     break
                 self._doing = "training on batch {batch} of epoch {epoch}"
                 self._modes.restore()
-                step = stepper.make(group, self.steps + 1, self.epoch)
-                if recipe.schedule is not None:
-                    recipe.schedule.advance("step", step.loss)
+                with self._goes_on(recipe):
+                    step = stepper.make(group, self.steps + 1, self.epoch)
+                    if recipe.schedule is not None:
+                        recipe.schedule.advance("step", step.loss)
             self._doing = "between two steps"
             self.steps += 1
             self.position += len(group)
@@ -336,7 +339,8 @@ class TrainingLoop:
         metrics = {"train_loss": self._loss_sum / self._examples if self._examples else math.nan}
         metrics |= self._logged.compute(ALONE, "train_")
         if self._compared:
-            metrics |= results(self.recipe.metrics, "train")
+            with self._goes_on(self.recipe):
+                metrics |= results(self.recipe.metrics, "train")
         return metrics
 
     def _end_epoch(self, metrics: dict[str, float]) -> EpochEnded:
@@ -345,7 +349,9 @@ class TrainingLoop:
         self.standing.end_epoch(self.epoch)
         if self.recipe.schedule is not None:
             goal = self.recipe.goal.called(validates=self.recipe.val is not None)
-            self.recipe.schedule.advance("epoch", metrics.get(goal))
+            with self._goes_on(self.recipe):
+                self.recipe.schedule.advance("epoch", metrics.get(goal))
+        self._untried = False
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
         self.epoch += 1
         self.position = 0
@@ -375,6 +381,21 @@ class TrainingLoop:
             "standing": self.standing.state_dict(),
             "place": {name: getattr(self, name) for name in _PLACE},
         }
+
+    def _goes_on(self, recipe: Recipe) -> AbstractContextManager[None]:
+        """A block in which what a checkpoint has given to others shows to be what they need."""
+        return self._tried(recipe) if self._untried else nullcontext()
+
+    @contextmanager
+    def _tried(self, recipe: Recipe) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            schedulers = () if recipe.schedule is None else (recipe.schedule.scheduler,)
+            fault = first_use_failed(error, recipe.optimizer, *schedulers, *recipe.metrics.values())
+            if fault is None:
+                raise
+            raise fault from error
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned.
@@ -406,6 +427,7 @@ class TrainingLoop:
                 f"The checkpoint does not fit this training: {in_brief(error)} Give resume_from the model and the arguments "
                 "with which it was written."
             ) from error
+        self._untried = True
         self._epoch_randomness = state["epoch_randomness"]
         self._stepper.pieces = state["pieces"]
         self.stages.seconds.update(state["seconds"])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import nn
 
-from pnne_nb.errors import CheckpointError
+from pnne_nb.errors import CheckpointError, PnneError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.config import UNDRAWN
+from pnne_nb.runtime.failures import in_brief
 
 
 class Resumption(NamedTuple):
@@ -60,3 +63,25 @@ def read_resumption(
             raise CheckpointError("The checkpoint is of a plain nn.Module: give the model to resume_from.")
         model = NodeGraph.from_json(state["graph"])
     return Resumption(model, arguments, state, notes)
+
+
+def first_use_failed(error: Exception, *loaded: object) -> CheckpointError | None:
+    """What to raise instead of `error`, if it comes from an object that goes on from what a file says of it.
+
+    Optimizers and schedulers take over whatever they are given; what they lack shows when they are used.
+
+    Args:
+        error: Raised when they were first used.
+        loaded: The objects.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, PnneError) or not frames:
+        return None
+    for each in loaded:
+        own = {inspect.getsourcefile(kind) for kind in type(each).__mro__ if kind.__module__ != "builtins"}
+        if frames[-1].filename in own:
+            return CheckpointError(
+                f"{type(each).__name__} cannot go on from what the checkpoint holds of it: {in_brief(error)} It was whole, but "
+                "of another version, or changed: resume from another one, or train its weights on with a new engine."
+            )
+    return None

@@ -122,7 +122,7 @@ def test_a_later_format_is_refused_even_where_an_earlier_file_could_be_read(run:
     assert TrainingEngine.resume_from(tmp_path / "000001-step-6.ckpt", network(), images()).progress.step == 6
 
 
-def without(*path: str) -> Callable[[State], None]:
+def without(*path: Any) -> Callable[[State], None]:
     def change(state: State) -> None:
         for name in path[:-1]:
             state = state[name]
@@ -131,7 +131,7 @@ def without(*path: str) -> Callable[[State], None]:
     return change
 
 
-def within(*path: str, value: Any) -> Callable[[State], None]:
+def within(*path: Any, value: Any) -> Callable[[State], None]:
     def change(state: State) -> None:
         for name in path[:-1]:
             state = state[name]
@@ -194,6 +194,36 @@ def test_a_state_that_does_not_fit_leaves_everything_as_it_was(
     assert after[0] == before[0]
     assert all(torch.equal(after[1][name], value) for name, value in before[1].items())
     assert rest(trained)[:3] == losses
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("loop", "optimizer", "state", 2, "exp_avg"), "AdamW cannot go on .*: KeyError: 'exp_avg'"),
+        (within("loop", "scheduler", "_schedule_phases", value=3), "OneCycleLR cannot go on .*: TypeError"),
+        (within("loop", "metrics", "accuracy", "hits", value=torch.zeros(0)), "Accuracy cannot go on .*: ValueError"),
+    ],
+)
+def test_what_others_take_unseen_from_a_checkpoint_is_told_when_they_use_it(
+    change: Callable[[State], None], message: str, run: Path, tmp_path: Path
+) -> None:
+    state = read(run / "000002-step-8.ckpt").state
+    change(state)
+    sealed(tmp_path / "a.ckpt", state)
+    resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images(), images(2))
+    resumed.start()
+    with pytest.raises(CheckpointError, match=rf"{message}.* It was whole, but of another version, or changed: resume"):
+        resumed.wait(60)
+
+
+def test_what_fails_after_resuming_for_another_reason_is_told_as_it_is(run: Path) -> None:
+    def wrong(model: torch.nn.Module, batch: Any) -> Any:
+        return {}["loss"]
+
+    resumed = TrainingEngine.resume_from(run, network(), images(), images(2), step_function=wrong)
+    resumed.start()
+    with pytest.raises(KeyError, match="loss"):
+        resumed.wait(60)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
