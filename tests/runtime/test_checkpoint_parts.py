@@ -218,7 +218,7 @@ def test_what_others_take_unseen_from_a_checkpoint_is_told_when_they_use_it(
 
 def test_what_fails_after_resuming_for_another_reason_is_told_as_it_is(run: Path) -> None:
     def wrong(model: torch.nn.Module, batch: Any) -> Any:
-        return {}["loss"]
+        return dict[str, Any]()["loss"]
 
     resumed = TrainingEngine.resume_from(run, network(), images(), images(2), step_function=wrong)
     resumed.start()
