@@ -49,6 +49,6 @@ def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], option
             )
     try:
         return made_by(*arguments, **options)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
         why = str(error).rstrip(".")
         raise TrainingError(f"The {kind} {name} refuses its arguments {dict(options)!r}: {why}.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import nn
 
 from pnne_nb.compiler import compile as compile_graph
@@ -19,9 +20,14 @@ def as_module(model: nn.Module | NodeGraph, seed: int) -> nn.Module:
 
     Raises:
         CompileError: The graph is unfinished or wrong.
-        TrainingError: It is neither a module nor a graph.
+        TrainingError: It is neither a module nor a graph, or a module that takes no hooks.
     """
     match model:
+        case torch.jit.ScriptModule():
+            raise TrainingError(
+                "A scripted or traced module takes no hooks, by which cells and the training share the model: train the "
+                "module that it was made from, and script that afterwards."
+            )
         case nn.Module():
             return model
         case NodeGraph():

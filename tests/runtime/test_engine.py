@@ -819,6 +819,13 @@ def test_a_graph_that_is_not_finished() -> None:
         engine(model=graph)
 
 
+def test_a_scripted_module_is_refused_at_once() -> None:
+    with pytest.warns(DeprecationWarning, match=r"torch\.jit\.script"):
+        scripted: nn.Module = torch.jit.script(network())
+    with pytest.raises(TrainingError, match=r"takes no hooks.*train the module that it was made from"):
+        engine(model=scripted)
+
+
 class NoData(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         return iter(())

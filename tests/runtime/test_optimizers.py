@@ -58,6 +58,24 @@ def test_a_pattern_for_a_frozen_or_a_shared_parameter_says_why_it_fits_none() ->
         engine(model=model, parameter_groups={"6.weight": {"lr": 0.1}})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"betas": (0.5,)}, r"AdamW refuses its arguments {'betas': \(0.5,\)}: tuple index out of range"),
+        ({"betas": 0.5}, "AdamW refuses its arguments"),
+        ({"foreach": True, "fused": True}, "AdamW refuses its arguments .*cannot be"),
+    ],
+)
+def test_options_that_an_optimizer_stumbles_over_are_refused(options: dict[str, Any], message: str) -> None:
+    trained = engine()
+    before = dict(trained.optimizer.param_groups[0])
+    with pytest.raises(TrainingError, match=message):
+        trained.set_optimizer(**options)
+    assert trained.optimizer.param_groups[0] == before
+    with pytest.raises(TrainingError, match=message):
+        engine(optimizer=("AdamW", options))
+
+
 @pytest.mark.parametrize("name", ["SequentialLR", "ChainedScheduler"])
 def test_a_scheduler_that_is_made_of_others_shows_how(name: str) -> None:
     with pytest.raises(TrainingError, match=rf"{name} is made of other schedulers.*lambda optimizer: {name}\("):
