@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.browser.jupyter import chromium_path
+from tests.browser.jupyter import LabServer, Notebook, chromium_path, write_notebook
 
 if TYPE_CHECKING:
     from tests.browser.conftest import OpenNotebook
+
+
+@pytest.fixture(scope="module")
+def notebook(lab_server: LabServer, browser: Browser) -> Iterator[Notebook]:
+    """One notebook for whatever needs no new one."""
+    write_notebook(lab_server.directory / "harness.ipynb", [""])
+    with Notebook(lab_server, browser, "harness.ipynb") as notebook:
+        yield notebook
 
 
 def test_runs_cells_and_reads_their_outputs(open_notebook: OpenNotebook) -> None:
@@ -23,14 +32,13 @@ def test_runs_cells_and_reads_their_outputs(open_notebook: OpenNotebook) -> None
     expect(notebook.output_area(index)).to_have_text(re.compile(r"^\s*hello\s*\[2\]:\s*21\s*$"))
 
 
-def test_fails_when_a_cell_raises(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook()
+def test_fails_when_a_cell_raises(notebook: Notebook) -> None:
+    notebook.write_cell(0, "1 / 0")
     with pytest.raises(pytest.fail.Exception, match="Cell 0 raised ZeroDivisionError"):
-        notebook.run("1 / 0")
+        notebook.run_cell(0)
 
 
-def test_kernel_and_outputs_survive_a_reload(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook()
+def test_kernel_and_outputs_survive_a_reload(notebook: Notebook) -> None:
     index = notebook.run("import ipywidgets; slider = ipywidgets.IntSlider(3); slider")
     notebook.output_area(index).locator(".widget-slider").wait_for()
     notebook.evaluate("setattr(slider, 'value', 7)")
@@ -38,8 +46,7 @@ def test_kernel_and_outputs_survive_a_reload(open_notebook: OpenNotebook) -> Non
     expect(notebook.output_area(index).locator(".widget-readout")).to_have_text("7")
 
 
-def test_themes(open_notebook: OpenNotebook) -> None:
-    notebook = open_notebook()
+def test_themes(notebook: Notebook) -> None:
     notebook.set_theme("dark")
     assert notebook.page.evaluate("document.body.dataset.jpThemeLight") == "false"
     notebook.set_theme("light")
