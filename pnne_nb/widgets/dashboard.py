@@ -66,7 +66,7 @@ class TrainingDashboard(ipywidgets.VBox):
 
     Args:
         engine: The training to show.
-        loss_scale: ``"linear"`` or ``"log"``.
+        loss_scale: ``"linear"`` or ``"log"``, until the button above the loss is pressed.
     """
 
     _open: ClassVar[weakref.WeakValueDictionary[int, TrainingDashboard]] = weakref.WeakValueDictionary()

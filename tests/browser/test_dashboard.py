@@ -167,12 +167,16 @@ def test_buttons_rate_and_chooser_react_while_a_cell_is_busy(notebook: Notebook,
         checkpoints = notebook.directory / "asked"
         notebook.wait_until(lambda: [*checkpoints.glob(f"*-step-{halted}.ckpt")], "There is no checkpoint.")
         dashboard.get_by_label("Layer of the histogram").select_option("conv2")
+        logarithmic = dashboard.locator(".pnne-switch .pnne-log")
+        logarithmic.click()
+        expect(logarithmic).to_have_attribute("aria-pressed", "true")
         press(dashboard, "Resume")
         expect(state(dashboard)).to_have_text("Running")
         press(dashboard, "Stop")
         expect(state(dashboard)).to_have_text("Stopped")
         expect(dashboard.get_by_text("The kernel does not answer").filter(visible=True)).to_have_count(0)
     assert notebook.evaluate("dashboard._chooser.layer") == "conv2"
+    assert notebook.evaluate("dashboard._loss.log")
     assert notebook.evaluate("engine.optimizer.param_groups[0]['lr']") == 2e-3
     losses = "zip(engine.history.steps('val_loss').tolist(), engine.history['val_loss'].tolist())"
     assert notebook.evaluate(f"[step for step, loss in {losses} if loss == loss]") == [halted]
