@@ -59,6 +59,17 @@ class Blueprint(Protocol):
         """
 
 
+def meaning(graph: NodeGraph) -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
+    """What a document says, apart from how it looks: by graph, its nodes by name, and where each target comes from."""
+    return {
+        id: (
+            {node.name: replace(node, position=None, collapsed=False) for node in graph.nodes},
+            {edge.target: edge.source for edge in graph.edges},
+        )
+        for id, graph in graph.state().graphs.items()
+    }
+
+
 @final
 class _Meaning:
     """What a document says, apart from how it looks.
@@ -74,24 +85,15 @@ class _Meaning:
     def follow(self) -> None:
         """Take what it says now for what it is compared with."""
         self._seen, self._differs = self._graph.version, False
-        self._followed = self._now()
+        self._followed = meaning(self._graph)
 
     @property
     def differs(self) -> bool:
         """Whether it says something else by now; looked at once for each of its versions."""
         version = self._graph.version
         if version != self._seen:
-            self._seen, self._differs = version, self._now() != self._followed
+            self._seen, self._differs = version, meaning(self._graph) != self._followed
         return self._differs
-
-    def _now(self) -> object:
-        return {
-            id: (
-                {node.name: replace(node, position=None, collapsed=False) for node in graph.nodes},
-                {edge.target: edge.source for edge in graph.edges},
-            )
-            for id, graph in self._graph.state().graphs.items()
-        }
 
 
 @final

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from pnne_nb.errors import CheckpointError, PnneError
+from pnne_nb.errors import ArgumentError, CheckpointError, PnneError, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime import checkpoint
-from pnne_nb.runtime.config import UNDRAWN
+from pnne_nb.runtime.config import UNDRAWN, Config
 from pnne_nb.runtime.failures import in_brief
 
 
@@ -45,8 +45,13 @@ def read_resumption(
         drawn: Whether everything is to be made anew from the drawing.
 
     Raises:
+        ArgumentError: There is no such option.
         CheckpointError: No checkpoint is whole, or an argument is missing.
     """
+    known = (*Config.__struct_fields__, "checkpoint_dir")
+    for name in options:
+        if name not in known:
+            raise ArgumentError(f"resume_from takes no argument {name!r}.{near(name, known)}")
     found = checkpoint.read_newest_good(path)
     state, notes = found.state, found.notes
     arguments = {**state["config"], **options}

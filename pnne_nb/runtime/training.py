@@ -14,7 +14,7 @@ from torch import nn
 from pnne_nb.errors import CheckpointError, PnneError, TrainingError
 from pnne_nb.frames import AnomalyFrame, StateFrame, TrainingState
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.runtime.blueprint import Blueprint, EditedGraph
+from pnne_nb.runtime.blueprint import Blueprint, EditedGraph, meaning
 from pnne_nb.runtime.cadence import as_every
 from pnne_nb.runtime.checkpoint import CheckpointDirectory
 from pnne_nb.runtime.config import Config, is_plain
@@ -35,6 +35,8 @@ from pnne_nb.runtime.reports import Reports
 from pnne_nb.runtime.sharing import SharedModel
 from pnne_nb.runtime.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.work import Work
+
+_NO_GRAPH: tuple[dict[str, Any], dict[str, str]] = ({}, {})
 
 
 @final
@@ -268,6 +270,7 @@ class Training:
         if not epochs_changed:
             self.work.last_epoch = state["last_epoch"]
         self._tell_of_another_order(state)
+        self._tell_of_another_graph(state["graph"])
 
     def _tell_of_another_order(self, state: Mapping[str, Any]) -> None:
         """In the middle of an epoch, another order of the data has some of it twice, and some not at all."""
@@ -287,6 +290,27 @@ class Training:
         )
         hint = "With the same data, batch_size, shuffle and seed it goes on exactly."
         self.reports.announce(AnomalyFrame(loop.steps, "data-changed", message, hint=hint))
+
+    def _tell_of_another_graph(self, before: str | None) -> None:
+        """Its weights fit, or it would have been refused; what it makes of them, only the graph tells."""
+        if before is None or self.blueprint is None or before == self.blueprint.document:
+            return
+        was, now = (meaning(NodeGraph.from_json(text)) for text in (before, self.blueprint.document))
+        changed = [
+            f"{id}.{name}".lstrip(".")
+            for id in {**was, **now}
+            for name in {**was.get(id, _NO_GRAPH)[0], **now.get(id, _NO_GRAPH)[0]}
+            if was.get(id, _NO_GRAPH)[0].get(name) != now.get(id, _NO_GRAPH)[0].get(name)
+        ]
+        if not changed and was == now:
+            return
+        message = (
+            f"The model is another graph than the one that the checkpoint was written with: {', '.join(changed[:5])}"
+            f"{' and others' * (len(changed) > 5)}{'' if changed else 'its connections'} changed. It goes on with the same "
+            "weights, and computes something else."
+        )
+        hint = "resume_from without a model takes the graph that the checkpoint holds."
+        self.reports.announce(AnomalyFrame(self.loop.steps, "graph-changed", message, hint=hint))
 
     def _kinds(self) -> dict[str, str | None]:
         recipe = self.loop.recipe

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
-from pnne_nb.errors import CheckpointError, TrainingError
+from pnne_nb.errors import ArgumentError, CheckpointError, TrainingError
 from pnne_nb.frames import CheckpointFrame, StepFrame
 from pnne_nb.runtime import checkpoint
 from pnne_nb.runtime.checkpoint import CheckpointDirectory, read, read_newest_good, write
@@ -585,3 +585,27 @@ def test_an_interrupt_while_a_checkpoint_is_written_leaves_a_good_one(
     assert read(path).state["loop"]["place"]["steps"] == 2
     trained.resume()
     assert trained.wait(60)
+
+
+def test_another_graph_with_the_same_weights_is_told(tmp_path: Path) -> None:
+    saved(tmp_path, model=picture_graph())
+    graph = picture_graph()
+    graph.add("Dropout", name="drop", p=0.5)
+    graph.disconnect("relu1.output", "flat.input")
+    graph.connect("relu1", "drop")
+    graph.connect("drop", "flat")
+    graph.move("conv1", x=5.0, y=6.0)
+    resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", graph, images())
+    (anomaly,) = resumed.history.anomalies
+    assert anomaly.kind == "graph-changed"
+    assert "written with: drop changed. It goes on with the same weights, and computes something" in anomaly.message
+    graph = picture_graph()
+    graph.move("conv1", x=5.0, y=6.0)
+    assert not TrainingEngine.resume_from(tmp_path / "a.ckpt", graph, images()).history.anomalies
+    assert not TrainingEngine.resume_from(tmp_path / "a.ckpt", None, images()).history.anomalies
+
+
+def test_an_option_that_there_is_not_is_refused_in_words(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    with pytest.raises(ArgumentError, match=r"takes no argument 'batchsize'\. Did you mean 'batch_size'"):
+        TrainingEngine.resume_from(path, network(), images(), batchsize=3)
