@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -388,11 +389,13 @@ def test_checkpoints_and_weight_files_fit_the_original(tmp_path: Path) -> None:
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Be a group of one process."""
+    excepthook = sys.excepthook
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=0, world_size=1)
     try:
         yield
     finally:
         dist.destroy_process_group()
+        sys.excepthook = excepthook  # torch's asks the group who it is
 
 
 def test_it_works_with_wrappers(tmp_path: Path) -> None:
