@@ -22,8 +22,8 @@ MAX_LINES: Final = len(PALETTE)
 MAX_DOTS: Final = 60
 """Layers that the plot of the latest norms shows at most."""
 
-MAX_METRICS: Final = 4
-"""Metrics that have a plot, the first ones."""
+MAX_METRICS: Final = 6
+"""Metrics that have a plot, the first ones; the history has all."""
 
 MAX_LETTERS: Final = 34
 """Of a layer's name beside its dot; the pointer on the dot tells the whole."""
