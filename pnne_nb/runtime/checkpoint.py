@@ -52,11 +52,8 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
+        with _held(path) as file:
             temporary = file.name
-            # Held until it has its name: what nobody holds was left unfinished, and `save` removes it.
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -74,6 +71,18 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         if temporary:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
+
+
+def _held(path: Path) -> Any:
+    """A new file beside `path`, held: what nobody holds was left unfinished, and `save` removes it."""
+    while True:
+        file = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False)  # noqa: SIM115
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # Another training may have taken it for that a moment before.
+        if Path(file.name).exists():
+            return file
+        file.close()
 
 
 def content_of(state: Mapping[str, Any]) -> bytes:

@@ -237,6 +237,28 @@ def test_what_another_training_writes_is_left_alone_and_told(tmp_path: Path) -> 
     assert not under_way.exists()
 
 
+def test_a_file_that_another_training_takes_for_unfinished_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[Path] = []
+
+    def flock(file: Any, how: int) -> None:
+        if not swept:
+            swept.append(Path(file.name))
+            checkpoint._remove_if_left(swept[0])
+            assert not swept[0].exists()
+        original(file, how)
+
+    original = fcntl.flock
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            fcntl, "flock", lambda file, how: flock(file, how) if how == fcntl.LOCK_EX else original(file, how)
+        )
+        write(tmp_path / "a.ckpt", {"value": 1})
+    assert read(tmp_path / "a.ckpt").state["value"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ckpt"]
+
+
 @pytest.mark.parametrize("occupied", ["file", "link"])
 def test_where_no_checkpoint_can_be_written_no_training_starts(occupied: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
