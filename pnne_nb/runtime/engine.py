@@ -463,7 +463,7 @@ class TrainingEngine:
                 and objects given as loss, optimizer and so on.
 
         Raises:
-            CheckpointError: No checkpoint is whole, it does not fit, or an argument is missing.
+            CheckpointError: No checkpoint is whole, it is of a later version or does not fit, or an argument is missing.
         """
         resumption = read_resumption(path, model, options, drawn=train_data is None)
         engine: TrainingEngine
