@@ -15,6 +15,8 @@ from tests.distributed import groups
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # Otherwise torch, once it needs one, puts the cache of this process into this test's directory.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", tempfile.gettempdir())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

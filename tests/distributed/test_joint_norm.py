@@ -83,7 +83,8 @@ def _trained(layer: nn.Module, x: Tensor, counts: bool = True) -> tuple[Tensor, 
 @pytest.mark.parametrize("name", _LAYERS)
 @pytest.mark.parametrize("parts", [(3, 4), (1, 6), (7, 0)])
 def test_parts_are_normalised_as_the_whole(name: str, parts: tuple[int, int]) -> None:
-    layer, shape = _LAYERS[name]
+    original, shape = _LAYERS[name]
+    layer = copy.deepcopy(original)
     x = torch.randn(7, 3, *shape, generator=torch.Generator().manual_seed(1)) * 2 + 5
     with torch.no_grad():
         for parameter in layer.parameters():
