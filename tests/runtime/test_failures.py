@@ -96,14 +96,14 @@ def test_numbers_that_an_embedding_has_no_row_for(numbers: Tensor, message: str)
 
 
 @pytest.mark.parametrize(
-    ("layer", "message"),
+    ("make", "message"),
     [
-        (nn.Softmax(dim=3), r"at layer '1' \(Softmax\(dim=3\)\) .* Dimension out of range"),
-        (nn.Unflatten(1, (5, 5)), r"at layer '1' \(Unflatten"),
+        (lambda: nn.Softmax(dim=3), r"at layer '1' \(Softmax\(dim=3\)\) .* Dimension out of range"),
+        (lambda: nn.Unflatten(1, (5, 5)), r"at layer '1' \(Unflatten"),
     ],
 )
-def test_what_torch_raises_in_a_layer_names_it(layer: nn.Module, message: str) -> None:
-    error, frame = failure(nn.Sequential(nn.Flatten(), layer, nn.Flatten(), nn.Linear(36, 4)), (PICTURES, CLASSES))
+def test_what_torch_raises_in_a_layer_names_it(make: Callable[[], nn.Module], message: str) -> None:
+    error, frame = failure(nn.Sequential(nn.Flatten(), make(), nn.Flatten(), nn.Linear(36, 4)), (PICTURES, CLASSES))
     with pytest.raises(TrainingError, match=message):
         raise error
     assert frame.node == "1"
@@ -148,15 +148,19 @@ class Raising(nn.Module):
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-@pytest.mark.parametrize("error", [KeyError("k"), Own("mine"), IndexError("mine"), AttributeError("mine")])
-def test_what_a_layer_of_somebody_s_own_raises_stays_what_it_is_and_names_it(error: Exception, by_hand: bool) -> None:
+@pytest.mark.parametrize("kind", [KeyError, Own, IndexError, AttributeError])
+def test_what_a_layer_of_somebody_s_own_raises_stays_what_it_is_and_names_it(
+    kind: type[Exception], by_hand: bool
+) -> None:
+    error = kind("mine")
+
     def step(model: nn.Module, batch: Any) -> Tensor:
         return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
     model = nn.Sequential(nn.Identity(), Raising(error))
     trained = engine(model=model, step_function=step if by_hand else None)
     trained.start()
-    with pytest.raises(type(error)) as caught:
+    with pytest.raises(kind) as caught:
         trained.wait(60)
     assert caught.value is error
     assert caught.value.__notes__[0] == "In layer '1' (Raising)."
