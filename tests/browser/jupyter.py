@@ -73,7 +73,7 @@ class LabServer:
         self._write_setting("apputils-extension", "notification", {"fetchNews": "false"})
         if tuple(map(int, version("jupyterlab").split(".")[:2])) < (4, 6):
             # Older ones, 4.2 among them, take cells that are out of view off the page, where no test finds them.
-            self._write_setting("notebook-extension", "tracker", {"windowingMode": "defer"})
+            self._write_setting("notebook-extension", "tracker", {"windowingMode": "none"})
         environment = {
             **os.environ,
             "JUPYTER_CONFIG_DIR": str(self._private / "config"),
