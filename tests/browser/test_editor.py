@@ -23,8 +23,8 @@ layers = [
     ("MaxPool2d", "pool1", {"kernel_size": 2}), ("flatten", "flat", {"start_dim": 1}),
     ("Linear", "fc1", {"out_features": 10}), ("Output", "y", {}),
 ]
-for type, name, properties in layers:
-    node = graph.add(type, name=name, **properties)
+for kind, name, properties in layers:
+    node = graph.add(kind, name=name, **properties)
     graph.connect(last, node)
     last = node
 """

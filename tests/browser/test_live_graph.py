@@ -20,12 +20,12 @@ images, digits = load_digits(return_X_y=True)
 x = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
 graph = pn.NodeGraph("digits")
 last = graph.add("Input", name="image", shape=("N", 1, 8, 8))
-for type, name, values in [
+for kind, name, values in [
     ("Conv2d", "conv1", {"out_channels": 8, "kernel_size": 3}), ("ReLU", "relu1", {}),
     ("Conv2d", "conv2", {"out_channels": 8, "kernel_size": 3}), ("ReLU", "relu2", {}),
     ("Flatten", "flat", {}), ("Linear", "classify", {"out_features": 10}), ("Output", "logits", {}),
 ]:
-    node = graph.add(type, name=name, **values)
+    node = graph.add(kind, name=name, **values)
     graph.connect(last, node)
     last = node
 graph.arrange()

@@ -18,11 +18,11 @@ ENCODER = """
 import pnne_nb as pn
 graph = pn.NodeGraph("encoder")
 graph.add("Input", name="tokens", shape=("N", 8, 32))
-for type, name, properties in [
+for kind, name, properties in [
     ("LayerNorm", "norm", {"normalized_shape": (32,)}), ("Linear", "up", {"out_features": 64}),
     ("GELU", "gelu", {}), ("Linear", "down", {"out_features": 32}), ("add", "residual", {}), ("Output", "out", {}),
 ]:
-    graph.add(type, name=name, **properties)
+    graph.add(kind, name=name, **properties)
 for start, end in [("tokens", "norm"), ("norm", "up"), ("up", "gelu"), ("gelu", "down"),
                    ("down", "residual.input"), ("tokens", "residual.other"), ("residual", "out")]:
     graph.connect(start, end)
