@@ -97,13 +97,13 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
             raise TrainingError(
                 f"The data has no target for the loss: {given}, or loss=None if the model returns its own loss."
             )
-    examples = _examples((inputs, named, target))
+    examples = examples_in((inputs, named, target))
     # What only the model or a step function understands counts once.
     return Batch(inputs, named, target, 1 if examples is None else examples)
 
 
-def _examples(value: Any) -> int | None:
-    """Size of the batch dimension, which the first part that has one tells."""
+def examples_in(value: Any) -> int | None:
+    """Size of the batch dimension, which the first part of a raw batch that has one tells; None if no part has."""
     match value:
         case PackedSequence():
             # Its data are the steps of all sequences, one after the other.
@@ -111,11 +111,11 @@ def _examples(value: Any) -> int | None:
         case Tensor():
             return value.shape[0] if value.dim() else None
         case Mapping():
-            return next((count for item in value.values() if (count := _examples(item)) is not None), None)
+            return next((count for item in value.values() if (count := examples_in(item)) is not None), None)
         case tuple() | list():
-            return next((count for item in value if (count := _examples(item)) is not None), None)
+            return next((count for item in value if (count := examples_in(item)) is not None), None)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return _examples([getattr(value, field.name) for field in dataclasses.fields(value)])
+            return examples_in([getattr(value, field.name) for field in dataclasses.fields(value)])
         case _:
             return None
 

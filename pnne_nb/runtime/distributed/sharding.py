@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, final
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.batches import StandIn, as_batch
+from pnne_nb.runtime.batches import StandIn, examples_in
 from pnne_nb.runtime.easing import cut
 from pnne_nb.runtime.peers import Peers
 from pnne_nb.runtime.randomness import globals_as_numbers, set_globals
@@ -73,8 +73,8 @@ class Sharded:
             set_globals(own)
 
     def _part(self, raw: Any) -> Any:
-        examples = as_batch(raw, wants_target=False).examples
-        if examples == 0:
+        examples = examples_in(raw)
+        if not examples:
             raise TrainingError("A batch of the data has no dimension of examples: it cannot be shared by processes.")
         part = self._share.of(examples)
         if part.start == part.stop:
