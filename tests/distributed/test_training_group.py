@@ -198,10 +198,16 @@ def test_a_killed_process_is_started_again_and_changes_nothing(tmp_path: Path) -
     undisturbed = groups.drawn_engine()
     with socket.create_server(("localhost", 0)) as free:
         rdzv = f"localhost:{free.getsockname()[1]}"
-    command = undisturbed.launch_command(nproc=1, nnodes=2, rdzv=rdzv, directory=tmp_path / "run")
+    # Its processes end well, also with something in them that aborts in an interpreter on its way out.
+    imports = "tests.distributed.ending"
+    command = undisturbed.launch_command(nproc=1, nnodes=2, rdzv=rdzv, directory=tmp_path / "run", imports=imports)
     torchrun = [str(Path(sys.executable).with_name("torchrun")), *shlex.split(command)[1:]]
     machines = [subprocess.Popen(torchrun, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
-    said = [machine.communicate(timeout=groups.SECONDS)[0] for machine in machines]
+    try:
+        said = [machine.communicate(timeout=groups.SECONDS)[0] for machine in machines]
+    finally:
+        for machine in machines:
+            machine.kill()
     assert [machine.returncode for machine in machines] == [0, 0], said
     undisturbed.load_checkpoint(tmp_path / "run")
 

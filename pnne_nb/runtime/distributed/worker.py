@@ -7,14 +7,16 @@ other end of the line, each step waits for its verdict; a group that was started
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
+import sys
 import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import msgspec
 import torch
@@ -308,8 +310,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main(measure: Measure) -> None:
-    """Take part in a training; the exit status tells torchrun whether that went well.
+def main(measure: Measure) -> NoReturn:
+    """Take part in a training, and end the process; its exit status tells torchrun whether that went well.
 
     Args:
         measure: Makes the probes that an engine orders.
@@ -322,6 +324,7 @@ def main(measure: Measure) -> None:
     if lifeline is not None:
         lifeline.tell(Hello(rank, os.getpid(), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))))
     worker = None
+    status = 0
     try:
         for name in options.imports:
             import_module(name)
@@ -332,10 +335,24 @@ def main(measure: Measure) -> None:
         worker = Worker(options, group, lifeline, luggage, measure)
         worker.run()
         group.close()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  it is told, and the process ends
         if lifeline is not None:
             lifeline.tell(_broken(rank, error, worker))
-        raise
+        traceback.print_exc()
+        status = 1
+    _leave(status)
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process without taking the interpreter down.
+
+    Threads of gloo may still hold tensors of the last exchange. Where they drop them while the interpreter goes, the
+    process aborts (pytorch/pytorch#179291): a training that had ended well was begun again, by one machine alone.
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _broken(rank: int, error: BaseException, worker: Worker | None) -> Broke:
