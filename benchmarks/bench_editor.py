@@ -14,8 +14,8 @@ from typing import Any
 
 import pnne_nb as pn
 from pnne_nb.protocol.codec import encode_event
-from pnne_nb.widgets.derivation import Derivation
-from pnne_nb.widgets.editor import GraphEditor
+from pnne_nb.widgets.editor.editor import GraphEditor
+from pnne_nb.widgets.editor.live_analysis import Derivation
 
 MAX_ACK_MS = 5.0
 MAX_SNAPSHOT_MS = 500.0

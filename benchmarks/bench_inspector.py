@@ -17,10 +17,10 @@ from torch import nn
 
 from benchmarks.models import MODELS
 from benchmarks.paired import Blocks, Comparison, Cost, compare
-from pnne_nb.frames import Frame, NormsFrame
-from pnne_nb.inspector.live import LiveProbe
-from pnne_nb.probe import Cadence
-from pnne_nb.runtime import observers as observers_module
+from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.runtime.monitoring import probes as observers_module
+from pnne_nb.telemetry.frames import Frame, NormsFrame
+from pnne_nb.telemetry.probe import Cadence
 
 BUDGET = 1.03
 SECONDS = 30.0
@@ -125,7 +125,7 @@ def measure(name: str, budget: float) -> tuple[Comparison, float, float]:
     def make() -> Blocks:
         watching = Watching(name, budget)
         # The cadence of the training that is measured is told the time by its own clock.
-        observers_module.time = watching.clock  # type: ignore[assignment, attr-defined]
+        observers_module.time = watching.clock  # type: ignore[assignment, attr-defined]  # a clock that counts by itself
         made.append(watching)
         return watching.bare, watching.bare, watching.watched
 

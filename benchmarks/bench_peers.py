@@ -31,8 +31,8 @@ from torch import Tensor, nn
 
 from benchmarks.models import cnn
 from benchmarks.paired import Block, Blocks, Cost, compare
-from pnne_nb.inspector import live
-from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.inspector.capture import live
+from pnne_nb.inspector.capture.live import LiveProbe
 
 SECONDS = 15.0
 """For each tool."""
@@ -90,7 +90,7 @@ def tensorboard(net: nn.Module, _every: int, place: Path) -> Iterator[Frame]:
     """``add_histogram`` of ``torch.utils.tensorboard``."""
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # it may not be installed
 
-    writer: Any = SummaryWriter(str(place))  # type: ignore[no-untyped-call]
+    writer: Any = SummaryWriter(str(place))  # type: ignore[no-untyped-call]  # torch leaves it untyped
     step = 0
     hooks = Activations(net, lambda name, value: writer.add_histogram(f"activations/{name}", value, step))
 

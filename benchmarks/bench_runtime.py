@@ -18,10 +18,10 @@ from torch import nn
 
 from benchmarks.models import MODELS, Made
 from benchmarks.paired import Block, Blocks, Comparison, Cost, compare
-from pnne_nb.runtime import work
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.loop import Stepped
-from pnne_nb.runtime.stepping import NORMS_AT_FIRST
+from pnne_nb.runtime.loop.loop_events import Stepped
+from pnne_nb.runtime.loop.step import NORMS_AT_FIRST
+from pnne_nb.runtime.session import announcer
 
 BUDGET = 1.02
 LATENCY_BUDGET = 100.0
@@ -78,21 +78,24 @@ class Clock:
 def engine_steps(
     model: nn.Module, x: torch.Tensor, y: torch.Tensor, optimizer: torch.optim.Optimizer, clock: Clock
 ) -> Iterator[None]:
-    """The engine's own loop and its bookkeeping, as `Work` runs them, in this thread so that both sides share its time."""
+    """The engine's own loop and its bookkeeping, as `Session` runs them, in this thread so that both sides share its time."""
     engine = TrainingEngine(model, (x, y), epochs=10**9, device="cpu", optimizer=optimizer)
-    control, work = engine._control, engine._work
+    session, control = engine._session, engine._control
     control.launch()
     control.enter()
     engine._shared.open()
-    events = work._determinism.over(engine._loop.run(10**9))
-    with work._stalls:
+    events, stalls = session.executor.events(10**9), session._stalls
+    stalls.start()
+    try:
         while control.boundary() == "go":
-            work._stalls.began()
+            stalls.began()
             event = next(events)
-            work._stalls.ended()
-            work.tell(event)
+            stalls.ended()
+            session.announcer.tell(event)
             if isinstance(event, Stepped):
                 yield from clock.stand_still()
+    finally:
+        stalls.end()
 
 
 def ratio(name: str) -> Comparison:
@@ -120,7 +123,7 @@ def ratio(name: str) -> Comparison:
         return block(bare), block(again), block(steps)
 
     clock = Clock()
-    with mock.patch.object(work, "time", clock):
+    with mock.patch.object(announcer, "time", clock):
         return compare(make, seconds=SECONDS[name], precision=0.002, turns=TURNS)["cpu"]
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pnne_nb as pn
 from benchmarks.models import MODELS
 from benchmarks.paired import Blocks, Cost, compare
-from pnne_nb.frames import Frame, StepFrame
-from pnne_nb.widgets.pump import POLL_SECONDS
+from pnne_nb.telemetry.frames import Frame, StepFrame
+from pnne_nb.widgets.host.pump import POLL_SECONDS
 
 BLOCK, LONG_BLOCK = 0.7, 2.4
 """Seconds of one block, and of one where a dashboard opens and closes: most of what is run is to be measured."""

@@ -27,7 +27,7 @@ class Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Images `[n, inputs, h, w]` to `[n, outputs, h / stride, w / stride]`."""
         out = self.bn2(self.conv2(self.relu1(self.bn1(self.conv1(x)))))
-        return self.relu2(out + self.skip(x))  # type: ignore[no-any-return]
+        return self.relu2(out + self.skip(x))  # type: ignore[no-any-return]  # torch types the call of a module as Any
 
 
 def mlp() -> Made:

@@ -6,12 +6,13 @@ import * as esbuild from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = join(here, "..", "pnne_nb", "widgets", "static");
-const MAX_BYTES = 600 * 1024;
+const MAX_BYTES = 640 * 1024;
 
 const entries = {
   editor: join(here, "src", "editor", "index.tsx"),
   loader: join(here, "src", "loader", "index.ts"),
   controls: join(here, "src", "controls", "index.ts"),
+  explorer: join(here, "src", "explorer", "index.ts"),
 };
 
 /** Scopes React Flow's global style sheet: anywidget adds our CSS to the whole page. */

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pnne_nb.graph.registry import registry
-from pnne_nb.graph.spec import NodeSpec
-from pnne_nb.inspector.drawing import LayerView, install_drawer
-from pnne_nb.version import __version__ as __version__
+from pnne_nb.errors import near
+from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.process.background_import import SYMBOLIC, import_in_background
+from pnne_nb.process.version import __version__ as __version__
+from pnne_nb.telemetry.plot_hook import install_plots
 
 if TYPE_CHECKING:
     from pnne_nb.catalog import register_node
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
         explain,
         from_module,
         infer_shapes,
+        optimize_for_inference,
         passes,
         plan_memory,
         to_source,
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
         verify,
     )
     from pnne_nb.compiler import compile as compile  # the name of the contract
+    from pnne_nb.debugging.trainer_callbacks import hugging_face_callback, lightning_callback
+    from pnne_nb.debugging.training_monitor import TrainingMonitor
     from pnne_nb.errors import (
         ArgumentError,
         BadValueError,
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
         CycleError,
         Diagnostic,
         ExecutionError,
+        ExportError,
         GraphError,
         GraphFileAccessError,
         GraphFileError,
@@ -68,22 +75,40 @@ if TYPE_CHECKING:
         UnknownSeriesError,
         UnknownTypeError,
     )
-    from pnne_nb.graph.blocks import blocks
+    from pnne_nb.export.export_report import ExportReport
+    from pnne_nb.export.exporter import export_model as export  # the package itself is the function, as below
+    from pnne_nb.export.package.load import load
+    from pnne_nb.export.package.save import save
+    from pnne_nb.export.preflight import check_export
+    from pnne_nb.export.quantization.quantization_report import QuantizationReport
+    from pnne_nb.graph.block_library import blocks
     from pnne_nb.graph.document import NodeGraph
-    from pnne_nb.graph.node import Edge, Node, Transaction
-    from pnne_nb.inspector.checks import check_gradients, check_numerics
-    from pnne_nb.inspector.diagnosis import Finding, diagnose
+    from pnne_nb.graph.layout.cards import Resolved
+    from pnne_nb.graph.model.node import Edge, Node, Transaction
+    from pnne_nb.graph.render.scene import Shapes
+    from pnne_nb.graph.sequential import sequential
+    from pnne_nb.inference.inference_engine import InferenceEngine, Prediction
+    from pnne_nb.inference.quantize import quantize
+    from pnne_nb.inference.targets.compare import compare_targets
+    from pnne_nb.inference.targets.target_table import TargetTable
+    from pnne_nb.inspector.capture.capture import LayerView
+    from pnne_nb.inspector.diagnosis.rules import Finding, diagnose
     from pnne_nb.inspector.inspector import Inspector
-    from pnne_nb.inspector.profiling import profile
-    from pnne_nb.inspector.summary import summary
-    from pnne_nb.inspector.timing import benchmark
-    from pnne_nb.runtime.datasets import register_dataset
-    from pnne_nb.runtime.devices import DeviceManager
+    from pnne_nb.inspector.tools.benchmark import benchmark
+    from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
+    from pnne_nb.inspector.tools.profile import profile
+    from pnne_nb.inspector.tools.summary import summary
+    from pnne_nb.runtime.data.datasets import register_dataset
     from pnne_nb.runtime.engine import TrainingEngine
-    from pnne_nb.runtime.inference import InferenceEngine, Prediction
-    from pnne_nb.widgets.dashboard import TrainingDashboard
-    from pnne_nb.widgets.editor import GraphEditor
-    from pnne_nb.widgets.explorer import ModuleExplorer
+    from pnne_nb.runtime.evaluation import confusion, worst
+    from pnne_nb.runtime.faults.fault import Fault
+    from pnne_nb.runtime.monitoring.history import History
+    from pnne_nb.runtime.script.to_script import to_script
+    from pnne_nb.runtime.setup.devices import DeviceManager
+    from pnne_nb.widgets.app.app import app
+    from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
+    from pnne_nb.widgets.editor.editor import GraphEditor
+    from pnne_nb.widgets.explorer.explorer import ModuleExplorer
 
     # The package itself is the mapping: its module has a class of its own.
     catalog: Mapping[str, NodeSpec]
@@ -99,6 +124,9 @@ __all__ = [
     "Edge",
     "ExecutionError",
     "Explanation",
+    "ExportError",
+    "ExportReport",
+    "Fault",
     "Finding",
     "GraphEditor",
     "GraphError",
@@ -122,15 +150,18 @@ __all__ = [
     "PortTakenError",
     "Prediction",
     "ProtocolError",
+    "QuantizationReport",
     "RegistrationError",
     "ShapeError",
     "StaleVersionError",
     "TargetError",
+    "TargetTable",
     "TensorSpec",
     "TorchCompiler",
     "TrainingDashboard",
     "TrainingEngine",
     "TrainingError",
+    "TrainingMonitor",
     "Transaction",
     "UnknownFrameError",
     "UnknownGraphError",
@@ -140,90 +171,165 @@ __all__ = [
     "UnknownSeriesError",
     "UnknownTypeError",
     "VerificationReport",
+    "app",
     "benchmark",
     "blocks",
     "catalog",
+    "check_export",
     "check_gradients",
     "check_numerics",
+    "compare_targets",
     "compile",
+    "confusion",
     "detect_anomaly",
     "diagnose",
     "explain",
+    "export",
     "from_module",
+    "hugging_face_callback",
     "infer_shapes",
+    "lightning_callback",
+    "load",
+    "optimize_for_inference",
     "passes",
     "plan_memory",
     "profile",
+    "quantize",
     "register_dataset",
     "register_node",
+    "save",
+    "sequential",
     "summary",
+    "to_script",
     "to_source",
     "transform",
     "verify",
+    "worst",
 ]
 
 _MODULES = {
     "compiler": (
         "Explanation MemoryPlan TensorSpec TorchCompiler VerificationReport compile detect_anomaly explain from_module "
-        "infer_shapes passes plan_memory to_source transform verify"
+        "infer_shapes optimize_for_inference passes plan_memory to_source transform verify"
     ),
     "catalog": "register_node",
     "errors": (
-        "ArgumentError BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError GraphError "
-        "GraphFileAccessError GraphFileError GraphFileNotFoundError IllegalNameError InspectionError "
+        "ArgumentError BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError ExportError "
+        "GraphError GraphFileAccessError GraphFileError GraphFileNotFoundError IllegalNameError InspectionError "
         "KindMismatchError LayerNotFoundError NameTakenError PassError PnneError PortTakenError ProtocolError "
         "RegistrationError ShapeError StaleVersionError TargetError TrainingError UnknownFrameError UnknownGraphError "
         "UnknownNodeError UnknownPortError UnknownPropertyError UnknownSeriesError UnknownTypeError"
     ),
-    "graph.blocks": "blocks",
+    "export.preflight": "check_export",
+    "export.package.load": "load",
+    "export.package.save": "save",
+    "export.export_report": "ExportReport",
+    "graph.block_library": "blocks",
     "graph.document": "NodeGraph",
-    "graph.node": "Edge Node Transaction",
-    "runtime.datasets": "register_dataset",
-    "runtime.devices": "DeviceManager",
+    "graph.sequential": "sequential",
+    "graph.model.node": "Edge Node Transaction",
+    "runtime.data.datasets": "register_dataset",
+    "runtime.script.to_script": "to_script",
+    "runtime.setup.devices": "DeviceManager",
     "runtime.engine": "TrainingEngine",
-    "runtime.inference": "InferenceEngine Prediction",
-    "widgets.dashboard": "TrainingDashboard",
-    "widgets.editor": "GraphEditor",
-    "widgets.explorer": "ModuleExplorer",
-    "inspector.checks": "check_gradients check_numerics",
-    "inspector.diagnosis": "Finding diagnose",
+    "runtime.evaluation": "confusion worst",
+    "export.quantization.quantization_report": "QuantizationReport",
+    "inference.inference_engine": "InferenceEngine Prediction",
+    "inference.quantize": "quantize",
+    "inference.targets.compare": "compare_targets",
+    "inference.targets.target_table": "TargetTable",
+    "widgets.app.app": "app",
+    "widgets.dashboard.dashboard": "TrainingDashboard",
+    "widgets.editor.editor": "GraphEditor",
+    "widgets.explorer.explorer": "ModuleExplorer",
+    "inspector.tools.checks": "check_gradients check_numerics",
+    "inspector.diagnosis.rules": "Finding diagnose",
+    "debugging.training_monitor": "TrainingMonitor",
+    "debugging.trainer_callbacks": "hugging_face_callback lightning_callback",
+    "runtime.faults.fault": "Fault",
     "inspector.inspector": "Inspector",
-    "inspector.profiling": "profile",
-    "inspector.summary": "summary",
-    "inspector.timing": "benchmark",
+    "inspector.tools.profile": "profile",
+    "inspector.tools.summary": "summary",
+    "inspector.tools.benchmark": "benchmark",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
+_DASHBOARD = "pnne_nb.widgets.dashboard.dashboard"
+_AHEAD = {
+    **dict.fromkeys(("NodeGraph", "from_module", "sequential"), (SYMBOLIC,)),
+    **dict.fromkeys(("GraphEditor", "TrainingEngine"), (SYMBOLIC, _DASHBOARD)),
+}
+"""What takes seconds to import, and is wanted soon by who names these: shapes and optimizers need torch's compiler."""
+
+_ELSEWHERE = {
+    "Dashboard": "TrainingDashboard", "Editor": "GraphEditor", "Engine": "TrainingEngine", "Explorer": "ModuleExplorer",
+    "Graph": "NodeGraph", "Model": "NodeGraph", "Network": "NodeGraph", "Sequential": "sequential",
+    "Trainer": "TrainingEngine", "fit": "TrainingEngine", "import_module": "from_module",
+    "train": "TrainingEngine",
+}  # fmt: skip
+"""What people mean who know other libraries."""
+
+
 def __getattr__(name: str) -> object:
-    if name == "catalog":
-        return import_module("pnne_nb.catalog")
+    if name in ("catalog", "export"):
+        return import_module(f"pnne_nb.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        meant = f" Did you mean pn.{_ELSEWHERE[name]}?" if name in _ELSEWHERE else near(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant}")
     value: object = getattr(import_module(f"pnne_nb.{_HOMES[name]}"), name)
     globals()[name] = value
+    import_in_background(*_AHEAD.get(name, ()))
     if name == "TrainingEngine" and "IPython" in sys.modules:
         # A cell that uses the live model parks its training, and only widgets/ knows cells.
-        import_module("pnne_nb.widgets.cells").watch_cells()
+        import_module("pnne_nb.widgets.host.cell_events").watch_cells()
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)
 
 
 def _torch_types() -> Iterable[NodeSpec]:
     return import_module("pnne_nb.catalog").specs()  # type: ignore[no-any-return]  # imported late on purpose
 
 
-def _torch_operator(type: str) -> NodeSpec | None:
-    return import_module("pnne_nb.catalog").operator(type)  # type: ignore[no-any-return]  # as above
+def _unlisted_type(type: str) -> NodeSpec | None:
+    return import_module("pnne_nb.catalog").unlisted(type)  # type: ignore[no-any-return]  # as above
 
 
-def _draw_layer(view: LayerView) -> object:
-    return import_module("pnne_nb.widgets.layer_plot").draw_layer(view)
+def _read_layer(layer: object) -> tuple[str, Mapping[str, object]] | None:
+    return import_module("pnne_nb.compiler.importing.draft.layers").described(layer)  # type: ignore[no-any-return]  # as above
+
+
+def _shapes(graph: NodeGraph) -> tuple[Shapes, Resolved]:
+    if len(graph) > import_module("pnne_nb.graph.render.scene").FULL_DETAIL:
+        return {}, {}  # of larger ones, no shapes are drawn
+    found = import_module("pnne_nb.compiler.shapes.infer").infer(graph)
+    return found.tensors, found.resolved
+
+
+def _summary(graph: NodeGraph) -> object:
+    return import_module("pnne_nb.inspector.tools.summary").summary(graph)
+
+
+class _Plots:
+    @staticmethod
+    def history(history: History, names: tuple[str, ...], *, log: bool = False) -> object:
+        return import_module("pnne_nb.widgets.plots.history_chart").history_chart(history, names, log=log)
+
+    @staticmethod
+    def tiles(tiles: object, caption: str) -> str:
+        drawn: str = import_module("pnne_nb.widgets.explorer.images").picture(tiles, caption, signed=False, width=600)
+        return drawn
+
+    @staticmethod
+    def layer(view: LayerView) -> object:
+        return import_module("pnne_nb.widgets.plots.inspector_plot").draw_layer(view)
 
 
 registry.provide(_torch_types)
-registry.find(_torch_operator)
-install_drawer(_draw_layer)
+registry.find(_unlisted_type)
+registry.read(_read_layer)
+install_analysis(GraphAnalysis(_shapes, _summary))
+install_plots(_Plots())

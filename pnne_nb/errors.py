@@ -24,6 +24,7 @@ PnneError
 ├── CompileError(ValueError)            a document cannot become a module
 │   ├── ShapeError
 │   └── PassError                       a pass cannot do what was asked of it
+├── ExportError(RuntimeError)           a model cannot be written to a file for another runtime, or such a file not opened
 ├── ExecutionError(RuntimeError)        a compiled module failed at a node while running
 ├── TrainingError(RuntimeError)
 │   ├── CheckpointError
@@ -46,19 +47,33 @@ import msgspec
 Severity = Literal["error", "warning", "info"]
 
 
-class Fix(msgspec.Struct, frozen=True, rename="camel"):
+class Fix(msgspec.Struct, frozen=True, rename="camel", tag_field="kind", tag="set"):
     """A change that would remove a diagnostic: one property set to one value.
 
     Attributes:
         node: Path of the node to change.
         property: Name of the property.
-        value: The JSON form of the value to set (see ``graph.values``).
+        value: The JSON form of the value to set (see ``graph.schema.values``).
         label: What a button says, e.g. ``"Set in_features to 400"``.
     """
 
     node: str
     property: str
     value: object
+    label: str
+
+
+class Retype(msgspec.Struct, frozen=True, rename="camel", tag_field="kind", tag="retype"):
+    """A change that would remove a diagnostic: another type for a node, which keeps its edges and the values it can keep.
+
+    Attributes:
+        node: Path of the node to change.
+        type: Its new type.
+        label: What a button says, e.g. ``"Change pool to MaxPool2d"``.
+    """
+
+    node: str
+    type: str
     label: str
 
 
@@ -81,7 +96,7 @@ class Diagnostic(msgspec.Struct, frozen=True, rename="camel"):
     port: str | None = None
     hint: str | None = None
     severity: Severity = "error"
-    fix: Fix | None = None
+    fix: Fix | Retype | None = None
 
     def __str__(self) -> str:
         where = "" if self.node is None else f"{self.node}{f'.{self.port}' if self.port else ''}: "
@@ -202,6 +217,10 @@ class ShapeError(CompileError):
 
 class PassError(CompileError):
     """A pass cannot do what was asked of it; the document is as it was."""
+
+
+class ExportError(PnneError, RuntimeError):
+    """A model cannot be exported, or an exported file cannot be opened; ``diagnostics`` names the nodes."""
 
 
 class ExecutionError(PnneError, RuntimeError):

@@ -5,7 +5,7 @@ The place beside ``widgets`` where training and measuring meet.
 
 from __future__ import annotations
 
-from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.runtime.distributed.worker import main
 
 if __name__ == "__main__":

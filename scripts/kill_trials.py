@@ -2,12 +2,14 @@
 
     python scripts/kill_trials.py [TRIALS] [SEED]
 
-Each trial takes one of the forms of data below (all of them shuffled, the model with dropout and batch norm), trains
-with a checkpoint every few steps, is killed one to four times, and resumed from its directory each time. Half of the
+Each trial takes one of the forms below (all data shuffled, the model with dropout and batch norm; most draw from the
+global generator of torch, Python or NumPy somewhere: in the forward pass, the loss, a step function, a metric, the data,
+some of them late or seldom), trains with a checkpoint every few steps, beside a thread that draws and seeds all the time
+as a cell would, is killed one to four times, and resumed from its directory each time. Half of the
 kills come at a random time (before the first checkpoint, in a step, in a validation, after the last step), and half at
 a random moment of writing a checkpoint (before, between and after what is done to its files, or with a part of it
 written). A trial has failed if any loss that was ever reported for a step differs in one bit from the undisturbed
-run's, or if a checkpoint was taken for damaged. Exits with 1 then.
+run's, or if a checkpoint was taken for damaged. The undisturbed run has no such thread. Exits with 1 then.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ import random
 import signal
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch._dynamo  # an optimizer imports it, in a second: here once, not in each child
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
@@ -33,18 +37,19 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import EXAMPLES, Noisy, images, network
+from tests.runtime.tasks import FORMS as DRAWING_FORMS
 
 WEIGHTS = torch.linspace(0.1, 1, EXAMPLES).tolist()
-FORMS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
-    "tensors": (images, {}),
-    "tensors, bf16, clipped, accumulated": (images, {"precision": "bf16", "grad_clip": 1.0, "accumulate": 2}),
-    "tensors, fp16 with scaled gradients": (images, {"precision": "16"}),
-    "dataset that draws": (Noisy, {}),
-    "dataset that draws, 2 workers": (lambda: DataLoader(Noisy(), 8, shuffle=True, num_workers=2), {}),
-    "weighted sampler": (
-        lambda: DataLoader(TensorDataset(*images()), 8, sampler=WeightedRandomSampler(WEIGHTS, EXAMPLES)),
-        {},
-    ),
+FORMS: dict[str, Callable[[], dict[str, Any]]] = {
+    "tensors": dict,
+    "tensors, bf16, clipped, accumulated": lambda: {"precision": "bf16", "grad_clip": 1.0, "accumulate": 2},
+    "tensors, fp16 with scaled gradients": lambda: {"precision": "16"},
+    "dataset that draws": lambda: {"train_data": Noisy()},
+    "dataset that draws, 2 workers": lambda: {"train_data": DataLoader(Noisy(), 8, shuffle=True, num_workers=2)},
+    "weighted sampler": lambda: {
+        "train_data": DataLoader(TensorDataset(*images()), 8, sampler=WeightedRandomSampler(WEIGHTS, EXAMPLES))
+    },
+    **DRAWING_FORMS,
 }
 OPTIONS: dict[str, Any] = {
     "epochs": 6,
@@ -56,6 +61,18 @@ OPTIONS: dict[str, Any] = {
     "checkpoint_every": (3, "steps"),
     "seed": 5,
 }
+
+
+def disturb() -> None:
+    """Draw and seed all the time, as cells do."""
+    while True:
+        torch.default_generator.manual_seed(1)
+        torch.random.default_generator.seed()
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002  # the old generator is what is tested
+        random.gauss(0, 1)
+        np.random.randn(3)  # noqa: NPY002  # the old generator is what is tested
+        time.sleep(1e-4)
 
 
 OPERATIONS = 210
@@ -89,21 +106,28 @@ def die_writing(directory: Path, operation: int, share: float) -> None:
     sys.addaudithook(look)
 
 
-def train(form: str, directory: Path, log: Path, dies: tuple[int, float] | None = None) -> None:
+def train(form: str, directory: Path, log: Path, dies: tuple[int, float] | None = None, *, alone: bool = False) -> None:
     """Begin the training or go on from `directory`, and append each step's number and loss to `log`."""
     if dies is not None:
         die_writing(directory, *dies)
     warnings.simplefilter("error")  # a damaged checkpoint warns
     torch.set_num_threads(1)
-    data, options = FORMS[form]
+    options = {
+        "model": network(),
+        "train_data": images(),
+        "val_data": images(2),
+        **FORMS[form](),
+        "checkpoint_dir": directory,
+    }
     if any(directory.glob("*.ckpt")):
-        engine = TrainingEngine.resume_from(directory, network(), data(), images(2), checkpoint_dir=directory)
+        engine = TrainingEngine.resume_from(directory, **options)
     else:
-        given = {**OPTIONS, **options, "checkpoint_dir": directory}
-        engine = TrainingEngine(network(), data(), images(2), **given)
+        engine = TrainingEngine(**{**OPTIONS, **options})
     file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     engine.on("step", lambda frame: os.write(file, f"{frame.step} {frame.loss.hex()}\n".encode()))
     engine.start()
+    if not alone:
+        threading.Thread(target=disturb, daemon=True).start()
     engine.wait()
 
 
@@ -119,7 +143,9 @@ def losses(log: Path) -> dict[int, set[str]]:
 def undisturbed(form: str) -> tuple[dict[int, set[str]], float]:
     """The losses of a run that nobody kills, and the seconds that it takes."""
     with tempfile.TemporaryDirectory() as place:
-        child = FORK.Process(target=train, args=(form, Path(place) / "checkpoints", Path(place) / "log"))
+        child = FORK.Process(
+            target=train, args=(form, Path(place) / "checkpoints", Path(place) / "log"), kwargs={"alone": True}
+        )
         began = time.perf_counter()
         child.start()
         child.join()

@@ -12,15 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil  # type: ignore[import-untyped]  # has no type information
 import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from pnne_nb.frames import StepFrame
-from pnne_nb.inspector.live import LiveProbe
+from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.telemetry.frames import StepFrame
 
 ALLOWED = 1.0
 """MiB."""

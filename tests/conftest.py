@@ -1,12 +1,12 @@
-"""What every test stands on: one thread for torch, the same random numbers in any order, and no leaked threads."""
+"""What every test stands on: one thread for torch, the same random numbers in any order, and nothing left behind."""
 
 from __future__ import annotations
 
 import gc
 import os
 import random
-import threading
-import time
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
 
 import hypothesis
@@ -16,9 +16,10 @@ import torch
 from ipywidgets.widgets.widget import _instances as widgets
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from pnne_nb.graph.blocks import blocks
-from pnne_nb.graph.registry import registry
-from pnne_nb.runtime import datasets
+from pnne_nb.graph.block_library import blocks
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.runtime.data import datasets
+from tests import leaks
 from tests.browser.jupyter import CHROMIUM_FLAGS, PAGE_SECONDS, chromium_path
 
 hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, derandomize=True)
@@ -30,12 +31,6 @@ SEED = int(os.environ.get("PNNE_SEED", "0"))
 
 # Of every page, whichever files of tests are run: Playwright's own five seconds are too few for a busy machine.
 expect.set_options(timeout=PAGE_SECONDS * 1000)
-
-GRACE = 30.0
-"""Seconds that a closed thread has for ending."""
-
-# Threads of the libraries, which live as long as the process.
-LIBRARY_THREADS = ("IPythonHistorySavingThread", "asyncio_", "pytest_timeout", "Dummy-", "Thread-IOPub", "IOPub")
 
 
 def _seed() -> None:
@@ -68,6 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Playwright keeps an event loop running in this thread for as long as the browser lives, and there can be
     # only one: whatever runs a loop of its own comes first, also where several processes share the files of tests.
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    for notebook in {item.parent for item in items if hasattr(item.parent, "skip_compare")}:
+        # A line of progress appears where a cell takes longer than a second.
+        notebook.skip_compare = (*notebook.skip_compare, "stderr")  # type: ignore[union-attr]  # nbval's
 
 
 def pytest_collection_finish() -> None:
@@ -88,27 +86,44 @@ def _one_torch_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _leaked(before: set[threading.Thread]) -> list[threading.Thread]:
-    return [
-        thread
-        for thread in threading.enumerate()
-        if thread not in before
-        and not thread.name.startswith(LIBRARY_THREADS)
-        and thread is not threading.current_thread()
-        and not isinstance(thread, threading._DummyThread)  # started by native code, e.g. autograd
-    ]
+@pytest.fixture(autouse=True, scope="session")
+def _notes_hooks() -> Iterator[None]:
+    """Notes who registers hooks, so that a test can be asked for those that are left."""
+    end = leaks.note_hooks()
+    yield
+    end()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Temporary files of this process go where no other one makes any: what a test leaves there is its own."""
+    tmp_path_factory.getbasetemp()  # stays where pytest keeps those of the latest runs
+    # No `TemporaryDirectory`: a forked child that ends in the ordinary way would remove it.
+    directory = tempfile.mkdtemp(prefix="pnne-tests-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", directory)
+        patch.setenv("TMPDIR", directory)
+        yield
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_leaks() -> Iterator[None]:
-    """Fail a test that leaves a thread behind: whatever opens, closes."""
-    before = set(threading.enumerate())
+def _leaves_nothing_behind(_one_torch_thread: None, _own_temporary_directory: None) -> Iterator[None]:
+    """Fail a test that leaves threads, processes, files, variables, hooks, switches, widgets or comms behind."""
+    before = leaks.now()
     yield
-    deadline = time.monotonic() + GRACE
-    for thread in _leaked(before):
-        thread.join(max(0.0, deadline - time.monotonic()))
-    leaked = [thread.name for thread in _leaked(before)]
-    assert not leaked, f"The test left threads running: {leaked}. Close what it opened."
+    left = leaks.left_since(before)
+    assert not left, f"The test has left behind: {'; '.join(left)}. Close what it opened, and set back what it set."
+
+
+@pytest.fixture
+def own_widgets() -> Iterator[None]:
+    """Close the widgets that the test has made: plots, and parts of what would close them if it were there."""
+    before = set(widgets)
+    yield
+    for id in set(widgets) - before:
+        if id in widgets:
+            widgets[id].close()
 
 
 @pytest.fixture(autouse=True)

@@ -230,6 +230,7 @@ def test_a_document_refuses_what_it_cannot_use_and_stays_as_it_was(door: str) ->
             assert pn.NodeGraph.from_json(graph.to_json()) == graph
 
 
+@pytest.mark.usefixtures("own_widgets")
 @pytest.mark.parametrize("door", PACKAGE)
 def test_what_the_package_offers_refuses_what_it_cannot_use(door: str) -> None:
     for value in JUNK.values():

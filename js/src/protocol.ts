@@ -1,6 +1,6 @@
-// Generated from pnne_nb/protocol/messages.py. Do not edit; regenerate with: python -m pnne_nb.protocol.typescript
+// Generated from pnne_nb/protocol. Do not edit; regenerate with: python -m pnne_nb.protocol.typescript
 
-/** Any JSON value. Property values are in the JSON form of pnne_nb/graph/values.py. */
+/** Any JSON value. Property values are in the JSON form of pnne_nb/graph/schema/values.py. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 export type PortKind =
@@ -26,6 +26,64 @@ export type Severity =
   | "error"
   | "warning"
   | "info";
+
+export type Proof =
+  | "equal"
+  | "edited"
+  | "opaque";
+
+export type Dtype =
+  | "float32"
+  | "float64"
+  | "float16"
+  | "bfloat16"
+  | "int64"
+  | "int32"
+  | "int16"
+  | "int8"
+  | "uint8"
+  | "uint16"
+  | "uint32"
+  | "uint64"
+  | "bool"
+  | "complex32"
+  | "complex64"
+  | "complex128"
+  | "float8_e4m3fn"
+  | "float8_e5m2"
+  | "float8_e4m3fnuz"
+  | "float8_e5m2fnuz";
+
+export type TrainingState =
+  | "idle"
+  | "running"
+  | "paused"
+  | "finished"
+  | "stopped"
+  | "failed";
+
+export type Command =
+  | "start"
+  | "pause"
+  | "resume"
+  | "step"
+  | "stop"
+  | "validate"
+  | "save"
+  | "rewind"
+  | "batch"
+  | "skip";
+
+export type Move =
+  | "next"
+  | "previous"
+  | "in"
+  | "out"
+  | "toggle";
+
+export type PageTheme =
+  | "light"
+  | "dark";
 
 export type Op =
   | AddNode
@@ -79,7 +137,11 @@ export type Request =
   | GetBundle
   | GetPreview
   | Painted
-  | HideTraining;
+  | HideTraining
+  | GetExportFormats
+  | StartExport
+  | CancelExport
+  | WatchExport;
 
 export type Event =
   | Committed
@@ -92,7 +154,23 @@ export type Event =
   | Source
   | Bundle
   | Preview
-  | Training;
+  | Training
+  | ExportFormats
+  | ExportState
+  | ExportCheck;
+
+export type ControlRequest =
+  | CommandMessage
+  | ChooseMessage
+  | ScaleMessage
+  | RateMessage
+  | ShowMessage
+  | ExportMessage
+  | AckMessage;
+
+export type ControlEvent =
+  | Reply
+  | PictureMessage;
 
 /** Add a node. */
 export interface AddNode {
@@ -105,10 +183,44 @@ export interface AddNode {
   readonly graph?: string;
   /** Its place in the order of nodes; None appends. */
   readonly index?: number | null;
-  /** Where an imported node came from and its proof, as JSON (`compiler.importing`). */
-  readonly origin?: Json;
+  /** Where an imported node came from, and its proof. */
+  readonly origin?: Origin | null;
   /** Whether only its name is shown. */
   readonly collapsed?: boolean;
+}
+
+/**
+ * Where an imported node came from, and its proof.
+ *
+ * It is also a read-only mapping of what a file holds: `node.origin["proof"]`. What stands at its default is left out.
+ */
+export interface Origin {
+  /** What is known of it: `"edited"` says that it, what feeds it, or what is inside it has been changed since it was proved equal. */
+  readonly proof: Proof;
+  /** Why it stayed one opaque node; empty for every other node. */
+  readonly reason?: string;
+  /** Its place among the parameters, buffers and submodules of the module that holds it. */
+  readonly member?: number | null;
+  /** The attribute path that holds its module, if that is not its name; empty if the model itself is the module. */
+  readonly held?: string | null;
+  /** What the import took for granted about an input, as text: `"x.shape[1] is 3"`. */
+  readonly assumes?: readonly string[];
+  /** The names that the original's code gives its outputs, by port. */
+  readonly variables?: Readonly<Record<string, string>>;
+  /** Its tensors that other nodes hold: their path below this node, and the path below the model. */
+  readonly ties?: Readonly<Record<string, string>>;
+  /** Paths below it of the modules that are not trained; an empty path is the node itself. */
+  readonly frozen?: readonly string[];
+  /** The element type that its layer was made of, if that is not float32. */
+  readonly dtype?: Dtype | null;
+  /** Whether computing it again, for a checkpoint, changes its buffers again. */
+  readonly twice?: boolean;
+  /** `"absent"` if the document does not keep the values of the buffer, which are too many. */
+  readonly values?: "absent" | null;
+  /** Whether the original calls it. */
+  readonly called?: boolean;
+  /** Whether it stands for the whole module that was imported. */
+  readonly whole?: boolean;
 }
 
 /** Remove a node and every edge at it. */
@@ -159,11 +271,11 @@ export interface CollapseNode {
   readonly graph?: string;
 }
 
-/** Say where a node came from, and what is proved of it, as JSON; a change of an imported node brings it along. */
+/** Say where a node came from, and what is proved of it; a change of an imported node brings it along. */
 export interface SetOrigin {
   readonly op: "setOrigin";
   readonly name: string;
-  readonly origin: Json;
+  readonly origin: Origin | null;
   readonly graph?: string;
 }
 
@@ -203,7 +315,7 @@ export interface AddFrame {
   readonly box: readonly [number, number, number, number];
   readonly title?: string;
   readonly text?: string;
-  /** One of `graph.frame.COLOURS`. */
+  /** One of `graph.model.annotation.COLOURS`. */
   readonly colour?: string;
   readonly graph?: string;
 }
@@ -276,7 +388,7 @@ export interface DtypeType {
   readonly type: "dtype";
 }
 
-/** `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` … */
+/** A device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` and so on. */
 export interface DeviceType {
   readonly type: "device";
 }
@@ -322,7 +434,7 @@ export interface UnionType {
   readonly options: readonly PropertyType[];
 }
 
-/** Any constant of `graph.values`. */
+/** Any constant of `graph.schema.values`. */
 export interface ConstantType {
   readonly type: "constant";
 }
@@ -362,7 +474,12 @@ export interface Redo {
   readonly client: string;
 }
 
-/** Lay out one graph, as one transaction; its edges run down, or to the right. */
+/**
+ * Lay out one graph, as one transaction; its edges run down, or to the right.
+ *
+ * With `values`, sizes, constants and steps of an expression are cards, and not written on those that use them. `first`
+ * says that nobody asked for it: the graph is seen for the first time, and Undo passes over it.
+ */
 export interface Arrange {
   readonly message: "arrange";
   /** Rises by one per request of a client. */
@@ -370,7 +487,9 @@ export interface Arrange {
   /** Random name of the view that asks. */
   readonly client: string;
   readonly graph?: string;
-  readonly direction?: "down" | "right";
+  readonly direction?: "columns" | "down" | "right";
+  readonly values?: boolean;
+  readonly first?: boolean;
 }
 
 /** Move nodes of one graph into a nested graph, as one transaction; numbered if `name` is None. */
@@ -493,6 +612,46 @@ export interface HideTraining {
   readonly client: string;
 }
 
+/** Send the `ExportFormats` to this view. */
+export interface GetExportFormats {
+  readonly message: "getExportFormats";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+}
+
+/** Write the model to `path` on the kernel's machine and prove the file; answered by an `ExportState` to every view. */
+export interface StartExport {
+  readonly message: "startExport";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly format: string;
+  readonly path: string;
+  readonly overwrite?: boolean;
+}
+
+/** End the export that is under way; no file stays. Answered by an `ExportState` to every view. */
+export interface CancelExport {
+  readonly message: "cancelExport";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+}
+
+/** Check after every edit what an export would do, as `ExportCheck` to every view; an empty `format` ends it. */
+export interface WatchExport {
+  readonly message: "watchExport";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly format?: string;
+}
+
 /** A transaction was committed; `id` and `client` are those of the request, if one asked for it. */
 export interface Committed {
   readonly message: "committed";
@@ -535,18 +694,30 @@ export interface Diagnostic {
   /** `"error"` keeps the graph from compiling. */
   readonly severity: Severity;
   /** A one-click repair, where one is known. */
-  readonly fix: Fix | null;
+  readonly fix: Fix | Retype | null;
 }
 
 /** A change that would remove a diagnostic: one property set to one value. */
 export interface Fix {
+  readonly kind: "set";
   /** Path of the node to change. */
   readonly node: string;
   /** Name of the property. */
   readonly property: string;
-  /** The JSON form of the value to set (see `graph.values`). */
+  /** The JSON form of the value to set (see `graph.schema.values`). */
   readonly value: Json;
   /** What a button says, e.g. `"Set in_features to 400"`. */
+  readonly label: string;
+}
+
+/** A change that would remove a diagnostic: another type for a node, which keeps its edges and the values it can keep. */
+export interface Retype {
+  readonly kind: "retype";
+  /** Path of the node to change. */
+  readonly node: string;
+  /** Its new type. */
+  readonly type: string;
+  /** What a button says, e.g. `"Change pool to MaxPool2d"`. */
   readonly label: string;
 }
 
@@ -622,7 +793,7 @@ export interface NodeState {
   readonly type: string;
   readonly properties?: Readonly<Record<string, Json>>;
   readonly position?: readonly [number, number] | null;
-  readonly origin?: Json;
+  readonly origin?: Origin | null;
   readonly collapsed?: boolean;
 }
 
@@ -650,11 +821,27 @@ export interface Frame {
 export interface Catalog {
   readonly message: "catalog";
   readonly key: string;
+  /** Of all types, each once, in the order of their first types. */
+  readonly categories: readonly Category[];
   /** Of all types, each once: many types have the same ones, and the list is half of the message. */
   readonly properties: readonly PropertyState[];
   readonly types: readonly CatalogEntry[];
+  /** Networks to begin with: the Subgraph nodes of a document's outermost graph. */
+  readonly templates: DocumentState;
   readonly id: number | null;
   readonly client: string | null;
+}
+
+/** A category of node types, and how their nodes look. */
+export interface Category {
+  /** Heading in the palette. */
+  readonly name: string;
+  /** In degrees of oklch. */
+  readonly hue: number;
+  /** Of oklch; 0 is grey. */
+  readonly chroma: number;
+  /** Path of a 16 × 16 pictogram, drawn with strokes. */
+  readonly icon: string;
 }
 
 /** A property as the browser needs it; `default` in JSON form, absent when required. */
@@ -670,12 +857,13 @@ export interface PropertyState {
 /** A node type in a `Catalog`. */
 export interface CatalogEntry {
   readonly type: string;
-  readonly category: string;
   readonly kind: NodeKind;
   readonly inputs?: readonly Port[];
   readonly outputs?: readonly Port[];
   readonly doc?: string;
   readonly url?: string;
+  /** Place in the catalogue's list of categories. */
+  readonly category: number;
   /** Places in the catalogue's list of properties. */
   readonly properties?: readonly number[];
 }
@@ -707,12 +895,12 @@ export interface NodeTypeAdded {
 /** A node type as the browser needs it. */
 export interface NodeTypeState {
   readonly type: string;
-  readonly category: string;
   readonly kind: NodeKind;
   readonly inputs?: readonly Port[];
   readonly outputs?: readonly Port[];
   readonly doc?: string;
   readonly url?: string;
+  readonly category: Category;
   readonly properties?: readonly PropertyState[];
 }
 
@@ -787,3 +975,513 @@ export interface Ailment {
   readonly kind: "dead" | "exploding" | "notFinite" | "saturated" | "vanishing";
   readonly reason: string;
 }
+
+/** Answer to `GetExportFormats`. */
+export interface ExportFormats {
+  readonly message: "exportFormats";
+  readonly id: number;
+  readonly client: string;
+  /** In the order in which they are offered. */
+  readonly formats: readonly ExportFormatState[];
+  /** Where a path that is not absolute begins. */
+  readonly folder: string;
+  /** Which weights a file would get, as a sentence. */
+  readonly weights: string;
+}
+
+/** A format that a model can be exported to. */
+export interface ExportFormatState {
+  /** What `pn.export(format=...)` calls it. */
+  readonly name: string;
+  /** The usual end of its files' names. */
+  readonly suffix: string;
+  /** What a person should know before: that it takes minutes, that torch deprecates it. */
+  readonly note: string;
+  /** The packages that it needs and that are not installed, as a sentence; empty if none is. */
+  readonly missing: string;
+}
+
+/** How the latest export stands. */
+export interface ExportState {
+  readonly message: "exportState";
+  /** `"idle"`: there was none; `"done"`: a file was written, which `result` says how well it agrees. */
+  readonly state: "cancelled" | "done" | "failed" | "idle" | "running";
+  /** The name of its format. */
+  readonly format: string;
+  /** Where the file goes. */
+  readonly path: string;
+  /** How long it has taken so far. */
+  readonly seconds: number;
+  /** Whether it can be ended before it is done. */
+  readonly cancellable: boolean;
+  /** Whether the graph was edited since. */
+  readonly stale: boolean;
+  /** Why there is no file. */
+  readonly error: string;
+  /** The same at nodes. */
+  readonly diagnostics: readonly Diagnostic[];
+  /** How well the file agrees with the model. */
+  readonly result: ExportResult | null;
+  readonly id: number | null;
+  readonly client: string | null;
+}
+
+/** What an export came to: a sentence, further facts one a line, and every node in the order in which they run. */
+export interface ExportResult {
+  readonly ok: boolean;
+  readonly headline: string;
+  readonly facts: readonly string[];
+  readonly nodes: readonly NodeError[];
+}
+
+/** How far an exported file is from the model at one node. */
+export interface NodeError {
+  /** Its path. */
+  readonly node: string;
+  /** Its type. */
+  readonly type: string;
+  /** The largest distance, in the unit of the values; None if it was not compared or is not finite. */
+  readonly error: number | null;
+  /** The error divided by what is tolerated; above 1, file and model differ. None as for `error`. */
+  readonly ratio: number | null;
+  /** Whether they agree, as far as they were compared. */
+  readonly ok: boolean;
+  /** Why it was not compared, or where it differs. */
+  readonly note: string;
+  /** How the values are spread; None if they were not compared. */
+  readonly histograms: ValueHistograms | null;
+}
+
+/** How the values of a node are spread in the model and in an exported file. */
+export interface ValueHistograms {
+  /** Where the first bin begins. */
+  readonly low: number;
+  /** Where the last bin ends; all bins are equally wide. */
+  readonly high: number;
+  /** Counts of the model's values. */
+  readonly model: readonly number[];
+  /** Counts of the file's. */
+  readonly file: readonly number[];
+  /** Values of both that are in no bin, such as infinite ones. */
+  readonly leftOut: number;
+}
+
+/** What an export of the graph as it is drawn would do. */
+export interface ExportCheck {
+  readonly message: "exportCheck";
+  /** `"checking"`: `findings` are those of the graph before the latest edits; `"failed"`: `error` says why there are none. */
+  readonly state: "checking" | "done" | "failed" | "off";
+  /** The name of the format; empty if none is watched. */
+  readonly format: string;
+  /** As of `pn.check_export`. */
+  readonly findings: readonly Diagnostic[];
+  /** Why the check could not be made. */
+  readonly error: string;
+  readonly id: number | null;
+  readonly client: string | null;
+}
+
+/** A button was pressed. */
+export interface CommandMessage {
+  readonly kind: "command";
+  readonly id: number;
+  readonly command: Command;
+}
+
+/** A layer was chosen for the histogram. */
+export interface ChooseMessage {
+  readonly kind: "choose";
+  readonly id: number;
+  readonly layer: string;
+}
+
+/** A plot is to have a logarithmic axis, or no more. */
+export interface ScaleMessage {
+  readonly kind: "scale";
+  readonly id: number;
+  readonly log: boolean;
+}
+
+/** A learning rate was typed. */
+export interface RateMessage {
+  readonly kind: "rate";
+  readonly id: number;
+  readonly rate: number;
+}
+
+/** The training is to be shown on its graph, or no more. */
+export interface ShowMessage {
+  readonly kind: "show";
+  readonly id: number;
+  readonly on: boolean;
+}
+
+/** The dialog for exporting the model is to be shown under the bar, or no more. */
+export interface ExportMessage {
+  readonly kind: "export";
+  readonly id: number;
+  readonly on: boolean;
+}
+
+/** Frame number `tick` was painted. Not answered. */
+export interface AckMessage {
+  readonly kind: "ack";
+  readonly tick: number;
+}
+
+/** The answer to a request: None, or why it was refused. */
+export interface Reply {
+  readonly kind: "reply";
+  readonly id: number;
+  readonly error: string | null;
+}
+
+/**
+ * What several widgets have to show at once; the binary parts of all are the message's buffers, in their order.
+ *
+ * A dictionary, because a widget's state is sent as ipywidgets has prepared it, and is not looked at again.
+ */
+export interface PictureMessage {
+  readonly kind: "picture";
+  readonly updates: readonly Update[];
+}
+
+/** What one widget would have sent in a message of its own. */
+export interface Update {
+  /** The widget's id. */
+  readonly model: string;
+  /** Where in the state its binary parts belong; as many of the message's buffers are this update's. */
+  readonly paths: readonly Json[];
+  /** Its traits that have changed. */
+  readonly state: Readonly<Record<string, Json>>;
+}
+
+/** A key was pressed in the explorer's graph. Not answered. */
+export interface MoveMessage {
+  readonly kind: "move";
+  readonly move: Move;
+}
+
+/** How a training stands, as the control bar shows it. */
+export interface TrainingStatus {
+  readonly state: TrainingState;
+  /** What the running training waits for, in words, or None. */
+  readonly waiting: string | null;
+  /** Whether the graph says something else than what is in training. */
+  readonly edited: boolean;
+  /** Why it failed, or None. */
+  readonly error: string | null;
+  /** The node that failed, by its path on screen, or None. */
+  readonly node: string | null;
+  readonly epoch: number;
+  readonly epochs: number;
+  readonly batch: number;
+  readonly batches: number | null;
+  readonly step: number;
+  readonly stepsPerSecond: number;
+  /** Estimate to the end, in seconds, or None. */
+  readonly secondsLeft: number | null;
+  readonly learningRate: number | null;
+  /** Share of the time that watching the layers takes, 0 to 1, or None before it was measured. */
+  readonly cost: number | null;
+  readonly framesPerSecond: number;
+  /** The factor of scaled gradients (float16), or None without scaling. */
+  readonly lossScale: number | null;
+  /** Steps that left the parameters as they were, because a scaled gradient overflowed. */
+  readonly skippedSteps: number;
+  /** The latest checkpoint, or None while there is none. */
+  readonly saved: Saved | null;
+  /** Frames that came too fast to be looked at. */
+  readonly dropped: number;
+  readonly notices: readonly Notice[];
+  /** What can be done about a NaN that has ended the training. */
+  readonly remedies: readonly Command[];
+  /** The batch that it came from, in words, while it is shown; else empty. */
+  readonly batchText: string;
+}
+
+/** A checkpoint: the last step that it holds, and its file. */
+export interface Saved {
+  readonly step: number;
+  readonly path: string;
+}
+
+/** A finding: where it was made, what it means, what to do. */
+export interface Notice {
+  readonly step: number;
+  readonly message: string;
+  readonly node: string | null;
+  readonly hint: string | null;
+}
+
+export const DTYPES = [
+  "float32",
+  "float64",
+  "float16",
+  "bfloat16",
+  "int64",
+  "int32",
+  "int16",
+  "int8",
+  "uint8",
+  "uint16",
+  "uint32",
+  "uint64",
+  "bool",
+  "complex32",
+  "complex64",
+  "complex128",
+  "float8_e4m3fn",
+  "float8_e5m2",
+  "float8_e4m3fnuz",
+  "float8_e5m2fnuz",
+] as const;
+
+export const DEVICE = /^(?:(?:cpu|cuda|mps|xpu|meta)(?::[0-9]{1,3})?)$/;
+
+export const SIZE_NAME = /^(?:[A-Za-z_][A-Za-z0-9_]*)$/;
+
+export const NODE_NAME = /^(?:[A-Za-z0-9_]+)$/;
+
+export const MAX_NAME_LENGTH = 100;
+
+export const RESERVED_NAMES = [
+  "F",
+  "False",
+  "None",
+  "T_destination",
+  "True",
+  "_apply",
+  "_backward_hooks",
+  "_backward_pre_hooks",
+  "_buffers",
+  "_call_impl",
+  "_compiled_call_impl",
+  "_forward_hooks",
+  "_forward_hooks_always_called",
+  "_forward_hooks_with_kwargs",
+  "_forward_pre_hooks",
+  "_forward_pre_hooks_with_kwargs",
+  "_get_backward_hooks",
+  "_get_backward_pre_hooks",
+  "_get_name",
+  "_is_full_backward_hook",
+  "_load_from_state_dict",
+  "_load_state_dict_post_hooks",
+  "_load_state_dict_pre_hooks",
+  "_maybe_warn_non_full_backward_hook",
+  "_modules",
+  "_named_members",
+  "_non_persistent_buffers_set",
+  "_parameters",
+  "_register_load_state_dict_pre_hook",
+  "_register_state_dict_hook",
+  "_replicate_for_data_parallel",
+  "_save_to_state_dict",
+  "_slow_forward",
+  "_state_dict_hooks",
+  "_state_dict_pre_hooks",
+  "_version",
+  "_wrapped_call_impl",
+  "add_module",
+  "and",
+  "apply",
+  "as",
+  "assert",
+  "async",
+  "await",
+  "bfloat16",
+  "break",
+  "buffers",
+  "call_super_init",
+  "children",
+  "class",
+  "compile",
+  "continue",
+  "cpu",
+  "cuda",
+  "def",
+  "del",
+  "double",
+  "dump_patches",
+  "elif",
+  "else",
+  "eval",
+  "except",
+  "extra_repr",
+  "finally",
+  "float",
+  "for",
+  "forward",
+  "from",
+  "get_buffer",
+  "get_extra_state",
+  "get_parameter",
+  "get_submodule",
+  "global",
+  "half",
+  "if",
+  "import",
+  "in",
+  "ipu",
+  "is",
+  "lambda",
+  "load_state_dict",
+  "modules",
+  "mtia",
+  "named_buffers",
+  "named_children",
+  "named_modules",
+  "named_parameters",
+  "nn",
+  "nonlocal",
+  "not",
+  "or",
+  "parameters",
+  "pass",
+  "raise",
+  "register_backward_hook",
+  "register_buffer",
+  "register_forward_hook",
+  "register_forward_pre_hook",
+  "register_full_backward_hook",
+  "register_full_backward_pre_hook",
+  "register_load_state_dict_post_hook",
+  "register_load_state_dict_pre_hook",
+  "register_module",
+  "register_parameter",
+  "register_state_dict_post_hook",
+  "register_state_dict_pre_hook",
+  "requires_grad_",
+  "return",
+  "self",
+  "set_extra_state",
+  "set_submodule",
+  "share_memory",
+  "state_dict",
+  "to",
+  "to_empty",
+  "torch",
+  "train",
+  "training",
+  "try",
+  "type",
+  "while",
+  "with",
+  "xpu",
+  "yield",
+  "zero_grad",
+] as const;
+
+export const KEYWORDS = "*";
+
+export const FRAME_COLOURS = [
+  "grey",
+  "blue",
+  "green",
+  "yellow",
+  "red",
+  "purple",
+] as const;
+
+export const FARTHEST = 1000000000;
+
+export const MAX_TITLE = 200;
+
+export const MAX_TEXT = 5000;
+
+export const FRAME_PADDING = 14.0;
+
+export const FRAME_TITLE_HEIGHT = 26.0;
+
+export const SIZES_OF_TENSORS = [
+  "size",
+  "dim",
+  "numel",
+  "len",
+] as const;
+
+export const LITERALS = [
+  "Constant",
+  "slice",
+  "dtype",
+] as const;
+
+export const COMPUTED_VALUES = [
+  "getitem",
+  "tuple",
+  "list",
+  "math_sqrt",
+  "math_floor",
+  "math_ceil",
+  "math_trunc",
+  "operator_add",
+  "operator_sub",
+  "operator_mul",
+  "operator_truediv",
+  "operator_floordiv",
+  "operator_mod",
+  "operator_pow",
+  "operator_neg",
+  "operator_pos",
+  "operator_abs",
+] as const;
+
+export const VALUE_ATTRIBUTES = [
+  "shape",
+  "ndim",
+  "dtype",
+  "device",
+] as const;
+
+export const SPLITS = [
+  "chunk",
+  "split",
+  "tensor_split",
+  "unbind",
+  "hsplit",
+  "vsplit",
+  "dsplit",
+  "unsafe_chunk",
+] as const;
+
+export const RESHAPES = [
+  "reshape",
+  "flatten",
+  "unflatten",
+  "squeeze",
+  "unsqueeze",
+  "transpose",
+  "permute",
+  "t",
+  "swapaxes",
+  "swapdims",
+  "movedim",
+  "moveaxis",
+  "view",
+  "expand",
+] as const;
+
+export const CASTS = [
+  "to",
+  "float",
+  "double",
+  "half",
+  "bfloat16",
+  "long",
+  "int",
+  "short",
+  "bool",
+  "contiguous",
+  "detach",
+] as const;
+
+export const STRUCTURE: Category = {"name": "Structure", "hue": 255, "chroma": 0.03, "icon": "M2.5 8h8M7.5 4.5L11 8l-3.5 3.5M13.5 3v10"};
+
+export const BLOCK: Category = {"name": "Block", "hue": 240, "chroma": 0.07, "icon": "M8 2l5.5 3v6L8 14l-5.5-3V5zM2.5 5L8 8l5.5-3M8 8v6"};
+
+export const MY_BLOCKS: Category = {"name": "My blocks", "hue": 240, "chroma": 0.07, "icon": "M8 2l5.5 3v6L8 14l-5.5-3V5zM2.5 5L8 8l5.5-3M8 8v6"};
+
+export const TEMPLATES: Category = {"name": "Templates", "hue": 151.3, "chroma": 0.1, "icon": "M8 4.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7"};
+
+export const UNKNOWN: Category = {"name": "Unknown", "hue": 252.2, "chroma": 0.1, "icon": "M8 4.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7"};

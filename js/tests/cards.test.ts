@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { shapeLabel } from "../src/editor/canvas/shapes";
-import { mainProperties, summaryOf } from "../src/editor/canvas/summary";
+import { shapeLabel } from "../src/editor/scene/shapes";
+import { mainProperties, summaryOf } from "../src/editor/scene/summary";
 import type { Json, NodeTypeState } from "../src/protocol";
 
 interface Cases {

@@ -1,24 +1,35 @@
 import { expect, test } from "vitest";
 import { matchPorts, portsIn, type Scene, whyNotConnect } from "../src/editor/document/connection";
 import { EMPTY_GRAPH, fromState } from "../src/editor/document/document";
-import type { NodeState, NodeTypeState, PortKind } from "../src/protocol";
+import { type NodeState, type NodeTypeState, type PortKind, UNKNOWN } from "../src/protocol";
 
 const port = (name: string, kind: PortKind = "tensor") => ({ name, kind });
 const TYPES: NodeTypeState[] = [
-  { type: "Input", category: "", kind: "structural", outputs: [port("output", "value")] },
-  { type: "ReLU", category: "", kind: "module", inputs: [port("input")], outputs: [port("output")] },
-  { type: "add", category: "", kind: "function", inputs: [port("input"), port("other")], outputs: [port("output")] },
+  { type: "Input", category: UNKNOWN, kind: "structural", outputs: [port("output", "value")] },
+  { type: "ReLU", category: UNKNOWN, kind: "module", inputs: [port("input")], outputs: [port("output")] },
+  {
+    type: "add",
+    category: UNKNOWN,
+    kind: "function",
+    inputs: [port("input"), port("other")],
+    outputs: [port("output")],
+  },
   {
     type: "cat",
-    category: "",
+    category: UNKNOWN,
     kind: "function",
     inputs: [{ name: "tensors", variadic: true }],
     outputs: [port("output")],
   },
-  { type: "SGD", category: "", kind: "training", inputs: [{ name: "groups", kind: "parameters", optional: true }] },
+  {
+    type: "SGD",
+    category: UNKNOWN,
+    kind: "training",
+    inputs: [{ name: "groups", kind: "parameters", optional: true }],
+  },
   {
     type: "Pool",
-    category: "",
+    category: UNKNOWN,
     kind: "module",
     inputs: [port("input")],
     outputs: [port("output"), { name: "indices", when: "return_indices" }],
@@ -67,7 +78,7 @@ const names = (name: string) => portsIn(scene, named(name));
 test.each([
   ["x.output", "sum.input", null],
   ["x.output", "a.input", "connected already"],
-  ["b.output", "a.input", "already fed by x.output"],
+  ["b.output", "a.input", "close a loop"],
   ["sum.output", "sum.other", "cannot feed itself"],
   ["x.output", "sgd.groups", "gives a value, but sgd.groups takes parameters"],
   ["x.input", "sum.input", "x.input is not an output"],

@@ -14,10 +14,10 @@ import {
   stateText,
   typedRate,
 } from "../src/controls/format";
-import { PATIENCE_MS, Requests } from "../src/controls/requests";
-import type { Reply, Status } from "../src/controls/types";
+import { halt, PATIENCE_MS, Requests } from "../src/controls/requests";
+import type { Reply, TrainingStatus } from "../src/protocol";
 
-const status: Status = {
+const status: TrainingStatus = {
   state: "running",
   waiting: null,
   edited: false,
@@ -38,6 +38,8 @@ const status: Status = {
   saved: null,
   dropped: 0,
   notices: [],
+  remedies: [],
+  batchText: "",
 };
 
 test("times are minutes and seconds, hours only when there are any", () => {
@@ -90,7 +92,12 @@ test("a finding that the error tells is not told twice", () => {
 test("the finding that quotes the error and says more stands for it", () => {
   const message = "The data failed while fetching batch 11: OSError: disk is gone. While reading example 333.";
   const notices = [{ step: 11, message, node: null, hint: "Try again." }];
-  const failed: Status = { ...status, state: "failed", error: "OSError: disk is gone\non the second line", notices };
+  const failed: TrainingStatus = {
+    ...status,
+    state: "failed",
+    error: "OSError: disk is gone\non the second line",
+    notices,
+  };
   expect(failureText(failed)).toBe(`${message} Try again.`);
   expect(findings(failed)).toEqual([]);
   expect(failureText({ ...failed, notices: [] })).toBe("OSError: disk is gone\non the second line");
@@ -101,11 +108,13 @@ test("a running training that waits says what for", () => {
   expect(stateText(status)).toBe("Running");
   expect(stateText({ ...status, waiting: "2 processes to start" })).toBe("Waiting for 2 processes to start");
   expect(stateText({ ...status, state: "paused", waiting: "a cell" })).toBe("Paused");
+  const stopping = "stopping: waiting for the data, batch 3 of epoch 1; ends in at most 5 s";
+  expect(stateText({ ...status, state: "paused", waiting: stopping })).toBe(`S${stopping.slice(1)}`);
 });
 
 test("facts are left out where they are not known", () => {
   expect(progressFacts(status)).toEqual(["Epoch 2/4", "step 1,234", "250 steps/s", "1:01 left"]);
-  const finished: Status = { ...status, state: "finished", stepsPerSecond: 0, epoch: 1500, epochs: 1500 };
+  const finished: TrainingStatus = { ...status, state: "finished", stepsPerSecond: 0, epoch: 1500, epochs: 1500 };
   expect(progressFacts(finished)).toEqual(["Epoch 1,500/1,500", "step 1,234"]);
   expect(progressFacts({ ...status, step: 0 })).toEqual([]);
 });
@@ -184,4 +193,34 @@ test("closing removes the listener and the timers", () => {
   vi.advanceTimersByTime(2 * PATIENCE_MS);
   expect(isConnected()).toBe(false);
   expect(onSilence).not.toHaveBeenCalled();
+});
+
+test("pause and stop reach a training also where the kernel is held up", () => {
+  const fetched = vi.fn(() => Promise.reject(new Error("another machine")));
+  vi.stubGlobal("fetch", fetched);
+  vi.stubGlobal("location", new URL("http://localhost:8888/lab"));
+  for (const command of ["pause", "stop"] as const) halt(command, "http://127.0.0.1:1/secret");
+  halt("resume", "http://127.0.0.1:1/secret");
+  halt("pause", "");
+  halt("pause", undefined);
+  expect(fetched.mock.calls.map(([address]: unknown[]) => address)).toEqual([
+    "http://127.0.0.1:1/secret/pause",
+    "http://127.0.0.1:1/secret/stop",
+  ]);
+  vi.unstubAllGlobals();
+});
+
+test.each([
+  ["http://127.0.0.1:8888/lab", true],
+  ["http://[::1]:8888/lab", true],
+  ["vscode-webview://a1b2/index.html", true],
+  ["https://hub.example.org/user/me/lab", false],
+  ["https://localhost.example.org/lab", false],
+])("a page at %s asks its own machine: %s", (page, asks) => {
+  const fetched = vi.fn(() => Promise.resolve());
+  vi.stubGlobal("fetch", fetched);
+  vi.stubGlobal("location", new URL(page));
+  halt("pause", "http://127.0.0.1:1/secret");
+  expect(fetched).toHaveBeenCalledTimes(asks ? 1 : 0);
+  vi.unstubAllGlobals();
 });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type Context, type FrontEnd, frontEnds } from "../src/editor/frontEnds";
+import { type Context, type FrontEnd, frontEnds } from "../src/editor/host/frontEnds";
 import type { Model } from "../src/editor/session/model";
 import loader from "../src/loader/index";
 

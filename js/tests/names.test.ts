@@ -1,24 +1,18 @@
-import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { freeName, RESERVED, stemOf, whyNotName } from "../src/editor/document/names";
+import cases from "../../tests/cases/names.json";
+import { freeIdentifier, freeName, whyNotName, whyReserved } from "../src/editor/document/names";
 
-test("the reserved names are Python's", () => {
-  const source = readFileSync(new URL("../../pnne_nb/graph/names.py", import.meta.url), "utf8");
-  const attributes = /MODULE_ATTRIBUTES = frozenset\(\s*"""([^"]+)"""/.exec(source)?.[1]?.trim().split(/\s+/) ?? [];
-  expect(attributes.length).toBeGreaterThan(80);
-  expect(attributes.filter((name) => !RESERVED.has(name))).toEqual([]);
+test.each(cases.first)("the first node of type %s is called %s, as in Python", (type, name) => {
+  expect(freeName(type as string, new Set())).toBe(name);
 });
 
-test.each([
-  ["Conv2d", "conv2d"],
-  ["MaxPool2d", "max_pool2d"],
-  ["ReLU", "relu"],
-  ["PReLU", "prelu"],
-  ["LSTM", "lstm"],
-  ["CrossEntropyLoss", "cross_entropy_loss"],
-  ["scaled_dot_product_attention", "scaled_dot_product_attention"],
-])("nodes of type %s are called %s", (type, stem) => {
-  expect(stemOf(type)).toBe(stem);
+test.each(cases.free)("%s, where %j are taken, becomes %s", (name, taken, free) => {
+  expect(freeIdentifier(name as string, new Set(taken))).toBe(free);
+});
+
+test("names are legal exactly where Python says so", () => {
+  expect(cases.legal.filter((name) => whyReserved(name) !== null)).toEqual([]);
+  expect(cases.illegal.filter((name) => whyReserved(name) === null)).toEqual([]);
 });
 
 test("a new node gets the smallest free number", () => {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Manager, Receiver } from "../src/controls/host";
 import { handOnPictures } from "../src/controls/picture";
-import type { Manager, Receiver } from "../src/controls/types";
 
 interface Received {
   id: string;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { tokensOf } from "../src/editor/panels/python";
+import { tokensOf } from "../src/editor/fields/python";
 
 const coloured = (source: string) =>
   tokensOf(source)

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { foldsOf, placedAt, settled, shownAt } from "../src/editor/canvas/folded";
-import type { Point } from "../src/editor/canvas/placement";
 import { fromState, type Graph } from "../src/editor/document/document";
 import { runsOf } from "../src/editor/document/repeats";
+import { foldsOf, placedAt, settled, shownAt } from "../src/editor/scene/folded";
+import type { Point } from "../src/editor/scene/placement";
 import type { DocumentState } from "../src/protocol";
 
 interface Case {
@@ -23,7 +23,7 @@ function read({ document, resolved }: Case) {
   const graph = whole.graphs.get("") as Graph;
   const runs = runsOf(whole, graph, (name) => resolved[name]);
   const placeOf = (name: string) => graph.nodes.get(name)?.position ?? null;
-  return { graph, runs, placeOf, folds: foldsOf(graph, runs, placeOf) };
+  return { graph, runs, placeOf, folds: foldsOf(graph, runs, [], placeOf) };
 }
 
 describe("rows are found and folded as in Python", () => {

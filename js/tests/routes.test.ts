@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import type { Point } from "../src/editor/canvas/placement";
-import { routed } from "../src/editor/canvas/routes";
+import type { Point } from "../src/editor/scene/placement";
+import { routed } from "../src/editor/scene/routes";
 
 interface Case {
   about: string;

@@ -2,11 +2,11 @@ import { expect, test } from "vitest";
 import { fromState } from "../src/editor/document/document";
 import { placesOf } from "../src/editor/document/places";
 import { nodeSimilarity, searchTypes, similarity } from "../src/editor/panels/search";
-import type { NodeTypeState } from "../src/protocol";
+import { type NodeTypeState, UNKNOWN } from "../src/protocol";
 
 const type = (name: string, category: string, doc = ""): NodeTypeState => ({
   type: name,
-  category,
+  category: { ...UNKNOWN, name: category },
   kind: "module",
   doc,
 });

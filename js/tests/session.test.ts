@@ -1,40 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Model } from "../src/editor/session/model";
 import { GONE_AFTER, LARGEST_MESSAGE, Session } from "../src/editor/session/session";
 import type { Committed, Event, Op, Request, Snapshot } from "../src/protocol";
-
-/** A model whose kernel is the test. */
-class FakeModel implements Model {
-  readonly sent: Request[] = [];
-  readonly traits = new Map<string, unknown>();
-  private readonly listeners = new Map<string, Set<(...parts: unknown[]) => void>>();
-
-  get(name: string): unknown {
-    return this.traits.get(name);
-  }
-  set(name: string, value: unknown): void {
-    this.traits.set(name, value);
-  }
-  save_changes(): void {}
-  send(content: unknown): void {
-    this.sent.push(content as Request);
-  }
-  on(event: string, listener: (...parts: unknown[]) => void): void {
-    this.listeners.set(event, (this.listeners.get(event) ?? new Set()).add(listener));
-  }
-  off(event: string, listener: (...parts: unknown[]) => void): void {
-    this.listeners.get(event)?.delete(listener);
-  }
-  receive(event: Event): void {
-    for (const listener of this.listeners.get("msg:custom") ?? []) listener(event);
-  }
-  emit(event: string): void {
-    for (const listener of this.listeners.get(event) ?? []) listener();
-  }
-  get listening(): number {
-    return [...this.listeners.values()].reduce((sum, set) => sum + set.size, 0);
-  }
-}
+import { FakeModel } from "./fakeModel";
 
 const add = (name: string): Op => ({ op: "addNode", name, type: "ReLU" });
 const snapshot = (
@@ -76,6 +43,8 @@ beforeEach(() => {
       model.receive({
         message: "catalog",
         key: "k",
+        categories: [],
+        templates: { format: "pnne-graph", formatVersion: 1, name: "templates", graphs: {} },
         properties: [],
         types: [],
         id: request.id,

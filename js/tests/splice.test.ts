@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
-import { aligned, distributed } from "../src/editor/document/align";
 import { fromState } from "../src/editor/document/document";
 import { bridges, edgeFrom, insertOps } from "../src/editor/document/splice";
-import type { NodeState, NodeTypeState } from "../src/protocol";
+import { aligned, distributed } from "../src/editor/scene/align";
+import { type NodeState, type NodeTypeState, UNKNOWN } from "../src/protocol";
 
 const TYPES: NodeTypeState[] = [
-  { type: "Input", category: "", kind: "structural", outputs: [{ name: "output", kind: "value" }] },
-  { type: "ReLU", category: "", kind: "module", inputs: [{ name: "input" }], outputs: [{ name: "output" }] },
+  { type: "Input", category: UNKNOWN, kind: "structural", outputs: [{ name: "output", kind: "value" }] },
+  { type: "ReLU", category: UNKNOWN, kind: "module", inputs: [{ name: "input" }], outputs: [{ name: "output" }] },
   {
     type: "add",
-    category: "",
+    category: UNKNOWN,
     kind: "function",
     inputs: [{ name: "a" }, { name: "b" }],
     outputs: [{ name: "output" }],
   },
-  { type: "SGD", category: "", kind: "training", inputs: [{ name: "groups", kind: "parameters" }] },
+  { type: "SGD", category: UNKNOWN, kind: "training", inputs: [{ name: "groups", kind: "parameters" }] },
 ];
 const node = (name: string, type: string): NodeState => ({ name, type, properties: {}, position: null, origin: null });
 const document = fromState({

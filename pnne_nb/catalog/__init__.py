@@ -15,25 +15,32 @@ from itertools import chain
 from types import ModuleType
 from typing import final
 
-from pnne_nb.catalog import facts, functions, layers, operators, optimizers, training
-from pnne_nb.catalog.collecting import without_collections
+from pnne_nb.catalog import functions, layers, operators, optimizers, training_nodes
 from pnne_nb.catalog.custom import register_node
 from pnne_nb.catalog.functions import operator
-from pnne_nb.graph.registry import registry
-from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.catalog.quantized import quantized_layer
+from pnne_nb.catalog.tables import overrides
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.process.gc_pause import without_collections
 
-__all__ = ["operator", "register_node", "specs"]
+__all__ = ["register_node", "specs", "unlisted"]
 
 
 def specs() -> tuple[NodeSpec, ...]:
     """Return the spec of everything that the installed torch offers, in the order of the palette."""
     with without_collections():
-        found = chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs(), training.specs())
+        found = chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs(), training_nodes.specs())
         return tuple(sorted(found, key=_place))
 
 
+def unlisted(type: str) -> NodeSpec | None:
+    """Return the spec of a type that the palette does not list and a document may name, or None."""
+    return quantized_layer(type) or operator(type)
+
+
 def _place(spec: NodeSpec) -> int:
-    order = facts.CATEGORY_ORDER
+    order = overrides.CATEGORY_ORDER
     return order.index(spec.category) if spec.category in order else len(order)
 
 

@@ -16,19 +16,20 @@ import torch
 from torch import nn
 from torch.autograd import Function
 
-from pnne_nb.catalog import docs, signatures
-from pnne_nb.catalog.arguments import Argument, typed, typed_in
+from pnne_nb.catalog.introspection import docstrings, signatures
+from pnne_nb.catalog.introspection.arguments import Argument, typed, typed_in
 from pnne_nb.catalog.layers import positional
 from pnne_nb.errors import RegistrationError, expect, shown
-from pnne_nb.graph.names import MAX_LENGTH
-from pnne_nb.graph.registry import registry
-from pnne_nb.graph.spec import REQUIRED, NodeSpec, Port, PortKind, Property, Required
-from pnne_nb.graph.structural import MODULE_PROPERTIES
-from pnne_nb.graph.types import ConstantType, OptionalType, PropertyType
+from pnne_nb.graph.schema.names import MAX_LENGTH
+from pnne_nb.graph.schema.property_types import ConstantType, OptionalType, PropertyType
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.spec import REQUIRED, NodeSpec, Port, PortKind, Property, Required
+from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
+from pnne_nb.process.fork import fork_safe
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
 
-_meeting = threading.Lock()
+_meeting = fork_safe(threading.Lock())
 """Held while a function is registered that an import has met: two imports may meet it at once."""
 
 _PLAIN = (bool, int, float, str)
@@ -82,7 +83,7 @@ def register_node(
 
     Raises:
         RegistrationError: By the decorator, if the signature does not tell what is a port and what a property,
-            if the name is no identifier, or if a type of that name exists.
+            if the name is no identifier, or if a type of that name exists, or if a module has a ``backward``.
     """
     expect(category, str, "category", "the heading in the palette")
 
@@ -112,9 +113,10 @@ def describe(
             f"{shown(label)} cannot be the name of a node type: it must be a Python identifier of A-Z a-z, digits and "
             'underscores, because it stands in generated source. Pass one, for example @pn.register_node(name="my_node").'
         )
+    _refuse_backward(label, target)
     reader = _reader(label, target)
     calls = [reader.argument(argument) for argument in reader.calls()]
-    about = docs.arguments(target.__doc__, {*(a.name for a in calls), *(a.name for a in reader.inits())})
+    about = docstrings.arguments(target.__doc__, {*(a.name for a in calls), *(a.name for a in reader.inits())})
     properties = [*reader.properties(reader.inits(), "init", about), *reader.properties(calls, "call", about)]
     return NodeSpec(
         type=label,
@@ -130,9 +132,22 @@ def describe(
         outputs=_outputs(label, reader.result(), outputs),
         properties=(*properties, *_own(properties)) if reader.is_module else tuple(properties),
         positional=positional(calls),
-        doc=docs.summary(target.__doc__),
+        doc=docstrings.summary(target.__doc__),
         torch=target,
     )  # fmt: skip
+
+
+def _refuse_backward(label: str, target: object) -> None:
+    """Refuse a module with a ``backward``, which torch never calls; what a library's base class has is its own."""
+    if not (isinstance(target, type) and issubclass(target, nn.Module)):
+        return
+    owner = next((cls for cls in target.__mro__ if "backward" in vars(cls)), None)
+    if owner is not None and owner.__module__ == target.__module__:
+        raise RegistrationError(
+            f"{label} has a backward method, which torch never calls on a module: its gradients would be those of forward. "
+            f"Write a torch.autograd.Function with static methods forward(ctx, ...) and backward(ctx, ...), and register that, "
+            f"or call its apply(...) in the forward of {label}."
+        )
 
 
 def result_class(cls: type) -> NodeSpec:
@@ -160,7 +175,7 @@ def result_class(cls: type) -> NodeSpec:
         outputs=(Port("output", kind="value"),),
         properties=tuple(Property(name, OptionalType(ConstantType()), None, role="call", doc="") for name in names),
         positional=(),
-        doc=docs.summary(cls.__doc__),
+        doc=docstrings.summary(cls.__doc__),
         torch=cls,
     )
     registry.register(spec, replace=_is_rerun(spec))
@@ -223,7 +238,7 @@ def _called(target: Callable[..., Any], keywords: Sequence[str]) -> NodeSpec:
             *(p.name for p in known if p.kind is not p.KEYWORD_ONLY),
             *(f"*{each}" for each in spread),
         ),
-        doc=docs.summary(target.__doc__),
+        doc=docstrings.summary(target.__doc__),
         torch=target,
     )
     registry.register(spec, replace=found is not None)

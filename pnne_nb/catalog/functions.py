@@ -14,10 +14,12 @@ import torch
 import torch.nn.functional
 from torch import Tensor
 
-from pnne_nb.catalog import docs, facts, schemas, signatures
-from pnne_nb.catalog.arguments import Argument, port
+from pnne_nb.catalog.introspection import docstrings as docs
+from pnne_nb.catalog.introspection import schemas, signatures
+from pnne_nb.catalog.introspection.arguments import Argument, port
 from pnne_nb.catalog.layers import URL, call_properties, output_ports, positional
-from pnne_nb.catalog.names import (
+from pnne_nb.catalog.tables import overrides
+from pnne_nb.catalog.tables.function_list import (
     FUNCTIONS,
     METHOD_NAMES,
     METHODS,
@@ -27,23 +29,29 @@ from pnne_nb.catalog.names import (
     TORCH_FIRST,
     WITHOUT_OVERLOADS,
 )
-from pnne_nb.graph.spec import NodeSpec, Port
-from pnne_nb.graph.types import BoolType, ConstantType, OptionalType, PropertyType, TupleType
+from pnne_nb.graph.schema.property_types import (
+    BoolType,
+    ConstantType,
+    OptionalType,
+    PropertyType,
+    TupleType,
+)
+from pnne_nb.graph.schema.spec import NodeSpec, Port
 
 _NAMESPACES = {"linalg_": torch.linalg, "fft_": torch.fft, "special_": torch.special}
 FROM_TORCH = "torch_"
 """Begins the names of functions of ``torch`` that one of ``torch.nn.functional`` has the plain name of."""
 
 OTHER = "Other functions"
-"""Heading of functions that a later torch has and ``names`` does not list."""
+"""Heading of functions that a later torch has and ``function_list`` does not list."""
 
-_HIDDEN = facts.SKIPPED - facts.CALL_ARGUMENTS
+_HIDDEN = overrides.SKIPPED - overrides.CALL_ARGUMENTS
 _INTRODUCTION = 800
 """Characters at the beginning of a docstring in which it refers to the page that says more."""
 
 
 def specs() -> Iterator[NodeSpec]:
-    """Yield the spec of every function and method in ``names`` that the installed torch has, and of what is new."""
+    """Yield the spec of every function and method in ``function_list`` that the installed torch has, and of what is new."""
     for category, names in FUNCTIONS.items():
         for name in names.split():
             found = find(name)
@@ -60,7 +68,7 @@ def specs() -> Iterator[NodeSpec]:
 
 
 def unlisted() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the public functions of ``torch.nn.functional`` that ``names`` does not list: those of a later torch."""
+    """Yield the public functions of ``torch.nn.functional`` that ``function_list`` does not list: those of a later torch."""
     listed = {name for names in FUNCTIONS.values() for name in names.split()}
     for name, value in vars(torch.nn.functional).items():
         is_own = inspect.isfunction(value) and value.__module__ == torch.nn.functional.__name__
@@ -73,7 +81,7 @@ def unlisted() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def operator(name: str) -> NodeSpec | None:
-    """Return the spec of a function or method of torch's on tensors that ``names`` does not list, or None.
+    """Return the spec of a function or method of torch's on tensors that ``function_list`` does not list, or None.
 
     Only what the dispatcher has a schema for, and what takes a tensor: a document may name it, and nothing of that
     reads a file.
@@ -121,10 +129,10 @@ def _function(name: str, category: str, target: str, function: Callable[..., Any
             raise LookupError(f"torch has no operator schema for {target}")
         calls, outputs = list(merged.arguments), merged.outputs
     else:
-        calls, outputs = _python_arguments(name, function), output_ports(name, facts.OUTPUTS.get(name, ()))
-    if name in facts.OUTPUTS:
-        outputs = output_ports(name, facts.OUTPUTS[name])
-    return _spec(name, category, target, function, calls, facts.lookup(facts.RESULTS, name) or outputs)
+        calls, outputs = _python_arguments(name, function), output_ports(name, overrides.OUTPUTS.get(name, ()))
+    if name in overrides.OUTPUTS:
+        outputs = output_ports(name, overrides.OUTPUTS[name])
+    return _spec(name, category, target, function, calls, overrides.lookup(overrides.RESULTS, name) or outputs)
 
 
 def _method(name: str, category: str) -> NodeSpec:
@@ -133,7 +141,7 @@ def _method(name: str, category: str) -> NodeSpec:
     merged = schemas.signature(method, method=True, without=WITHOUT_OVERLOADS.get(name, frozenset()))
     if merged is None:
         merged = schemas.Signature((Argument("input", kind="tensor"),), (Port("output"),))
-    outputs = facts.lookup(facts.RESULTS, name) or merged.outputs
+    outputs = overrides.lookup(overrides.RESULTS, name) or merged.outputs
     spec = _spec(name, category, method, function, list(merged.arguments), outputs)
     return msgspec.structs.replace(spec, kind="method", url=URL.format(f"torch.Tensor.{method}"))
 
@@ -160,7 +168,7 @@ def _spec(
         outputs=outputs,
         properties=call_properties(name, calls, about),
         positional=order,
-        doc=facts.DOCS.get(name) or next(filter(None, map(docs.summary, second)), ""),
+        doc=overrides.DOCS.get(name) or next(filter(None, map(docs.summary, second)), ""),
         url=URL.format(target),
         torch=function,
     )
@@ -188,7 +196,7 @@ def _argument_docs(name: str, docstrings: Iterable[str], wanted: set[str]) -> di
             break
         about |= docs.arguments(doc, wanted.difference(about))
     for argument in wanted.difference(about):
-        about[argument] = facts.lookup(facts.ARGUMENT_DOCS, name, argument) or ""
+        about[argument] = overrides.lookup(overrides.ARGUMENT_DOCS, name, argument) or ""
     return about
 
 
@@ -200,10 +208,10 @@ def _is_hidden(argument: Argument) -> bool:
 
 
 def _adapted(name: str, argument: Argument) -> Argument:
-    """Return an argument with the port kind and the mode-dependent default that `facts` tells."""
+    """Return an argument with the port kind and the mode-dependent default that `overrides` tells."""
     if argument.name == "training":
-        return msgspec.structs.replace(argument, type=facts.MODE, default="auto")
-    kind = facts.lookup(facts.PORT_KINDS, name, argument.name)
+        return msgspec.structs.replace(argument, type=overrides.MODE, default="auto")
+    kind = overrides.lookup(overrides.PORT_KINDS, name, argument.name)
     return argument if kind is None else msgspec.structs.replace(argument, kind=kind)
 
 
@@ -223,15 +231,15 @@ def _python_arguments(name: str, function: Callable[..., Any]) -> list[Argument]
 
 def _guess(name: str, argument: Argument) -> dict[str, object]:
     """Return the type of an argument whose hint torch's scripting compiler has taken away."""
-    declared = facts.lookup(facts.TYPES, name, argument.name)
+    declared = overrides.lookup(overrides.TYPES, name, argument.name)
     if declared is not None:
         return {"type": declared}
-    if argument.name in facts.PER_AXIS:
+    if argument.name in overrides.PER_AXIS:
         item: PropertyType = (
             signatures.property_type(float if argument.name == "output_ratio" else int) or ConstantType()
         )
         return {"type": TupleType(item, scalar=True)}
-    if argument.spread or argument.name in facts.UNTYPED_TENSORS:
+    if argument.spread or argument.name in overrides.UNTYPED_TENSORS:
         return {"kind": "tensor"}
     if isinstance(argument.default, (bool, int, float, str)):
         return {"type": signatures.property_type(type(argument.default))}

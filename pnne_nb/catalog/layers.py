@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 import msgspec
 from torch import nn
 
-from pnne_nb.catalog import docs, facts, signatures
-from pnne_nb.catalog.arguments import Argument, port, property_of, typed_in
-from pnne_nb.catalog.automatic import AUTOMATIC
-from pnne_nb.graph.spec import NodeSpec, Port, Property, Required, Returns
-from pnne_nb.graph.structural import MODULE_PROPERTIES
-from pnne_nb.graph.types import BoolType, EnumType, OptionalType, PropertyType, UnionType
+from pnne_nb.catalog.introspection import docstrings, signatures
+from pnne_nb.catalog.introspection.arguments import Argument, port, property_of, typed_in
+from pnne_nb.catalog.tables import overrides
+from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.graph.schema.property_types import BoolType, EnumType, OptionalType, PropertyType, UnionType
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Property, Required, Returns
+from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
 
 URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 
@@ -21,7 +22,7 @@ URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 def layer_classes() -> Iterator[type[nn.Module]]:
     """Yield every public module class of ``torch.nn`` that can be instantiated and called."""
     for name, value in vars(nn).items():
-        if name in facts.NOT_LAYERS or name.startswith(("_", "Lazy")):
+        if name in overrides.NOT_LAYERS or name.startswith(("_", "Lazy")):
             continue
         if isinstance(value, type) and issubclass(value, nn.Module):
             yield value
@@ -32,7 +33,7 @@ def specs() -> Iterator[NodeSpec]:
     for cls in layer_classes():
         name = cls.__name__
         module = cls.__module__.rpartition(".")[2]
-        category = facts.CATEGORIES.get(name) or facts.MODULE_CATEGORIES.get(module, module.capitalize())
+        category = overrides.CATEGORIES.get(name) or overrides.MODULE_CATEGORIES.get(module, module.capitalize())
         yield module_spec(cls, name, category, target=f"torch.nn.{name}", url=URL.format(f"torch.nn.{name}"))
 
 
@@ -40,14 +41,14 @@ def module_spec(
     cls: type[nn.Module], name: str, category: str, *, target: str, url: str = "", outputs: Returns = ()
 ) -> NodeSpec:
     """Return the spec of one module class, read from its constructor and its ``forward``."""
-    parts = facts.PARTS.get(name, ())
+    parts = overrides.PARTS.get(name, ())
     owners = [getattr(nn, part.target.rpartition(".")[2]) for part in parts]
     calls = [_as_tensor(name, argument) for argument in signatures.arguments(cls.forward, method=True)]
     built = {argument.name: argument for argument in _constructor(cls)}
     for part, owner in zip(parts, owners, strict=True):
         shared = [a for a in _constructor(owner) if (a.name, a.name) in part.properties]
         built = {**{a.name: a for a in shared}, **built}
-    returns = outputs or facts.OUTPUTS.get(name, ())
+    returns = outputs or overrides.OUTPUTS.get(name, ())
     results = output_ports(name, returns)
     about = _argument_docs(
         [cls, *owners],
@@ -68,7 +69,7 @@ def module_spec(
         positional=positional(calls),
         returns=returns if any(isinstance(item, tuple) for item in returns) else (),
         parts=parts,
-        doc=facts.DOCS.get(name) or docs.summary(cls.__doc__),
+        doc=overrides.DOCS.get(name) or docstrings.summary(cls.__doc__),
         url=url,
         torch=cls,
     )
@@ -87,7 +88,7 @@ def positional(calls: Iterable[Argument]) -> tuple[str, ...]:
 def output_ports(name: str, returns: Returns) -> tuple[Port, ...]:
     """Return the output ports of a type whose results are named by `returns`."""
     ports = tuple(Port(output) for output in _flat(returns or ("output",)))
-    extra = facts.lookup(facts.CONDITIONAL_OUTPUTS, name) or ()
+    extra = overrides.lookup(overrides.CONDITIONAL_OUTPUTS, name) or ()
     return (*ports, *(Port(output, when=when) for output, when in extra))
 
 
@@ -100,7 +101,7 @@ def _flat(returns: Returns) -> Iterator[str]:
 
 
 def _as_tensor(name: str, argument: Argument) -> Argument:
-    declared = facts.lookup(facts.PORT_KINDS, name, argument.name)
+    declared = overrides.lookup(overrides.PORT_KINDS, name, argument.name)
     if declared is None and argument.kind is None and argument.type is None:
         declared = "tensor"
     if declared is None:
@@ -118,7 +119,7 @@ def _constructor(cls: type[nn.Module]) -> list[Argument]:
     found = [
         a
         for a in signatures.arguments(init, method=True)
-        if a.name not in facts.SKIPPED | fixed and not a.name.startswith("_") and not a.spread
+        if a.name not in overrides.SKIPPED | fixed and not a.name.startswith("_") and not a.spread
     ]
     found = [a for a in map(functools.partial(_typed, cls.__name__), found) if a.type is not None]
     if cls is nn.RNN:
@@ -127,14 +128,14 @@ def _constructor(cls: type[nn.Module]) -> list[Argument]:
 
 
 def _typed(name: str, argument: Argument) -> Argument:
-    """Give an argument without a hint the type that `facts` or its default tells; a tensor is typed in as numbers."""
+    """Give an argument without a hint the type that `overrides` or its default tells; a tensor is typed in as numbers."""
     if argument.type is not None:
         return argument
     if argument.kind is not None:
         return typed_in(argument)
     return msgspec.structs.replace(
         argument,
-        type=facts.lookup(facts.TYPES, name, argument.name) or signatures.property_type(type(argument.default)),
+        type=overrides.lookup(overrides.TYPES, name, argument.name) or signatures.property_type(type(argument.default)),
     )
 
 
@@ -155,7 +156,10 @@ def _argument_docs(
     about: dict[str, str] = {}
     for cls in classes:
         for doc in (cls.__doc__, cls.forward.__doc__):
-            about |= docs.arguments(doc, set(wanted).difference(about))
-    about |= docs.ports(classes[0].__doc__, set(ports).difference(about))
+            about |= docstrings.arguments(doc, set(wanted).difference(about))
+    about |= docstrings.ports(classes[0].__doc__, set(ports).difference(about))
     missing = {*wanted, *ports}.difference(about)
-    return {**about, **{name: facts.lookup(facts.ARGUMENT_DOCS, classes[0].__name__, name) or "" for name in missing}}
+    return {
+        **about,
+        **{name: overrides.lookup(overrides.ARGUMENT_DOCS, classes[0].__name__, name) or "" for name in missing},
+    }

@@ -14,8 +14,15 @@ from typing import Any
 import msgspec
 import torch
 
-from pnne_nb.graph.spec import NodeSpec, Port, Property
-from pnne_nb.graph.types import ConstantType, EnumType, NumberType, OptionalType, PropertyType, StringType
+from pnne_nb.graph.schema.property_types import (
+    ConstantType,
+    EnumType,
+    NumberType,
+    OptionalType,
+    PropertyType,
+    StringType,
+)
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Property
 
 CATEGORY = "Python"
 CHECK = "check"

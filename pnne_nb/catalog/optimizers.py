@@ -8,11 +8,12 @@ import msgspec
 from torch import optim
 from torch.optim import lr_scheduler
 
-from pnne_nb.catalog import docs, facts, signatures
-from pnne_nb.catalog.arguments import Argument, property_of
+from pnne_nb.catalog.introspection import docstrings, signatures
+from pnne_nb.catalog.introspection.arguments import Argument, property_of
 from pnne_nb.catalog.layers import URL
-from pnne_nb.graph.spec import NodeSpec, Port, Property
-from pnne_nb.graph.types import EnumType
+from pnne_nb.catalog.tables import overrides
+from pnne_nb.graph.schema.property_types import EnumType
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Property
 
 _PARAMETERS = Port(
     "parameters",
@@ -76,7 +77,7 @@ def _spec(cls: type[object], category: str, home: str, inputs: tuple[Port, ...],
     name = cls.__name__
     arguments = [_declared(name, a) for a in signatures.arguments(cls.__init__, method=True)]
     arguments = [argument for argument in arguments if _is_shown(argument)]
-    about = {**docs.arguments(cls.__doc__, {argument.name for argument in arguments}), **_OWN_DOCS}
+    about = {**docstrings.arguments(cls.__doc__, {argument.name for argument in arguments}), **_OWN_DOCS}
     target = f"{home}.{name}"
     return NodeSpec(
         type=name,
@@ -86,18 +87,18 @@ def _spec(cls: type[object], category: str, home: str, inputs: tuple[Port, ...],
         inputs=inputs,
         outputs=(output,),
         properties=tuple(property_of(name, a, "init", about.get(a.name, "")) for a in arguments),
-        doc=docs.summary(cls.__doc__),
+        doc=docstrings.summary(cls.__doc__),
         url=URL.format(target),
         torch=cls,
     )
 
 
 def _declared(name: str, argument: Argument) -> Argument:
-    kind = facts.lookup(facts.TYPES, name, argument.name)
+    kind = overrides.lookup(overrides.TYPES, name, argument.name)
     return argument if kind is None else msgspec.structs.replace(argument, type=kind)
 
 
 def _is_shown(argument: Argument) -> bool:
     # last_epoch is for resuming, which the engine does; a scale_fn cannot be typed in.
-    hidden = argument.name in facts.SKIPPED or argument.name in ("last_epoch", "schedulers")
+    hidden = argument.name in overrides.SKIPPED or argument.name in ("last_epoch", "schedulers")
     return argument.type is not None and not hidden

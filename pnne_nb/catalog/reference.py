@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from pnne_nb.catalog import specs
-from pnne_nb.graph.spec import NodeSpec, Port, Property, Required
-from pnne_nb.graph.structural import CALL_PROPERTIES, MODULE_PROPERTIES, STRUCTURAL
-from pnne_nb.graph.types import describe
+from pnne_nb.graph.schema.property_types import describe
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Property, Required
+from pnne_nb.graph.schema.structural import CALL_PROPERTIES, MODULE_PROPERTIES, STRUCTURAL
 
 PAGE = Path("docs/nodes.md")
 """Where the page lies, from the root of the project."""

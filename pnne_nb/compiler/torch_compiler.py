@@ -1,4 +1,4 @@
-"""`TorchCompiler`: compiling with options, that is with passes and with ``torch.compile``."""
+"""`TorchCompiler`: compiles with passes and with ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, final
 
 from torch import nn
 
-from pnne_nb.compiler.compiling import compile as compile_graph
-from pnne_nb.compiler.compiling import to_source
-from pnne_nb.compiler.passes.accelerating import accelerate, check_backend
-from pnne_nb.compiler.passes.applying import Transformed, checked_passes, transform
-from pnne_nb.compiler.passes.base import Pass
+from pnne_nb.compiler.passes.graph_pass import Pass
+from pnne_nb.compiler.passes.pass_manager import Transformed, checked_passes, transform
+from pnne_nb.compiler.passes.torch_compile import accelerate, check_backend
+from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.compiler.pipeline.compile import to_source
 from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph
 

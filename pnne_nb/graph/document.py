@@ -1,28 +1,29 @@
-"""`NodeGraph`: the document that a person draws and code edits.
+"""`NodeGraph`: the document that a person draws and code edits; no torch here.
 
-Every change, from any thread, becomes ops that its `Ledger` checks, stages, and commits all or none. There is no
-other way to change a document, and no torch here.
+Every change, from any thread, becomes ops that its `Ledger` checks, stages, and commits all or none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Self, final, get_args
 
 from pnne_nb.errors import GraphError, choose, expect
-from pnne_nb.graph import files, grouping
-from pnne_nb.graph.adding import addition, place
-from pnne_nb.graph.applying import apply_op
-from pnne_nb.graph.arranging import arrangement
-from pnne_nb.graph.checking import Types
-from pnne_nb.graph.framing import Frames
-from pnne_nb.graph.grafting import own_definition
+from pnne_nb.graph.annotations import Frames
+from pnne_nb.graph.edits import grouping
+from pnne_nb.graph.edits.add_node import addition, parts_of, place
+from pnne_nb.graph.edits.apply import apply_op
+from pnne_nb.graph.edits.autoconnect import connection, edges_between, loose_end
+from pnne_nb.graph.edits.definitions import own_definition
+from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.layout import Direction
-from pnne_nb.graph.ledger import Ledger
-from pnne_nb.graph.node import Edge, Node, Transaction
-from pnne_nb.graph.ops import (
+from pnne_nb.graph.layout.arrange_graph import arrangement
+from pnne_nb.graph.model.content import Content
+from pnne_nb.graph.model.node import Edge, Node, Transaction
+from pnne_nb.graph.model.ops import (
     CollapseNode,
     Disconnect,
     MoveNode,
@@ -33,12 +34,12 @@ from pnne_nb.graph.ops import (
     ResetProperty,
     SetProperty,
 )
-from pnne_nb.graph.paths import NodeRef, find_node, path_of
-from pnne_nb.graph.reading import ReadableGraph
-from pnne_nb.graph.registry import registry
-from pnne_nb.graph.state import Content
-from pnne_nb.graph.storage import read_file, replace_file
-from pnne_nb.graph.wiring import connection, edges_between
+from pnne_nb.graph.model.paths import NodeRef, find_node, path_of
+from pnne_nb.graph.model.validate import Types
+from pnne_nb.graph.queries import ReadableGraph
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.storage import json_format
+from pnne_nb.graph.storage.json_format import read_file, replace_file
 
 
 @final
@@ -48,11 +49,10 @@ class NodeGraph(ReadableGraph):
     Nodes are named by themselves, their names, or ``"node.port"``::
 
         graph = pn.NodeGraph(name="classifier")
-        image = graph.add("Input", name="image", shape=("N", 64))  # N: any batch size
+        graph.add("Input", name="image", shape=("N", 64))  # N: any batch size
         graph.add("Linear", name="classify", out_features=10)  # in_features is inferred
         graph.add("Output", name="logits")
-        graph.connect(image, "classify")
-        graph.connect("classify.output", "logits.input")
+        graph.connect("image", "classify", "logits")
         with graph.transaction("Make room"):  # one change, for one undo
             graph.set("classify", out_features=20)
             graph.rename("classify", "hidden")
@@ -94,18 +94,29 @@ class NodeGraph(ReadableGraph):
 
     def add(
         self,
-        type: str,
+        type: object,
         /,
+        *arguments: object,
         name: str | None = None,
-        *,
         x: float | None = None,
         y: float | None = None,
         **properties: object,
     ) -> Node:
         """Add a node.
 
+        All of these add the same::
+
+            graph.add("Linear", name="fc", in_features=784, out_features=128)
+            graph.add("Linear", 784, 128, name="fc")
+            graph.add(nn.Linear, 784, 128, name="fc")
+            graph.add(nn.Linear(784, 128), name="fc")
+
+        Of a layer, its arguments are taken and its weights are not: ``pn.from_module`` with ``pn.compile(graph,
+        reuse=net)`` keeps weights.
+
         Args:
-            type: Name of its type in the catalogue.
+            type: Name of its type in the catalogue, the class or function that it stands for, or a layer.
+            arguments: Of the constructor, in torch's order; a text in front of them is the name.
             name: Its name, or the path of a new node in a nested graph; numbered by the type if None.
             x: Horizontal centre in the editor's pixels; with None for both, the editor arranges the node.
             y: Vertical centre.
@@ -117,11 +128,51 @@ class NodeGraph(ReadableGraph):
             BadValueError: If a value does not fit its property.
             NameTakenError: If the name is taken.
             IllegalNameError: If the name is not legal.
+            ArgumentError: If an argument is given twice, or by position where there is no order.
         """
         with self._ledger.editing():
-            op, path = addition(self._content, self._types, type, name, properties, place(None, x, y))
+            at = place(None, x, y)
+            op, path = addition(self._content, self._types, type, arguments, name, properties, at)
             self._ledger.apply([op])
             return self[path]
+
+    def chain(self, *layers: object, after: NodeRef | None = None) -> tuple[Node, ...]:
+        """Add layers and connect each to the one before, as one undoable change.
+
+        ::
+
+            graph.chain(nn.Conv2d(1, 6, 5), "ReLU", ("Linear", 84), ("head", nn.Linear(84, 10)), ("Dropout", {"p": 0.2}))
+
+        Args:
+            layers: Each is what `add` takes first; or a tuple of that and its arguments, the last of which may be a
+                mapping of properties by name (``name`` among them); or a pair of a name and a layer; or a node of the
+                graph, which is connected as it is.
+            after: What the first one is connected to. None: to the one node whose output leads nowhere, if the graph has
+                nodes.
+
+        Returns:
+            The nodes.
+
+        Raises:
+            GraphError: If a layer or an edge cannot be, as for `add` and `connect`, or it is open where to begin; the
+                graph is as before.
+        """
+        with self.transaction(f"Add {len(layers)} layers"):
+            before: NodeRef | None = after
+            if before is None and layers and not isinstance(layers[0], Node):
+                before = loose_end(self._content, self._types)
+            nodes = []
+            for layer in layers:
+                if isinstance(layer, Node):
+                    node = layer
+                else:
+                    type, arguments, properties = parts_of(layer)
+                    node = self.add(type, *arguments, **properties)  # type: ignore[arg-type]  # checked there
+                if before is not None:
+                    self.connect(before, node)
+                before = node
+                nodes.append(node)
+            return tuple(nodes)
 
     def set(self, node: NodeRef, /, **properties: object) -> None:
         """Set property values.
@@ -178,8 +229,8 @@ class NodeGraph(ReadableGraph):
             found = [find_node(self._content, node) for node in nodes]
             self._ledger.apply([CollapseNode(node.name, collapsed, graph.id) for graph, node, _ in found])
 
-    def connect(self, source: NodeRef, target: NodeRef) -> Edge:
-        """Add an edge, and return it.
+    def connect(self, source: NodeRef, target: NodeRef, *further: NodeRef) -> Edge:
+        """Add an edge, and return it; with more than two ends, one from each to the next, and return the last.
 
         A bare node stands for its first free port that fits; the bare name of a variadic input (``"cat1.tensors"``)
         for its next free place.
@@ -187,6 +238,7 @@ class NodeGraph(ReadableGraph):
         Args:
             source: A node, its path, or ``"node.port"`` for one of its outputs.
             target: Likewise, for one of its inputs.
+            further: Nodes or their paths: ``graph.connect("x", "conv1", "relu1", "y")``.
 
         Raises:
             UnknownNodeError, UnknownPortError: If an end does not exist.
@@ -194,6 +246,10 @@ class NodeGraph(ReadableGraph):
             KindMismatchError: If the ports carry different kinds.
             CycleError: If the edge would close a loop.
         """
+        if further:
+            ends = (source, target, *further)
+            with self.transaction(f"Connect {len(ends)} nodes"):
+                return [self.connect(*pair) for pair in pairwise(ends)][-1]
         with self._ledger.editing():
             done = self._ledger.apply([connection(self._content, source, target, self._types)])
             edge = done.ops[-1]
@@ -275,7 +331,7 @@ class NodeGraph(ReadableGraph):
     def make_own(self, node: NodeRef) -> Node:
         """Give a Subgraph node a definition of its own, where others show the same: edits inside change it alone.
 
-        A node on the path that is shared itself stays so: inside of it, all of its uses change.
+        A node on the path that is shared itself stays so: inside it, all of its uses change.
 
         Raises:
             UnknownNodeError: If there is no such node.
@@ -289,20 +345,24 @@ class NodeGraph(ReadableGraph):
                 self._ledger.apply(ops, f"Make {found.name} its own")
         return self[path_of(node)]
 
-    def arrange(self, graph: str = "", *, direction: Direction = "down") -> Transaction:
+    def arrange(
+        self, graph: str = "", *, direction: Direction = "down", values: bool = False, undoable: bool = True
+    ) -> Transaction:
         """Place every node of one graph automatically, as one undoable change; nothing if all stand well already.
 
         Args:
             graph: ``""`` for the root, or the id of a definition.
-            direction: Where edges run: ``"down"``, or ``"right"``.
+            direction: ``"down"``, ``"right"``, or ``"columns"``: edges run down, in several columns unless there are frames.
+            values: Whether sizes, constants and steps of an expression are drawn, not written on the cards they lead to.
+            undoable: Whether `undo` takes it back; otherwise it takes back what was done before.
 
         Raises:
             GraphError: If there is no such graph.
         """
         choose(direction, get_args(Direction), "direction")
         with self._ledger.editing():
-            moves = arrangement(self._content, graph, self._types, direction)
-            return self._ledger.apply(moves, "Arrange")
+            moves = arrangement(self._content, graph, self._types, direction, values=values)
+            return self._ledger.apply(moves, "Arrange", undoable=undoable)
 
     # Committing
 
@@ -327,7 +387,7 @@ class NodeGraph(ReadableGraph):
             GraphError: If an op does not fit; the document and its version are as before.
             StaleVersionError: If `base` is a version that this document has not reached.
         """
-        expect(ops, Iterable, "ops", "ops of pnne_nb.graph.ops")
+        expect(ops, Iterable, "ops", "ops of pnne_nb.graph.model.ops")
         expect(label, str, "label", "a text")
         with self._ledger.editing():
             return self._ledger.apply(ops, label, base)
@@ -399,7 +459,7 @@ class NodeGraph(ReadableGraph):
         Raises:
             GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
         """
-        content = files.read(text)
+        content = json_format.read(text)
         graph = cls(content.name, types=types)
         graph._ledger.content = content
         return graph

@@ -11,25 +11,24 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, expect
-from pnne_nb.frames import Frame, Quantity
-from pnne_nb.inspector.attaching import Observable, attach, scale_of
-from pnne_nb.inspector.budget import cadence
-from pnne_nb.inspector.capture import Capture
-from pnne_nb.inspector.compiled import is_compiled, uncompiled, why_not_hookable
-from pnne_nb.inspector.diagnosing import DiagnosingProbe
-from pnne_nb.inspector.diagnosis import RULES, Finding, Rule, as_rules, diagnose
-from pnne_nb.inspector.drawing import LayerView, draw
-from pnne_nb.inspector.evidence import frames_of
-from pnne_nb.inspector.handwritten import HandwrittenLoop
-from pnne_nb.inspector.histogram import Bins, Histogram, histograms
-from pnne_nb.inspector.live import LiveProbe
-from pnne_nb.inspector.lookup import find
-from pnne_nb.inspector.measure import Statistics
-from pnne_nb.inspector.patterns import EVERYTHING, ModuleTypes, Patterns, match_layers
-from pnne_nb.inspector.quantities import DEFAULT, as_quantities
-from pnne_nb.inspector.run import Inspection, run_once
-from pnne_nb.inspector.sampling import to_array
+from pnne_nb.errors import ArgumentError, InspectionError, expect, shown
+from pnne_nb.inspector.capture.capture import Capture, LayerView
+from pnne_nb.inspector.capture.compiled import is_compiled, uncompiled, why_not_hookable
+from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.capture.lookup import DEFAULT, as_quantities, find
+from pnne_nb.inspector.capture.run import Inspection, run_once
+from pnne_nb.inspector.diagnosis.diagnosing_probe import DiagnosingProbe
+from pnne_nb.inspector.diagnosis.evidence import frames_of
+from pnne_nb.inspector.diagnosis.rules import RULES, Finding, Rule, as_rules, diagnose
+from pnne_nb.inspector.engine_probe import ObservableEngine, attach, scale_of
+from pnne_nb.inspector.manual_loop import HandwrittenLoop
+from pnne_nb.inspector.statistics.histogram import Bins, Histogram, histograms
+from pnne_nb.inspector.statistics.measure import Statistics
+from pnne_nb.inspector.statistics.patterns import EVERYTHING, ModuleTypes, Patterns, match_layers
+from pnne_nb.inspector.statistics.sampling import to_array
+from pnne_nb.telemetry.frames import Frame, Quantity
+from pnne_nb.telemetry.plot_hook import installed_plots
+from pnne_nb.telemetry.probe import Cadence
 
 
 @final
@@ -51,7 +50,7 @@ class Inspector:
             raise InspectionError(reason)
         self._watched: dict[str, tuple[Quantity, ...]] = {}
         self._inspection: Inspection | None = None
-        self._trainings: list[Observable] = []
+        self._trainings: list[ObservableEngine] = []
         self._loop: HandwrittenLoop | None = None
 
     def __repr__(self) -> str:
@@ -232,7 +231,9 @@ class Inspector:
         capture = self._find(name, what, label)
         [found] = histograms([capture.tensor], bins, log=log)
         kind = type(self._model.get_submodule(capture.layer)).__name__
-        return draw(LayerView(capture.layer, kind, capture.quantity, capture.label, found, capture.statistics))
+        view = LayerView(capture.layer, kind, capture.quantity, capture.label, found, capture.statistics)
+        drawn: object = installed_plots().layer(view)
+        return drawn
 
     def summary(self) -> pd.DataFrame:
         """One row per captured tensor: layer, type, quantity, label, and all its statistics."""
@@ -258,7 +259,7 @@ class Inspector:
         """What is wrong, where, why, and what to try; empty if nothing is.
 
         ```python
-        from pnne_nb.inspector.diagnosis import RULES, ExplodingGradients
+        from pnne_nb.inspector.diagnosis.rules import RULES, ExplodingGradients
 
         inspector.diagnose(rules=[*RULES, ExplodingGradients(limit=100)])
         ```
@@ -287,7 +288,7 @@ class Inspector:
         return LiveProbe(self._model, self._watched or None, gradient_scale=gradient_scale)
 
     def attach(
-        self, engine: Observable, budget: str | float = "2%", hz: float = 10.0, *, rules: Iterable[Rule] = RULES
+        self, engine: ObservableEngine, budget: str | float = "2%", hz: float = 10.0, *, rules: Iterable[Rule] = RULES
     ) -> Callable[[], None]:
         """Watch the same layers while `engine` trains the model; the frames go where the engine's frames go.
 
@@ -314,7 +315,7 @@ class Inspector:
             ArgumentError: If `engine` is no training, `budget` no share, `hz` negative, or a rule none.
         """
         pace = cadence(hz, budget)
-        expect(engine, Observable, "engine", "a training", "pn.TrainingEngine(model, data) makes one.")
+        expect(engine, ObservableEngine, "engine", "a training", "pn.TrainingEngine(model, data) makes one.")
         trained = uncompiled(engine.module)
         if not any(module is self._model for module in trained.modules()):
             raise InspectionError(
@@ -390,3 +391,30 @@ class Inspector:
 
     def _find(self, name: str, what: Quantity | None, label: str | None) -> Capture:
         return find(self._model, self.inspection, self._watched, name, what, label)
+
+
+def cadence(hz: float, budget: str | float) -> Cadence:
+    """Observations at most `hz` times a second, within a share of the running time.
+
+    Raises:
+        ArgumentError: If `hz` is no number of at least 0, or `budget` no share.
+    """
+    expect(hz, int | float, "hz", "a number of observed steps a second")
+    if not hz >= 0:
+        raise ArgumentError(f"hz must be at least 0 observed steps a second, not {hz!r}; 0 observes none.")
+    return Cadence(hz, parse_share(budget))
+
+
+def parse_share(budget: str | float) -> float:
+    """The share that ``"1%"`` or 0.01 stands for.
+
+    Raises:
+        ArgumentError: If it is neither, or not within (0, 1].
+    """
+    try:
+        share = float(budget[:-1]) / 100 if isinstance(budget, str) and budget.endswith("%") else float(budget)
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 < share <= 1:
+        raise ArgumentError(f"budget must be a share of the running time such as '1%' or 0.01, not {shown(budget)}.")
+    return share

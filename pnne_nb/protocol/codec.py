@@ -1,19 +1,33 @@
-"""Turns messages of the browser into requests, and events into messages.
+"""Turns messages of the browser into requests, and events and the catalogue into messages.
 
-Property values are Python constants on the inside and their JSON form (``graph.values``) on the wire.
+Property values are Python constants on the inside and their JSON form (``graph.schema.values``) on the wire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from pnne_nb.errors import ProtocolError
-from pnne_nb.graph.ops import AddNode, Op, SetOrigin, SetProperty
-from pnne_nb.graph.values import from_json, is_shallow, to_json
-from pnne_nb.protocol.messages import Committed, Edit, Event, Request
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.ops import AddNode, Op, SetProperty
+from pnne_nb.graph.schema.categories import category_named
+from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
+from pnne_nb.graph.schema.values import from_json, to_json
+from pnne_nb.graph.templates import template_library
+from pnne_nb.protocol.messages import (
+    Catalog,
+    CatalogEntry,
+    Committed,
+    Edit,
+    Event,
+    NodeTypeState,
+    PropertyState,
+    Request,
+)
 
 MAX_OPS = 100_000
 """Ops in one edit: more than a person can make with one gesture on the largest graph."""
@@ -90,12 +104,8 @@ def asked_by(content: object) -> tuple[int | None, str | None]:
 def _decode_op(op: Op, at: str) -> Op:
     match op:
         case AddNode():
-            if not is_shallow(op.origin):
-                raise ProtocolError(f"The editor's message cannot be read, at {at}.origin: it is nested too deeply.")
             values = {name: _constant(value, f"{at}.properties.{name}") for name, value in op.properties.items()}
             return msgspec.structs.replace(op, properties=values)
-        case SetOrigin() if not is_shallow(op.origin):
-            raise ProtocolError(f"The editor's message cannot be read, at {at}.origin: it is nested too deeply.")
         case SetProperty():
             return msgspec.structs.replace(op, value=_constant(op.value, f"{at}.value"))
         case _:
@@ -119,3 +129,65 @@ def _constant(value: object, at: str) -> object:
         return from_json(value)
     except ValueError as error:
         raise ProtocolError(f"The editor's message cannot be read, at {at}: {error}") from None
+
+
+def with_floats(graph: NodeGraph, ops: Sequence[Op]) -> tuple[Op, ...]:
+    """Return the ops, with the stored value wherever a property is set to the number that it has.
+
+    A view that sends back the 1.0 it was shown says 1, to which torch gives another dtype.
+    """
+    return tuple(_with_floats(graph, op) if isinstance(op, SetProperty) else op for op in ops)
+
+
+def _with_floats(graph: NodeGraph, op: SetProperty) -> SetProperty:
+    where = graph.graphs.get(op.graph)
+    node = where.nodes.get(op.node) if where is not None else None
+    if node is None or op.property not in node.properties:
+        return op
+    stored = node.properties[op.property]
+    if not _same(stored, op.value):
+        return op
+    return SetProperty(op.node, op.property, stored, op.graph)
+
+
+def _same(stored: object, value: object) -> bool:
+    if isinstance(stored, (tuple, list)) and isinstance(value, (tuple, list)):
+        alike = type(stored) is type(value) and len(stored) == len(value)
+        return alike and all(_same(one, other) for one, other in zip(stored, value, strict=True))
+    # Not bool, which equals 0 and 1 as well.
+    comparable = type(stored) is type(value) or (isinstance(stored, float) and type(value) is int)
+    return comparable and stored == value
+
+
+def node_type_state(spec: NodeSpec) -> NodeTypeState:
+    """Return a node type as the browser needs it."""
+    properties = tuple(map(_property_state, spec.properties))
+    return NodeTypeState(category=category_named(spec.category), properties=properties, **_common(spec))
+
+
+def catalog_event(specs: Iterable[NodeSpec], id: int | None = None, client: str | None = None) -> Catalog:
+    """Return every type; equal contents have equal keys, in every process."""
+    shared: dict[bytes, PropertyState] = {}
+    places: dict[bytes, int] = {}
+    categories: dict[str, int] = {}
+    entries = []
+    for spec in specs:
+        states = {msgspec.json.encode(state): state for state in map(_property_state, spec.properties)}
+        shared |= states
+        used = tuple(places.setdefault(text, len(places)) for text in states)
+        category = categories.setdefault(spec.category, len(categories))
+        entries.append(CatalogEntry(category=category, properties=used, **_common(spec)))
+    named = tuple(map(category_named, categories))
+    templates = template_library()
+    content = msgspec.json.encode((named, list(shared.values()), entries, templates))
+    key = hashlib.sha256(content).hexdigest()[:16]
+    return Catalog(key, named, tuple(shared.values()), tuple(entries), templates, id, client)
+
+
+def _common(spec: NodeSpec) -> dict[str, Any]:
+    return {name: getattr(spec, name) for name in ("type", "kind", "inputs", "outputs", "doc", "url")}
+
+
+def _property_state(prop: Property) -> PropertyState:
+    default = None if isinstance(prop.default, Required) else to_json(prop.default)
+    return PropertyState(prop.name, prop.type, prop.required, default, prop.role, prop.doc)

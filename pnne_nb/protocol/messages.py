@@ -14,10 +14,11 @@ import msgspec
 
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.layout import Direction
-from pnne_nb.graph.ops import Op
-from pnne_nb.graph.records import DocumentState
-from pnne_nb.graph.spec import NodeKind, Port
-from pnne_nb.graph.types import PropertyType
+from pnne_nb.graph.model.ops import Op
+from pnne_nb.graph.schema.categories import Category
+from pnne_nb.graph.schema.property_types import PropertyType
+from pnne_nb.graph.schema.spec import NodeKind, Port
+from pnne_nb.graph.storage.json_format import DocumentState
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="message", rename="camel"):
@@ -56,10 +57,16 @@ class Redo(_Request, frozen=True, tag="redo"):
 
 
 class Arrange(_Request, frozen=True, tag="arrange"):
-    """Lay out one graph, as one transaction; its edges run down, or to the right."""
+    """Lay out one graph, as one transaction; its edges run down, or to the right.
+
+    With `values`, sizes, constants and steps of an expression are cards, and not written on those that use them. `first`
+    says that nobody asked for it: the graph is seen for the first time, and Undo passes over it.
+    """
 
     graph: str = ""
     direction: Direction = "down"
+    values: bool = False
+    first: bool = False
 
 
 class Group(_Request, frozen=True, tag="group"):
@@ -129,10 +136,33 @@ class LoadBlocks(_Request, frozen=True, tag="loadBlocks"):
     text: str
 
 
+class GetExportFormats(_Request, frozen=True, tag="getExportFormats"):
+    """Send the `ExportFormats` to this view."""
+
+
+class StartExport(_Request, frozen=True, tag="startExport"):
+    """Write the model to `path` on the kernel's machine and prove the file; answered by an `ExportState` to every view."""
+
+    format: str
+    path: str
+    overwrite: bool = False
+
+
+class CancelExport(_Request, frozen=True, tag="cancelExport"):
+    """End the export that is under way; no file stays. Answered by an `ExportState` to every view."""
+
+
+class WatchExport(_Request, frozen=True, tag="watchExport"):
+    """Check after every edit what an export would do, as `ExportCheck` to every view; an empty `format` ends it."""
+
+    format: str = ""
+
+
 Request: TypeAlias = (
     Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource
     | GetBundle | GetPreview
     | Painted | HideTraining
+    | GetExportFormats | StartExport | CancelExport | WatchExport
 )  # fmt: skip
 
 
@@ -250,9 +280,8 @@ class PropertyState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     doc: str = ""
 
 
-class _TypeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class _TypeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     type: str
-    category: str
     kind: NodeKind
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
@@ -260,19 +289,22 @@ class _TypeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     url: str = ""
 
 
-class NodeTypeState(_TypeState, frozen=True):
+class NodeTypeState(_TypeState, frozen=True, kw_only=True):
     """A node type as the browser needs it."""
 
+    category: Category
     properties: tuple[PropertyState, ...] = ()
 
 
-class CatalogEntry(_TypeState, frozen=True):
+class CatalogEntry(_TypeState, frozen=True, kw_only=True):
     """A node type in a `Catalog`.
 
     Attributes:
+        category: Place in the catalogue's list of categories.
         properties: Places in the catalogue's list of properties.
     """
 
+    category: int
     properties: tuple[int, ...] = ()
 
 
@@ -280,12 +312,16 @@ class Catalog(_Message, frozen=True, tag="catalog"):
     """Every node type; `key` changes when the content does, so that a page loads it once.
 
     Attributes:
+        categories: Of all types, each once, in the order of their first types.
         properties: Of all types, each once: many types have the same ones, and the list is half of the message.
+        templates: Networks to begin with: the Subgraph nodes of a document's outermost graph.
     """
 
     key: str
+    categories: tuple[Category, ...]
     properties: tuple[PropertyState, ...]
     types: tuple[CatalogEntry, ...]
+    templates: DocumentState
     id: int | None = None
     client: str | None = None
 
@@ -368,6 +404,134 @@ class Training(_Message, frozen=True, tag="training"):
     layers: dict[str, LayerState] = {}
 
 
+class ExportFormatState(msgspec.Struct, frozen=True, rename="camel"):
+    """A format that a model can be exported to.
+
+    Attributes:
+        name: What ``pn.export(format=...)`` calls it.
+        suffix: The usual end of its files' names.
+        note: What a person should know before: that it takes minutes, that torch deprecates it.
+        missing: The packages that it needs and that are not installed, as a sentence; empty if none is.
+    """
+
+    name: str
+    suffix: str
+    note: str = ""
+    missing: str = ""
+
+
+class ExportFormats(_Message, frozen=True, tag="exportFormats"):
+    """Answer to `GetExportFormats`.
+
+    Attributes:
+        formats: In the order in which they are offered.
+        folder: Where a path that is not absolute begins.
+        weights: Which weights a file would get, as a sentence.
+    """
+
+    id: int
+    client: str
+    formats: tuple[ExportFormatState, ...]
+    folder: str
+    weights: str
+
+
+class ValueHistograms(msgspec.Struct, frozen=True, rename="camel"):
+    """How the values of a node are spread in the model and in an exported file.
+
+    Attributes:
+        low: Where the first bin begins.
+        high: Where the last bin ends; all bins are equally wide.
+        model: Counts of the model's values.
+        file: Counts of the file's.
+        left_out: Values of both that are in no bin, such as infinite ones.
+    """
+
+    low: float
+    high: float
+    model: tuple[int, ...]
+    file: tuple[int, ...]
+    left_out: int = 0
+
+
+class NodeError(msgspec.Struct, frozen=True, rename="camel"):
+    """How far an exported file is from the model at one node.
+
+    Attributes:
+        node: Its path.
+        type: Its type.
+        error: The largest distance, in the unit of the values; None if it was not compared or is not finite.
+        ratio: The error divided by what is tolerated; above 1, file and model differ. None as for `error`.
+        ok: Whether they agree, as far as they were compared.
+        note: Why it was not compared, or where it differs.
+        histograms: How the values are spread; None if they were not compared.
+    """
+
+    node: str
+    type: str
+    error: float | None
+    ratio: float | None
+    ok: bool
+    note: str = ""
+    histograms: ValueHistograms | None = None
+
+
+class ExportResult(msgspec.Struct, frozen=True, rename="camel"):
+    """What an export came to: a sentence, further facts one a line, and every node in the order in which they run."""
+
+    ok: bool
+    headline: str
+    facts: tuple[str, ...]
+    nodes: tuple[NodeError, ...]
+
+
+class ExportState(_Message, frozen=True, tag="exportState"):
+    """How the latest export stands.
+
+    Attributes:
+        state: ``"idle"``: there was none; ``"done"``: a file was written, which `result` says how well it agrees.
+        format: The name of its format.
+        path: Where the file goes.
+        seconds: How long it has taken so far.
+        cancellable: Whether it can be ended before it is done.
+        stale: Whether the graph was edited since.
+        error: Why there is no file.
+        diagnostics: The same at nodes.
+        result: How well the file agrees with the model.
+    """
+
+    state: Literal["idle", "running", "done", "failed", "cancelled"] = "idle"
+    format: str = ""
+    path: str = ""
+    seconds: float = 0.0
+    cancellable: bool = True
+    stale: bool = False
+    error: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    result: ExportResult | None = None
+    id: int | None = None
+    client: str | None = None
+
+
+class ExportCheck(_Message, frozen=True, tag="exportCheck"):
+    """What an export of the graph as it is drawn would do.
+
+    Attributes:
+        state: ``"checking"``: `findings` are those of the graph before the latest edits; ``"failed"``: `error` says why
+            there are none.
+        format: The name of the format; empty if none is watched.
+        findings: As of ``pn.check_export``.
+        error: Why the check could not be made.
+    """
+
+    state: Literal["off", "checking", "done", "failed"] = "off"
+    format: str = ""
+    findings: tuple[Diagnostic, ...] = ()
+    error: str = ""
+    id: int | None = None
+    client: str | None = None
+
+
 Event: TypeAlias = (
     Committed
     | Rejected
@@ -380,4 +544,7 @@ Event: TypeAlias = (
     | Bundle
     | Preview
     | Training
+    | ExportFormats
+    | ExportState
+    | ExportCheck
 )

@@ -1,6 +1,6 @@
-"""Writes ``js/src/protocol.ts``: the wire's types in TypeScript, generated from the messages in Python.
+"""Writes ``js/src/protocol.ts``: the wire's types and what both sides must agree on, generated from Python.
 
-Regenerate after a change of any message, op, port or property type::
+Regenerate after a change of any message, op, port, property type or constant that stands here::
 
     python -m pnne_nb.protocol.typescript
 """
@@ -8,40 +8,94 @@ Regenerate after a change of any message, op, port or property type::
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 from msgspec import inspect as types
 
 from pnne_nb.errors import Severity
-from pnne_nb.graph.ops import Op
-from pnne_nb.graph.spec import NodeKind, PortKind
-from pnne_nb.graph.types import PropertyType
+from pnne_nb.graph.layout import inlining
+from pnne_nb.graph.model import annotation
+from pnne_nb.graph.model.content import KEYWORDS
+from pnne_nb.graph.model.ops import Op
+from pnne_nb.graph.model.origin import Proof
+from pnne_nb.graph.schema import categories
+from pnne_nb.graph.schema.names import MAX_LENGTH, NODE_NAME, RESERVED
+from pnne_nb.graph.schema.property_types import DEVICE, SIZE_NAME, PropertyType
+from pnne_nb.graph.schema.spec import NodeKind, PortKind
+from pnne_nb.graph.schema.values import DTYPES, Dtype
+from pnne_nb.protocol import control_messages
 from pnne_nb.protocol.messages import Event, Request
+from pnne_nb.telemetry.frames import TrainingState
+
+_Fields: TypeAlias = types.StructType | types.TypedDictType
 
 TARGET = Path(__file__).parents[2] / "js" / "src" / "protocol.ts"
 COMMAND = "python -m pnne_nb.protocol.typescript"
 
-_UNIONS: dict[str, Any] = {"Op": Op, "PropertyType": PropertyType, "Request": Request, "Event": Event}
-_LITERALS: dict[str, Any] = {"PortKind": PortKind, "NodeKind": NodeKind, "Severity": Severity}
+_UNIONS: dict[str, Any] = {
+    "Op": Op,
+    "PropertyType": PropertyType,
+    "Request": Request,
+    "Event": Event,
+    "ControlRequest": control_messages.ControlRequest,
+    "ControlEvent": control_messages.ControlEvent,
+}
+_SINGLE = (control_messages.MoveMessage, control_messages.TrainingStatus)
+_LITERALS: dict[str, Any] = {
+    "PortKind": PortKind,
+    "NodeKind": NodeKind,
+    "Severity": Severity,
+    "Proof": Proof,
+    "Dtype": Dtype,
+    "TrainingState": TrainingState,
+    "Command": control_messages.Command,
+    "Move": control_messages.Move,
+    "PageTheme": control_messages.PageTheme,
+}
+_CONSTANTS: dict[str, object] = {
+    "DTYPES": DTYPES,
+    "DEVICE": DEVICE,
+    "SIZE_NAME": SIZE_NAME,
+    "NODE_NAME": NODE_NAME,
+    "MAX_NAME_LENGTH": MAX_LENGTH,
+    "RESERVED_NAMES": tuple(sorted(RESERVED)),
+    "KEYWORDS": KEYWORDS,
+    "FRAME_COLOURS": annotation.COLOURS,
+    "FARTHEST": annotation.FARTHEST,
+    "MAX_TITLE": annotation.MAX_TITLE,
+    "MAX_TEXT": annotation.MAX_TEXT,
+    "FRAME_PADDING": annotation.PADDING,
+    "FRAME_TITLE_HEIGHT": annotation.TITLE_HEIGHT,
+    **{name: getattr(inlining, name) for name in inlining.TABLES},
+    "STRUCTURE": categories.STRUCTURE,
+    "BLOCK": categories.BLOCK,
+    "MY_BLOCKS": categories.MY_BLOCKS,
+    "TEMPLATES": categories.TEMPLATES,
+    "UNKNOWN": categories.UNKNOWN,
+}
 
 _HEADER = f"""\
-// Generated from pnne_nb/protocol/messages.py. Do not edit; regenerate with: {COMMAND}
+// Generated from pnne_nb/protocol. Do not edit; regenerate with: {COMMAND}
 
-/** Any JSON value. Property values are in the JSON form of pnne_nb/graph/values.py. */
+/** Any JSON value. Property values are in the JSON form of pnne_nb/graph/schema/values.py. */
 export type Json = null | boolean | number | string | readonly Json[] | {{ readonly [key: string]: Json }};
 """
 
 
 def generate() -> str:
     """Return the text of ``protocol.ts``."""
-    structs: dict[str, types.StructType] = {}
+    structs: dict[str, _Fields] = {}
     for union in _UNIONS.values():
         for info in types.multi_type_info(get_args(union)):
             _collect(info, structs)
+    for info in types.multi_type_info(_SINGLE):
+        _collect(info, structs)
     parts = [_HEADER]
     parts += [f"export type {name} =\n{_lines(map(_quoted, get_args(alias)))};\n" for name, alias in _LITERALS.items()]
     parts += [
@@ -50,16 +104,19 @@ def generate() -> str:
     ]
     # A message that holds property values as Python constants travels in their JSON form, so `object` is Json.
     parts += [_interface(struct) for struct in structs.values()]
+    parts += [_constant(name, value) for name, value in _CONSTANTS.items()]
     return "\n".join(parts)
 
 
-def _collect(info: types.Type, structs: dict[str, types.StructType]) -> None:
+def _collect(info: types.Type, structs: dict[str, _Fields]) -> None:
     match info:
-        case types.StructType(cls=cls, fields=fields):
+        case types.StructType(cls=cls, fields=fields) | types.TypedDictType(cls=cls, fields=fields):
             if cls.__name__ not in structs:
                 structs[cls.__name__] = info
                 for field in fields:
                     _collect(field.type, structs)
+            elif structs[cls.__name__].cls is not cls:
+                raise TypeError(f"Two classes of the wire are called {cls.__name__}: rename one.")
         case types.UnionType(types=members):
             for member in members:
                 _collect(member, structs)
@@ -72,14 +129,16 @@ def _collect(info: types.Type, structs: dict[str, types.StructType]) -> None:
             pass
 
 
-def _interface(info: types.StructType) -> str:
+def _interface(info: _Fields) -> str:
     struct = info.cls
     lines = [*_comment(inspect.getdoc(struct) or "", ""), f"export interface {struct.__name__} {{"]
-    if info.tag_field is not None:
+    if isinstance(info, types.StructType) and info.tag_field is not None:
         lines.append(f"  readonly {info.tag_field}: {_quoted(info.tag)};")
     docs = _attribute_docs(struct)
     # What the browser sends may leave defaults out; what Python sends leaves them out where the struct says so.
-    lenient = struct.__struct_config__.omit_defaults or struct in get_args(Request)
+    lenient = isinstance(info, types.StructType) and (
+        info.cls.__struct_config__.omit_defaults or struct in get_args(Request)
+    )
     for field in info.fields:
         lines += _comment(docs.get(field.name, ""), "  ")
         optional = "?" if lenient and not field.required else ""
@@ -89,7 +148,7 @@ def _interface(info: types.StructType) -> str:
 
 def _typescript(info: types.Type) -> str:
     match info:
-        case types.StructType(cls=cls):
+        case types.StructType(cls=cls) | types.TypedDictType(cls=cls):
             return cls.__name__
         case types.CustomType(cls=cls) if cls is object:
             return "Json"
@@ -127,7 +186,20 @@ def _union(members: Iterable[types.Type]) -> str:
     return " | ".join(texts)
 
 
-def _attribute_docs(struct: type[msgspec.Struct]) -> dict[str, str]:
+def _constant(name: str, value: object) -> str:
+    match value:
+        case re.Pattern(pattern=pattern):
+            return f"export const {name} = /^(?:{pattern})$/;\n"
+        case tuple():
+            items = "".join(f"  {_quoted(item)},\n" for item in value)
+            return f"export const {name} = [\n{items}] as const;\n"
+        case msgspec.Struct():
+            return f"export const {name}: {type(value).__name__} = {json.dumps(msgspec.to_builtins(value))};\n"
+        case _:
+            return f"export const {name} = {json.dumps(value)};\n"
+
+
+def _attribute_docs(struct: type) -> dict[str, str]:
     """Read the ``Attributes:`` sections of a struct and of its bases."""
     docs: dict[str, str] = {}
     for base in reversed(struct.__mro__):

@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from html import escape
 from pathlib import Path
 from types import NoneType
-from typing import Any, Self, final
+from typing import Any, Never, Self, final
 
 import torch
 from torch import nn
 
-from pnne_nb.errors import TrainingError, expect
-from pnne_nb.frames import ProgressFrame, TrainingState
-from pnne_nb.graph.document import NodeGraph, expect_graph
-from pnne_nb.probe import Cadence, Probe
-from pnne_nb.runtime import checkpoint, under_way
-from pnne_nb.runtime.blueprint import EditedTraining
-from pnne_nb.runtime.by_name import Options
-from pnne_nb.runtime.cadence import EveryChoice
-from pnne_nb.runtime.config import Config, require_undrawn
-from pnne_nb.runtime.data import Data, require_count
-from pnne_nb.runtime.distributed.plan import Plan
+from pnne_nb.errors import expect
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.process.progress_line import is_watched
+from pnne_nb.runtime.checkpointing import files
+from pnne_nb.runtime.checkpointing.resume import read_resumption
+from pnne_nb.runtime.data.open_data import Data, require_count
+from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
+from pnne_nb.runtime.distributed.launch.plan import LaunchPlan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
-from pnne_nb.runtime.failures import in_brief
-from pnne_nb.runtime.goal import MonitorChoice
-from pnne_nb.runtime.launch import launched, packed
-from pnne_nb.runtime.logged import StepFunction
-from pnne_nb.runtime.metrics import MetricChoice, Saved
-from pnne_nb.runtime.needs import MemoryNeeds, needs_of
-from pnne_nb.runtime.objectives import Loss
-from pnne_nb.runtime.optimizers import OptimizerChoice, set_options
-from pnne_nb.runtime.precision import choose_device
-from pnne_nb.runtime.resuming import read_resumption
-from pnne_nb.runtime.schedules import SchedulerChoice
-from pnne_nb.runtime.training import Training
-from pnne_nb.runtime.training_graph import read_training
+from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.fault import Fault
+from pnne_nb.runtime.monitoring.memory_estimate import MemoryNeeds, needs_of
+from pnne_nb.runtime.monitoring.progress import ProgressBar
+from pnne_nb.runtime.objective.goal import MonitorChoice
+from pnne_nb.runtime.objective.losses import BY_TARGET, Loss, loss_name
+from pnne_nb.runtime.objective.metric_choices import MetricChoice
+from pnne_nb.runtime.objective.metrics import Stateful
+from pnne_nb.runtime.objective.step_logs import StepFunction
+from pnne_nb.runtime.optim.optimizers import OptimizerChoice, set_options
+from pnne_nb.runtime.optim.resolve import Options
+from pnne_nb.runtime.optim.schedules import SchedulerChoice
+from pnne_nb.runtime.session import training_registry
+from pnne_nb.runtime.session.launch import launched, packed
+from pnne_nb.runtime.session.live_source import EditedTraining
+from pnne_nb.runtime.session.session import Session
+from pnne_nb.runtime.setup.argument_names import refuse_unknown
+from pnne_nb.runtime.setup.cadence import EveryChoice
+from pnne_nb.runtime.setup.config import Config
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.telemetry.frames import ProgressFrame, TrainingState
+from pnne_nb.telemetry.probe import Cadence, Probe
 
 
 @final
@@ -53,7 +61,8 @@ class TrainingEngine:
             parameter name.
         val_data: The same for validation after each epoch.
         loss: A loss of ``torch.nn`` by name or class, alone or with arguments, a function of output and target; None
-            if the model returns its own loss.
+            if the model returns its own loss. Unless one is given, the target decides: ``CrossEntropyLoss`` for numbers of
+            classes, ``BCEWithLogitsLoss`` for floats of 0 and 1, ``MSELoss`` for other floats; the engine's repr says it.
         optimizer: An optimizer of ``torch.optim`` by name or class, alone or with arguments, a function of the
             parameters, or an optimizer.
         scheduler: Likewise of ``torch.optim.lr_scheduler``; ``"step"`` behind it moves it after every step, not epoch.
@@ -93,14 +102,15 @@ class TrainingEngine:
     Raises:
         CompileError: The graph is unfinished or wrong.
         TrainingError: Something of the above cannot be; the message says what and why.
+        ArgumentError: There is no such argument; the message says how it is spelled here.
     """
 
-    def __init__(  # noqa: PLR0917  the order is part of the contract
+    def __init__(  # noqa: PLR0913,PLR0917  names and order are the contract, and nearly all have defaults
         self,
         model: nn.Module | NodeGraph,
         train_data: Data | None = None,
         val_data: Data | None = None,
-        loss: Loss = "CrossEntropyLoss",
+        loss: Loss = BY_TARGET,
         optimizer: OptimizerChoice = ("AdamW", {"lr": 1e-3}),
         scheduler: SchedulerChoice = None,
         metrics: Sequence[MetricChoice] = ("accuracy",),
@@ -121,12 +131,14 @@ class TrainingEngine:
         validate_every: EveryChoice = 1,
         checkpoint_every: EveryChoice = 1,
         deterministic: bool = False,
-        stateful: Mapping[str, Saved] | None = None,
+        stateful: Mapping[str, Stateful] | None = None,
         monitor: MonitorChoice = None,
         min_delta: float = 0.0,
         restore_best_weights: bool = False,
         max_to_keep: int | None = 3,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(unknown, TrainingEngine)
         config = Config(
             loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
             shuffle=shuffle, device=str(device) if isinstance(device, torch.device) else device, precision=precision,
@@ -135,13 +147,13 @@ class TrainingEngine:
             validate_every=validate_every, checkpoint_every=checkpoint_every, stateful=stateful,
             monitor=monitor, min_delta=min_delta, restore_best_weights=restore_best_weights, max_to_keep=max_to_keep,
         )  # fmt: skip
-        training = self._training = Training(model, train_data, val_data, config, checkpoint_dir)
-        self._loop, self._control, self._shared = training.loop, training.control, training.shared
-        self._work, self._reports = training.work, training.reports
+        session = self._session = Session(model, train_data, val_data, config, checkpoint_dir)
+        self._loop, self._control, self._shared = session.loop, session.control, session.shared
+        self._executor, self._reports = session.executor, session.reports
         self.device = self._loop.recipe.device
         self.channel = self._reports.channel
         self.history = self._reports.history
-        under_way.add(self)
+        training_registry.add(self)
 
     @classmethod
     def from_graph(
@@ -152,9 +164,9 @@ class TrainingEngine:
         namespace: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Self:
-        """Make an engine of a training that is drawn: Dataset, DataLoader, model, loss, optimizer and so on.
+        """Make an engine of a training graph: Dataset, DataLoader, model, loss, optimizer and so on.
 
-        The model is a Subgraph, or drawn among the training nodes; ``engine.model`` is that model alone. A second
+        The model is a Subgraph, or stands among the training nodes; ``engine.model`` is that model alone. A second
         DataLoader that leads to a Validation node gives the validation data.
 
         Args:
@@ -165,59 +177,67 @@ class TrainingEngine:
 
         Raises:
             ArgumentError: `graph` is no graph, `data` or `namespace` no mapping.
-            TrainingError: The graph lacks something or says it twice; ``diagnostics`` lists every reason.
-            CompileError: The model that is drawn cannot be compiled.
+            TrainingError: The graph lacks something or has it twice; ``diagnostics`` lists every reason.
+            CompileError: The model cannot be compiled.
         """
-        require_undrawn(options)
-        expect_graph(graph)
-        for name, variables in (("data", data), ("namespace", namespace)):
-            expect(variables, (Mapping, NoneType), name, "a mapping from variable names to data")
-        seed, device = options.get("seed", 0), choose_device(str(options.get("device", "auto")))
-        variables = {**(namespace or {}), **(data or {})}
-        drawn = read_training(graph, variables, seed=seed, device=device)
-        engine = cls(**drawn.arguments(), **options)
-        engine._training.blueprint = EditedTraining(graph, variables, drawn)
+        source, arguments = EditedTraining.read(graph, data, namespace, options)
+        engine = cls(**arguments, **options)
+        engine._session.live_source = source
         return engine
 
     def __repr__(self) -> str:
-        return f"TrainingEngine({type(self._training.model).__name__}, state={self.state!r})"
+        return f"TrainingEngine({type(self._session.model).__name__}, loss={self.loss_text}, state={self.state!r})"
+
+    def _repr_html_(self) -> str:
+        progress = self.progress
+        where = f"Epoch {min(progress.epoch, progress.epochs)} of {progress.epochs}, {progress.step} steps"
+        failed = "" if self.error is None else f"<p>{escape(in_brief(self.error))}</p>"
+        picture = self.history._repr_html_() if progress.step else ""
+        return f"<p><code>{escape(repr(self))}</code></p><p>{where}</p>{failed}{picture}"
+
+    @property
+    def loss_text(self) -> str:
+        """The loss, and why it was chosen if none was given: ``"MSELoss (chosen: the targets are floats)"``."""
+        training = self._session
+        if training.config.step_function is not None:
+            return "of the step function"
+        choice = training.loss_choice
+        chosen = "" if choice is None else f" (chosen: {choice.reason})"
+        return f"{loss_name(training.config.loss)}{chosen}"
 
     # In several processes
 
     def launch(self, nproc: int = 2, nnodes: int | str = 1, rdzv: str | None = None, **options: Any) -> TrainingGroup:
         """Train in several processes, started by torchrun, from where the training is to its last epoch.
 
-        Everything else is as after `start`: buttons, history, events, checkpoints, `wait`. The processes share each
-        batch, so that the gradients are those of one process. Whenever the training ends or is looked at (`model`,
-        `paused`, a checkpoint), the live model has the weights of the group.
-
-        Functions and objects among the engine's arguments are handed to the processes as copies, in which the model
-        that they mention is the one that is trained. What a step function returns is averaged over the processes; what
-        else it changes, each process keeps for itself.
+        Buttons, history, events, checkpoints and `wait` are as after `start`. The processes share each batch, so that the
+        gradients are those of one process. The live model has the group's weights whenever somebody looks at it (`model`,
+        `paused`, a checkpoint), and at the end. Functions and objects among the engine's arguments are copied to the
+        processes. What a step function returns is averaged; what else it changes, each process keeps for itself.
 
         Args:
             nproc: Processes on each machine; on GPUs, one for each.
             nnodes: Machines, or a range such as ``"1:4"``; on the others, somebody types the group's ``command``.
             rdzv: Where several machines meet: host and port of one of them.
             options: ``strategy``, ``sync_batch_norm``, ``backend``, ``max_restarts``, ``timeout``, ``directory``,
-                ``imports``; see `Plan`.
+                ``imports``, and of DistributedDataParallel ``find_unused_parameters``, ``static_graph``,
+                ``gradient_as_bucket_view``, ``bucket_cap_mb``; see `LaunchPlan`.
 
         Raises:
             TrainingError: An argument cannot be, something exists in this process only, or a training is under way.
             CompileError: The graph was edited and is unfinished or wrong.
         """
-        return launched(self._training, Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options))
+        return launched(self._session, LaunchPlan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options))
 
     def launch_command(self, nproc: int = 2, nnodes: int | str = 1, rdzv: str | None = None, **options: Any) -> str:
-        """Pack the training for `launch`, and return the command that trains it, to be typed on each machine.
+        """Pack the training for `launch`, whose arguments it takes; returns the command to be typed on each machine.
 
-        Checkpoints appear in the ``directory``; `load_checkpoint` reads the newest. For arguments and errors, see
-        `launch`.
+        Checkpoints appear in the ``directory``; `load_checkpoint` reads the newest.
         """
-        plan = Plan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options)
-        return packed(self._training, plan, listens=False).printed
+        plan = LaunchPlan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options)
+        return packed(self._session, plan, listens=False).printed
 
-    # What is so
+    # State
 
     @property
     def state(self) -> TrainingState:
@@ -227,31 +247,33 @@ class TrainingEngine:
     @property
     def error(self) -> BaseException | None:
         """What made the training fail, or None."""
-        return self._work.error
+        return self._session.error
 
     @property
     def model(self) -> nn.Module:
         """The live model; in a notebook cell, training waits from here to the end of the cell."""
-        self._shared.use()
-        if self._work.group is not None:
+        if self._executor.process is None:
+            self._shared.use()
+        if self._executor.processes is not None:
             with self._control.visit("a look at the model"):
-                self._work.sync()
-        return self._training.model
+                self._executor.sync()
+        return self._session.model
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """The live optimizer; `set_optimizer` changes its settings safely."""
+        """The live optimizer; in a notebook cell, training waits from here to the end of the cell."""
+        self._shared.use()
         return self._loop.recipe.optimizer
 
     @property
     def epochs(self) -> int:
         """The last epoch that the training under way will make."""
-        return self._work.last_epoch
+        return self._session.announcer.last_epoch
 
     @property
     def module(self) -> nn.Module:
         """The live model without a turn at it: for the names of its layers, and for probes; do not run it."""
-        return self._training.model
+        return self._session.model
 
     @property
     def gradient_scale(self) -> float:
@@ -270,47 +292,90 @@ class TrainingEngine:
     @property
     def waiting_for(self) -> str | None:
         """What a running training waits for between two steps or before the first one, in words, or None."""
-        group = self._work.group
-        if group is not None and self.state == "running" and group.waiting_for is not None:
-            return group.waiting_for
-        return self._control.waiting_for
+        return self._executor.waiting_for
 
     @property
     def edited(self) -> bool:
         """Whether the graph says something else than what is in training: to resume after a pause takes it in."""
-        return self._training.edited
+        source = self._session.live_source
+        return source is not None and source.edited
 
     @property
     def progress(self) -> ProgressFrame:
         """How far training has come."""
-        return self._work.progress
+        return self._session.announcer.progress
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that are plain values, as a file can keep them; functions and objects are left out."""
+        return self.config.plain()
+
+    @property
+    def config(self) -> Config:
+        """All arguments but for the model and the data."""
+        return self._session.config
+
+    @property
+    def recipe(self) -> Recipe:
+        """What the training works with, made of the arguments; it belongs to the training."""
+        return self._loop.recipe
+
+    def examples(self, count: int) -> Any:
+        """Return the first examples of the validation data, or of the training data if there is none, as one batch.
+
+        None if the data is a stream, which would be used up.
+        """
+        source = self.recipe.train if self.recipe.val is None else self.recipe.val
+        return source.first(count) if isinstance(source, TensorSource | DatasetSource) else None
+
+    @property
+    def document(self) -> str | None:
+        """The graph file of a training that makes its own weights of a graph; None if the model was given as a module."""
+        return None if self._session.live_source is None else self._session.live_source.document
 
     @property
     def memory_needs(self) -> MemoryNeeds:
         """What the training takes of its device's memory, without running it; a start warns where there is less."""
         return needs_of(self._loop.recipe)
 
+    @property
+    def in_process(self) -> bool:
+        """Whether the training was last started in a process of its own; `step` and a dashboard start it there again."""
+        return self._executor.in_process
+
+    @property
+    def direct_buttons(self) -> str:
+        """Where a page of this machine may halt the training though a cell keeps the kernel busy; empty if nowhere."""
+        process = self._executor.process
+        return self._control.direct_buttons() if process is None else process.buttons
+
     # Commands
 
-    def start(self) -> None:
+    def start(self, *, process: bool = False) -> None:
         """Train in the background.
 
-        A new training makes ``epochs`` passes over the data. One that was stopped, or has failed, goes on
-        where it was; a finished one makes ``epochs`` passes more; a halted one resumes; a running one is
-        left alone. If the graph was edited meanwhile, the model follows, as in `resume`.
+        A new training makes ``epochs`` passes over the data. One that was stopped, or has failed, goes on where it was; a
+        finished one makes ``epochs`` passes more; a halted one resumes; a running one is left alone. If the graph was
+        edited meanwhile, the model follows, as in `resume`.
+
+        In a process of its own the training is the same, bit for bit; the first such start of a kernel takes some seconds.
+        A step that crashes does not end the kernel, and the process ends with the kernel. It has a copy of model, data and
+        functions: the live model follows whenever somebody looks at it (`model`, `paused`, a checkpoint) and at the end.
+
+        Args:
+            process: Whether the steps are made in a process of its own, not in a thread of this one.
 
         Raises:
             CompileError: The edited graph is unfinished or wrong; nothing has changed.
             CheckpointError: No checkpoint could be written into the ``checkpoint_dir``.
+            TrainingError: Something cannot be handed to a process, or the training is under way in a thread.
         """
-        self._training.go_on()
+        expect(process, bool, "process", "True or False")
+        self._executor.choose(process=process)
+        self._session.go_on()
 
     def pause(self, *, wait: bool = True) -> None:
-        """Halt after the running step.
-
-        Args:
-            wait: Return only when training has halted; a button passes False.
-        """
+        """Halt after the running step; without `wait`, return before that."""
         self._control.pause()
         self._control.wait_for_rest(wait=wait)
 
@@ -324,17 +389,13 @@ class TrainingEngine:
             CompileError: The edited graph is unfinished or wrong; training stays paused, with the old model.
             TrainingError: Training has not been started, or has ended; or the data does not fit the new model.
         """
-        if not self._control.alive:
-            failed = f" ({in_brief(self.error)})" if self.error is not None else ""
-            raise TrainingError(f"There is nothing to resume: the training is {self.state}{failed}. Call start().")
-        self._training.go_on()
+        self._session.require_alive()
+        self._session.go_on()
 
     def step(self, n: int = 1, *, wait: bool = True) -> None:
-        """Make `n` optimizer steps, then halt; starts a training that is not under way.
+        """Make `n` optimizer steps, at least 1, then halt; starts a training that is not under way.
 
-        Args:
-            n: Number of steps, at least 1.
-            wait: Return only when they are made; a button passes False.
+        Without `wait`, return before they are made.
 
         Raises:
             TrainingError: `n` is no positive number.
@@ -342,22 +403,20 @@ class TrainingEngine:
             BaseException: Whatever made a step fail, as for `wait`.
         """
         require_count("n", n)
-        self._training.go_on(n)
+        self._session.go_on(n)
         self._control.wait_for_rest(wait=wait)
         if wait and self.error is not None:
             raise self.error
 
     def stop(self, *, wait: bool = True) -> None:
-        """End after the running step; `start` goes on from there.
-
-        Args:
-            wait: Return only when training has ended; a button passes False.
-        """
+        """End after the running step; without `wait`, return before that. `start` goes on from there."""
         self._control.stop()
         self._control.wait_for_rest(wait=wait)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of training; an interrupt ends the waiting, not the training.
+
+        In a notebook or a terminal, a line tells how far it is, unless a dashboard does.
 
         Returns whether training has ended within `timeout` seconds; None waits for ever.
 
@@ -366,33 +425,34 @@ class TrainingEngine:
             BaseException: Whatever made the training fail, as it was raised.
         """
         expect(timeout, (int, float, NoneType), "timeout", "a number of seconds, or None")
-        return self._training.wait(timeout)
+        watched = bool(self._session.observers.entries)
+        if watched or not is_watched(sys.stderr):
+            return self._session.wait(timeout)
+        with ProgressBar(sys.stderr, lambda: self.progress, lambda: float(self.history["loss"][-1])) as bar:
+            return bar.while_waiting(self._session.wait, timeout)
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self._training.awaited().__await__()
+        return self._session.awaited().__await__()
 
     def paused(self) -> AbstractContextManager[nn.Module]:
         """A block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
 
         Training waits between two steps meanwhile; its state stays what it is.
         """
-        return self._training.lent()
+        return self._session.lent()
 
     def validate(self, *, wait: bool = True) -> dict[str, float]:
         """Validate now, between two steps; training waits, and goes on as if nothing was.
 
         Where the training has halted in the middle of a validation of its own, this makes the rest of it.
 
-        Args:
-            wait: Return only when it is done; a button passes False, and gets nothing.
-
         Returns:
-            ``"val_loss"`` and the metrics by name; the same go to `history` and to `channel`.
+            ``"val_loss"`` and the metrics by name, as in `history` and `channel`; nothing without `wait`.
 
         Raises:
-            TrainingError: There is no validation data, or this is inside of a validation, in a metric say.
+            TrainingError: There is no validation data, or this is inside a validation, in a metric say.
         """
-        return self._work.validate(wait=wait)
+        return self._session.requests.validate(wait=wait)
 
     def set_optimizer(self, *, group: int | None = None, **options: Any) -> None:
         """Set options such as ``lr`` or ``weight_decay`` from the next step on, in every parameter group or in `group`.
@@ -403,23 +463,60 @@ class TrainingEngine:
             TrainingError: The optimizer has no such option or refuses it, or its schedule would replace it at once.
         """
         with self.paused():
-            set_options(self.optimizer, self._loop.recipe.schedule, options, group)
+            set_options(self._loop.recipe.optimizer, self._loop.recipe.schedule, options, group)
+
+    # The steps before
+
+    @property
+    def fault(self) -> Fault | None:
+        """Where the NaN or infinity was made that has ended the training, why, and what to do; None if none has."""
+        return self._session.fault
+
+    @property
+    def rewind_memory(self) -> int:
+        """Bytes that may be kept of the last steps for `rewind`; 0 keeps nothing."""
+        return self._loop.ring.memory
+
+    @rewind_memory.setter
+    def rewind_memory(self, nbytes: int) -> None:
+        expect(nbytes, int, "rewind_memory", "a number of bytes, or 0")
+        self._loop.ring.memory = nbytes
+
+    def rewind(self, steps: int = 20) -> None:
+        """Stop, and be where the training was `steps` optimizer steps ago; `start` goes on from there.
+
+        Weights, optimizer, random numbers and place in the data are as they were; on the CPU, bit for bit. The history
+        ends there. The last 100 steps are kept where `rewind_memory` has room for them, in a thread of the kernel only.
+
+        Raises:
+            TrainingError: That is too far, the data is gone, or the steps made again are not the same; the training is as
+                before then.
+        """
+        self._session.go_back(steps)
+
+    def skip_batch(self) -> None:
+        """After a `fault`: leave its batch out; `start` goes on with the next one.
+
+        Raises:
+            TrainingError: No fault has ended the training in its last step.
+        """
+        self._session.skip_batch()
 
     # Checkpoints
 
     def save_checkpoint(self, path: str | Path | None = None, *, wait: bool = True) -> None:
-        """Write everything that the rest of the training depends on, as between two steps.
+        """Write everything that the rest of the training depends on, between two steps; without `wait`, return before that.
 
         Args:
             path: The file is replaced as a whole; one that was there before is kept as ``<path>.previous``. None
                 writes the next one in the ``checkpoint_dir``.
-            wait: Return only when it is written; a button passes False.
+            wait: See above.
 
         Raises:
             CheckpointError: It cannot be written, or there is no place for it.
         """
         expect(path, (str, Path, NoneType), "path", "the path of a file")
-        self._work.save(None if path is None else Path(path), wait=wait)
+        self._session.requests.save(None if path is None else Path(path), wait=wait)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Be where a checkpoint of this training is, say one that a command of `launch_command` has written.
@@ -431,8 +528,8 @@ class TrainingEngine:
             CheckpointError: None is whole, or it belongs to another training.
             TrainingError: A training is under way.
         """
-        found = checkpoint.read_newest_good(path)
-        self._training.resume(found.state, found.notes, epochs_changed=False)
+        found = files.read_newest_good(path)
+        self._session.resume(found.state, found.notes, epochs_changed=False)
 
     @classmethod
     def resume_from(
@@ -446,21 +543,19 @@ class TrainingEngine:
         namespace: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> TrainingEngine:
-        """An engine that continues a training; on the CPU, with the same data and versions, bit for bit.
+        """Make an engine that continues a training; on the CPU, with the same data and versions, bit for bit.
 
         It is ``"idle"``; `start` makes the rest of the epochs: none if it was complete, so that a script may resume
-        whatever is there. A drawn training (`from_graph`) needs only the path, and what its Dataset nodes name.
+        whatever is there. A training graph (`from_graph`) needs only the path, and what its Dataset nodes name.
 
         Args:
-            path: A checkpoint, or a ``checkpoint_dir``, whose newest is meant. If it is damaged, the one before
-                is used, with a warning.
+            path: A checkpoint, or a directory, whose newest is meant; where it is damaged, the one before, with a warning.
             model: The same model; not needed if it was a graph.
-            train_data: The same data.
+            train_data: The same data; `val_data` likewise.
             val_data: The same validation data.
-            data: The variables of a drawn training, as for `from_graph`.
-            namespace: Likewise.
-            options: Arguments of `TrainingEngine` that are different now, or that no file can hold: functions
-                and objects given as loss, optimizer and so on.
+            data: The variables of a training graph, as for `from_graph`; `namespace` likewise.
+            namespace: See `from_graph`.
+            options: Arguments of `TrainingEngine` that have changed, or that no file can hold, such as functions.
 
         Raises:
             CheckpointError: No checkpoint is whole, it is of a later version or does not fit, or an argument is missing.
@@ -472,25 +567,35 @@ class TrainingEngine:
         else:
             assert isinstance(resumption.model, NodeGraph), "without data, it is the drawing that is read"
             engine = cls.from_graph(resumption.model, data, namespace=namespace, **resumption.arguments)
-        engine._training.resume(resumption.state, resumption.notes, epochs_changed="epochs" in options)
+        engine._session.resume(resumption.state, resumption.notes, epochs_changed="epochs" in options)
         return engine
 
-    # Who watches
+    # Observers
 
-    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
-        """Call `function` with the frame at each ``"step"``, ``"epoch"``, ``"state"``, ``"anomaly"`` or ``"checkpoint"``.
+    def on(self, event: str, function: Callable[[Any], object], *, waits: bool = True) -> Callable[[], None]:
+        """Call `function` with the frame of each event of one kind.
 
-        It runs in the training thread, between two steps; what it raises fails the training. (A stall is told by
-        another thread: the training's is held up.) Returns a function that ends this.
+        The kinds are ``"step"``, ``"epoch_start"``, ``"epoch"``, ``"state"``, ``"anomaly"`` and ``"checkpoint"``. The
+        function runs in the training thread, between two steps; what it raises fails the training. (A stall is told by
+        another thread, because the training's is held up.)
+
+        Args:
+            event: ``"step"``, ``"epoch_start"``, ``"epoch"``, ``"state"``, ``"anomaly"`` or ``"checkpoint"``.
+            function: Takes the frame.
+            waits: Whether a training in a process of its own waits for the function too, after each step, epoch or
+                checkpoint. Otherwise it goes on, and the function is called a moment later.
+
+        Returns:
+            A function that ends this.
 
         Raises:
             TrainingError: There is no such event.
         """
-        return self._reports.listeners.add(event, function)
+        return self._reports.listeners.add(event, function, waits=waits)
 
     def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
         """Let `probe` observe steps at `cadence` (ten a second unless told otherwise).
 
         Its frames go to `channel`. Returns a function that removes it.
         """
-        return self._training.observers.add(probe, cadence or Cadence())
+        return self._session.observers.add(probe, cadence or Cadence())

@@ -161,7 +161,7 @@ class Notebook:
     def __exit__(self, *exception: object) -> None:
         with suppress(Error):  # the page may have gone already; the server ends the kernel when it stops
             self.screenshot(f"last-of-{Path(self.path).stem}")
-            self._evaluate("await panel.sessionContext.shutdown(); return true;")
+            self.end_kernel()
         self._context.close()
 
     def _note(self, message: ConsoleMessage) -> None:
@@ -243,7 +243,9 @@ class Notebook:
             meanwhile: What it does again and again until then.
         """
         if int(version("ipykernel").partition(".")[0]) < 7:
-            pytest.skip("With ipykernel 6, clicks wait for the end of the cell (tests/widgets/test_comms.py shows it).")
+            pytest.skip(
+                "With ipykernel 6, clicks wait for the end of the cell (tests/widgets/host/test_comms.py shows it)."
+            )
         busy = self.directory / "busy"
         cell = self.run(
             f"import os, time\nopen('busy', 'w').close()\nwhile os.path.exists('busy'): {meanwhile}\n{then}", wait=False
@@ -313,6 +315,10 @@ class Notebook:
         )
         self.raise_error(index)
 
+    def end_kernel(self) -> None:
+        """End the kernel; who opens the notebook afterwards gets another one."""
+        self._evaluate("await panel.sessionContext.shutdown(); return true;")
+
     def evaluate(self, expression: str) -> Any:
         """Return the value of a Python expression in the kernel, a literal; leaves no cell behind."""
         reply = self._evaluate(
@@ -376,8 +382,8 @@ class Notebook:
 
 def write_notebook(path: Path, cells: Sequence[str]) -> None:
     """Write a notebook of code cells."""
-    document = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
-        cells=[nbformat.v4.new_code_cell(source) for source in cells] or [nbformat.v4.new_code_cell("")],  # type: ignore[no-untyped-call]
+    document = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]  # nbformat leaves it untyped
+        cells=[nbformat.v4.new_code_cell(source) for source in cells] or [nbformat.v4.new_code_cell("")],  # type: ignore[no-untyped-call]  # nbformat leaves it untyped
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
     )
-    nbformat.write(document, path)  # type: ignore[no-untyped-call]
+    nbformat.write(document, path)  # type: ignore[no-untyped-call]  # nbformat leaves it untyped

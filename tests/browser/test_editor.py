@@ -74,7 +74,7 @@ def test_every_panel_keeps_its_looks_and_its_names_in_jupyterlab(workbench: Work
     assert serious(notebook) == ""
     notebook.screenshot(f"lab-editor-{theme}-properties", editor.root)
     editor.canvas.focus()
-    editor.press("F2")
+    editor.press("v")
     expect(editor.node("conv1").locator(".pnne-inline")).to_be_visible()
     assert serious(notebook) == ""
     notebook.screenshot(f"lab-editor-{theme}-inline", editor.root)

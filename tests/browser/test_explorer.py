@@ -190,7 +190,7 @@ def test_running_the_cell_again_leaves_no_widgets(shown: tuple[Notebook, Locator
 def test_picture(shown: tuple[Notebook, Locator], theme: Theme, baseline_errors: frozenset[str]) -> None:
     notebook, root = shown
     notebook.set_theme(theme)
-    notebook.wait_for(f"explorer._theme.theme == {theme!r}")
+    notebook.wait_for(f"explorer._page.theme == {theme!r}")
     click(notebook, root, "stem")
     expect(root.get_by_role("heading", name="stem")).to_be_visible()
     root.locator(".bqplot path.line").first.wait_for(state="attached")

@@ -69,7 +69,7 @@ def expect_wires(editor: EditorPage) -> None:
     expect(editor.root.locator("[data-edge]")).to_have_count(len(WIRES))
 
 
-def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_errors: frozenset[str]) -> None:
+def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_errors: frozenset[str]) -> None:  # noqa: PLR0915  one long walk
     notebook = open_notebook(size=(1800, 1100))
     notebook.collapse_sidebar()
     notebook.run(IMPORTS)

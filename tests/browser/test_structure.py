@@ -115,8 +115,8 @@ def test_a_block_goes_from_one_notebook_to_another(workbench: Workbench, open_no
     there.page.evaluate("text => navigator.clipboard.writeText(text)", copied)
     other.canvas.click()
     other.page.keyboard.press("Control+v")
-    expect(other.node("subgraph1")).to_be_visible()
-    there.wait_for("'subgraph1' in graph.nodes and graph['subgraph1.gelu'].type == 'GELU'")
+    expect(other.node("ffn1")).to_be_visible()
+    there.wait_for("'ffn1' in graph.nodes and graph['ffn1.gelu'].type == 'GELU'")
 
 
 def test_a_published_block_is_in_every_open_editor(workbench: Workbench) -> None:

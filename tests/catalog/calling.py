@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnne_nb.catalog.automatic import AUTOMATIC
-from pnne_nb.graph.spec import NodeSpec, Property
-from pnne_nb.graph.types import DtypeType, OptionalType, TensorType, check
+from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.graph.schema.property_types import DtypeType, OptionalType, TensorType, check
+from pnne_nb.graph.schema.spec import NodeSpec, Property
 
 
 def resolve(target: str) -> Any:

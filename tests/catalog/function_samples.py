@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from pnne_nb.graph.spec import NodeSpec
-from pnne_nb.graph.values import Value
+from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.values import Value
 from tests.catalog.layer_samples import Sample, classes, rand
 
 Make = Callable[[], Sample]

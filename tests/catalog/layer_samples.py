@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pnne_nb.graph.values import Value
+from pnne_nb.graph.schema.values import Value
 
 
 class Sample(NamedTuple):

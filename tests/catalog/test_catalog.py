@@ -7,11 +7,12 @@ import gc
 import pytest
 
 import pnne_nb as pn
-from pnne_nb.catalog import facts, specs
-from pnne_nb.graph.spec import Required
-from pnne_nb.graph.structural import STRUCTURAL
-from pnne_nb.graph.types import OptionalType, check
-from pnne_nb.graph.values import to_json
+from pnne_nb.catalog import specs
+from pnne_nb.catalog.tables import overrides
+from pnne_nb.graph.schema.property_types import OptionalType, check
+from pnne_nb.graph.schema.spec import Required
+from pnne_nb.graph.schema.structural import STRUCTURAL
+from pnne_nb.graph.schema.values import to_json
 
 
 def test_catalog_is_a_mapping() -> None:
@@ -69,7 +70,7 @@ def test_conditional_outputs_name_a_property() -> None:
 def test_categories_come_in_the_order_of_the_palette() -> None:
     seen = dict.fromkeys(spec.category for spec in specs())
 
-    assert list(seen) == [category for category in facts.CATEGORY_ORDER if category in seen]
+    assert list(seen) == [category for category in overrides.CATEGORY_ORDER if category in seen]
 
 
 def test_collecting_garbage_goes_on_afterwards() -> None:

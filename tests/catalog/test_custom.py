@@ -11,10 +11,18 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 from pnne_nb.catalog.custom import describe, is_autograd_function
-from pnne_nb.graph.registry import registry
-from pnne_nb.graph.spec import NodeSpec, Property
-from pnne_nb.graph.structural import MODULE_PROPERTIES
-from pnne_nb.graph.types import BoolType, EnumType, FloatType, IntType, OptionalType, StringType, TupleType
+from pnne_nb.graph.schema.property_types import (
+    BoolType,
+    EnumType,
+    FloatType,
+    IntType,
+    OptionalType,
+    StringType,
+    TupleType,
+)
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.spec import NodeSpec, Property
+from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
 
 if TYPE_CHECKING:
     Missing = Tensor
@@ -38,10 +46,10 @@ class Swish(nn.Module):
 
 
 class Untyped(nn.Module):
-    def __init__(self, width, deep=False) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, width, deep=False) -> None:  # type: ignore[no-untyped-def]  # a function without annotations is what is tested
         super().__init__()
 
-    def forward(self, x, memory=None, steps=3):  # type: ignore[no-untyped-def]
+    def forward(self, x, memory=None, steps=3):  # type: ignore[no-untyped-def]  # a function without annotations is what is tested
         return x
 
 
@@ -105,7 +113,7 @@ def test_module_is_read_from_its_signature() -> None:
 
 def test_forward_without_annotations_takes_tensors() -> None:
     class Loose(nn.Module):
-        def forward(self, x, memory=None, steps=3):  # type: ignore[no-untyped-def]
+        def forward(self, x, memory=None, steps=3):  # type: ignore[no-untyped-def]  # a function without annotations is what is tested
             return x
 
     spec = describe(Loose)
@@ -193,7 +201,7 @@ def test_running_a_cell_again_replaces_its_type() -> None:
     assert pn.catalog["node"].properties[0].default == 2
 
 
-def _no_annotation(x, alpha=1.0):  # type: ignore[no-untyped-def]
+def _no_annotation(x, alpha=1.0):  # type: ignore[no-untyped-def]  # a function without annotations is what is tested
     return x
 
 
@@ -205,7 +213,7 @@ def _unknown(x: Missing) -> Tensor:
     return x
 
 
-def _wrong_default(x: Tensor, k: int = 1.5) -> Tensor:  # type: ignore[assignment]
+def _wrong_default(x: Tensor, k: int = 1.5) -> Tensor:  # type: ignore[assignment]  # the test knows its type
     return x
 
 
@@ -301,3 +309,17 @@ def test_a_tensor_of_the_constructor_is_given_by_its_numbers() -> None:
     assert torch.equal(pn.compile(graph)(torch.ones(1, 2)), torch.tensor([[0.5, 2.0]]))
     with pytest.raises(pn.BadValueError, match="scale cannot be 'big': it must be a number, or a list of numbers"):
         graph.set("scaled", scale="big")
+
+
+def test_a_backward_that_torch_never_calls_is_refused_with_the_way() -> None:
+    class Straight(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sign()
+
+        def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient
+
+    with pytest.raises(
+        pn.RegistrationError, match=r"Straight has a backward method, .* Write a torch.autograd.Function"
+    ):
+        pn.register_node(Straight)

@@ -10,10 +10,19 @@ import torch
 from torch import Tensor
 from torch.overrides import get_overridable_functions
 
-from pnne_nb.catalog import functions, names
-from pnne_nb.graph.registry import registry
-from pnne_nb.graph.spec import NodeSpec
-from pnne_nb.graph.types import DtypeType, FloatType, IntType, NumberType, OptionalType, TupleType, check
+from pnne_nb.catalog import functions
+from pnne_nb.catalog.tables import function_list
+from pnne_nb.graph.schema.property_types import (
+    DtypeType,
+    FloatType,
+    IntType,
+    NumberType,
+    OptionalType,
+    TupleType,
+    check,
+)
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.spec import NodeSpec
 from tests.catalog.calling import call, flat, resolve
 from tests.catalog.function_samples import sample
 
@@ -21,7 +30,9 @@ SPECS = {spec.type: spec for spec in functions.specs()}
 
 
 def test_there_are_hundreds() -> None:
-    listed = [name for group in (*names.FUNCTIONS.values(), *names.METHODS.values()) for name in group.split()]
+    listed = [
+        name for group in (*function_list.FUNCTIONS.values(), *function_list.METHODS.values()) for name in group.split()
+    ]
 
     assert len(SPECS) >= 450
     assert list(SPECS) == [name for name in listed if name in SPECS], "an older torch may lack some"

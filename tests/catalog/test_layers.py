@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from pnne_nb.catalog import layers
-from pnne_nb.graph.registry import registry
-from pnne_nb.graph.structural import MODULE_PROPERTIES
-from pnne_nb.graph.types import EnumType, PropertyType, check
+from pnne_nb.graph.schema.property_types import EnumType, PropertyType, check
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
 from tests.catalog.calling import build, call, flat, resolve
 from tests.catalog.layer_samples import sample
 

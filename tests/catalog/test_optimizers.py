@@ -11,8 +11,8 @@ from torch import optim
 from torch.optim import lr_scheduler
 
 from pnne_nb.catalog import optimizers
-from pnne_nb.graph.spec import kinds_fit
-from pnne_nb.graph.types import EnumType, FloatType, check
+from pnne_nb.graph.schema.property_types import EnumType, FloatType, check
+from pnne_nb.graph.schema.spec import kinds_fit
 from tests.catalog.calling import resolve
 
 SPECS = {spec.type: spec for spec in optimizers.specs()}

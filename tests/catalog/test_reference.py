@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pnne_nb.catalog import reference, specs
-from pnne_nb.graph.spec import NodeSpec, Port, Property
-from pnne_nb.graph.structural import STRUCTURAL
-from pnne_nb.graph.types import IntType
+from pnne_nb.graph.schema.property_types import IntType
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Property
+from pnne_nb.graph.schema.structural import STRUCTURAL
 
 PAGE = Path(__file__).parents[2] / reference.PAGE
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 from pnne_nb.catalog import functions, layers
-from pnne_nb.graph.spec import NodeSpec
+from pnne_nb.graph.schema.spec import NodeSpec
 from tests.catalog import function_samples, layer_samples
 from tests.catalog.calling import build, call, flat
 from tests.catalog.layer_samples import Sample

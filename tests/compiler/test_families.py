@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 from pnne_nb.compiler import Analysis
+from pnne_nb.errors import Fix
 
 Size = int | str
 
@@ -307,7 +308,7 @@ def test_a_node_equals_the_plain_call(name: str) -> None:
         assert len(ours) == len(theirs) == len(family.expected)
         assert all(map(torch.equal, ours, theirs)), batch
         for one, other in zip(gradients(ours, inputs, model), gradients(theirs, inputs, plain), strict=True):
-            assert (one is None and other is None) or torch.equal(one, other)  # type: ignore[arg-type]
+            assert (one is None and other is None) or torch.equal(one, other)  # type: ignore[arg-type]  # the test knows its type
         for port, result in zip(family.expected, ours, strict=True):
             spec = inferred[f"node.{port}"]
             sizes = {**CONCRETE, "N": batch}
@@ -363,7 +364,7 @@ def test_a_mismatch_names_both_sizes_and_carries_the_fix(
     assert found.node == "node"
     assert f"{prop} is " in found.message
     assert str(shape[1]) in found.message
-    assert found.fix is not None
+    assert isinstance(found.fix, Fix)
     assert (found.fix.node, found.fix.property, found.fix.value) == ("node", prop, fitting)
     graph.set("node", **{prop: tuple(fitting) if isinstance(fitting, list) else fitting})
     assert shape_findings(graph) == []
@@ -384,7 +385,7 @@ def test_attention_names_the_size_that_would_fit() -> None:
         graph.connect("x", f"node.{port}")
     graph.add("Output", "y")
     graph.connect("node.output", "y")
-    fixes = {found.fix.property: found.fix.value for found in shape_findings(graph) if found.fix is not None}
+    fixes = {found.fix.property: found.fix.value for found in shape_findings(graph) if isinstance(found.fix, Fix)}
     assert fixes["embed_dim"] == 6
 
 
@@ -396,6 +397,6 @@ def test_floats_into_an_embedding_name_the_dtype_that_would_fit() -> None:
     graph.add("Output", "y")
     graph.connect("node", "y")
     (found,) = shape_findings(graph)
-    assert "needs whole numbers at input" in found.message
-    assert found.fix is not None
+    assert "needs integers at input" in found.message
+    assert isinstance(found.fix, Fix)
     assert (found.fix.node, found.fix.property, found.fix.value) == ("x", "dtype", "int64")

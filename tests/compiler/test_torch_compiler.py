@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import pnne_nb as pn
-from pnne_nb.compiler.passes import measuring
+from pnne_nb.compiler.passes import report
 from tests.compiler import graphs
-from tests.passes.graphs import convnet, redundant, trained
+from tests.compiler.passes.graphs import convnet, redundant, trained
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "SECONDS", 0.0)
-    monkeypatch.setattr(measuring, "ROUNDS", 1)
+    monkeypatch.setattr(report, "TIMING_SECONDS", 0.0)
+    monkeypatch.setattr(report, "TIMING_ROUNDS", 1)
     torch.compiler.reset()
 
 

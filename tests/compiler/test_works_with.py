@@ -17,11 +17,13 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.parallel import DistributedDataParallel
 
 import pnne_nb as pn
-from pnne_nb.compiler import blame, compiling, loader
-from pnne_nb.graph.registry import registry
+from pnne_nb.compiler import blame
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.compiler.pipeline import compile
+from pnne_nb.graph.schema.registry import registry
 from tests.compiler import graphs
-from tests.compiler.test_compiling import assert_same
-from tests.passes.graphs import convnet
+from tests.compiler.passes.graphs import convnet
+from tests.compiler.pipeline.test_compile import assert_same
 
 
 def plain() -> pn.NodeGraph:
@@ -163,7 +165,7 @@ def test_a_part_of_a_model_is_pickled_by_itself() -> None:
 def test_a_pickle_of_an_unregistered_type_says_what_is_missing() -> None:
     written = pickle.dumps(made(mixed))
     registry._specs.pop("halved")  # as in a process that has not registered it
-    compiling.forget()
+    compile.forget()
     kept = loader._loaded.copy()
     try:
         loader._loaded.clear()

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, assert_never, final
+from typing import Any, Literal, assert_never, final
 
 import msgspec
 
 from pnne_nb.errors import Diagnostic, GraphError, PnneError
-from pnne_nb.graph.blocks import blocks
+from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.registry import registry
-from pnne_nb.protocol.catalog import catalog_event
-from pnne_nb.protocol.codec import decode_request, encode_event
+from pnne_nb.graph.model.node import Transaction
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.protocol.codec import catalog_event, decode_request, encode_event
 from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
+    CancelExport,
     Committed,
     Consequence,
     Derived,
     DerivedChanged,
     Edit,
     Event,
+    ExportCheck,
+    ExportFormats,
+    ExportFormatState,
+    ExportState,
     GetBundle,
     GetCatalog,
+    GetExportFormats,
     GetPreview,
     GetSource,
     Group,
@@ -39,16 +44,27 @@ from pnne_nb.protocol.messages import (
     Rejected,
     Snapshot,
     Source,
+    StartExport,
     Sync,
     TensorShape,
     Training,
     Undo,
     Ungroup,
     Unpublish,
+    WatchExport,
 )
 
 SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")
 """What every output of the tests' documents is said to carry: the tests are about the browser, not about shapes."""
+
+FORMATS = (
+    ExportFormatState("onnx", ".onnx"),
+    ExportFormatState("aoti", ".aoti.pt2", note="Writing takes a minute or more, because a compiler runs."),
+    ExportFormatState(
+        "executorch", ".pte", missing="The format 'executorch' needs executorch, which is not installed."
+    ),
+)
+"""What the tests' kernel exports to."""
 
 COST = NodeCost(parameters=1_200, mult_adds=86_400, memory=4_800, activation=13_824)
 """What every node is said to cost, for one example."""
@@ -91,16 +107,16 @@ class Kernel:
         self._request = (None, None)
         return self.pending()
 
-    def show(self, training: Training) -> None:
-        """Have a picture of a training sent."""
-        self._outbox.append(training)
+    def show(self, event: Training | ExportState | ExportCheck) -> None:
+        """Have a picture of a training, or how an export or its check stands, sent."""
+        self._outbox.append(event)
 
     def pending(self) -> list[dict[str, Any]]:
         """Return the messages that have not been sent yet, such as what Python's own edits made."""
         events, self._outbox = self._outbox, []
         return [encode_event(event) for event in events]
 
-    def _carry_out(self, content: Mapping[str, Any]) -> None:
+    def _carry_out(self, content: Mapping[str, Any]) -> None:  # noqa: C901,PLR0912  one case for each request
         request = decode_request(content)
         version = self.graph.version
         match request:
@@ -120,8 +136,20 @@ class Kernel:
                 pass
             case HideTraining():
                 self._outbox.append(Training(0))
-            case Arrange(graph=graph, direction=direction):
-                self.graph.arrange(graph, direction=direction)
+            case GetExportFormats():
+                weights = "The weights are those of the training."
+                self._outbox.append(ExportFormats(request.id, request.client, FORMATS, "/home/me", weights))
+            case StartExport(format=format, path=path, overwrite=overwrite):
+                if not overwrite and path == "there.onnx":
+                    raise GraphError("'there.onnx' exists already.")
+                self._outbox.append(ExportState("running", format, path, id=request.id, client=request.client))
+            case CancelExport():
+                self._outbox.append(ExportState("cancelled", id=request.id, client=request.client))
+            case WatchExport(format=format):
+                state: Literal["checking", "off"] = "checking" if format else "off"
+                self._outbox.append(ExportCheck(state, format, id=request.id, client=request.client))
+            case Arrange(graph=graph, direction=direction, values=values, first=first):
+                self.graph.arrange(graph, direction=direction, values=values, undoable=not first)
             case Group(nodes=nodes, name=name, graph=graph):
                 self.graph.group(nodes, name, graph=graph)
             case Ungroup(node=node, graph=graph):

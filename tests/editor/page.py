@@ -10,8 +10,8 @@ from typing import Any, final
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
 
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.registry import registry
-from pnne_nb.protocol.catalog import catalog_event
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.protocol.codec import catalog_event
 from tests.browser.jupyter import PAGE_SECONDS
 from tests.editor.kernel import Kernel, to_json
 

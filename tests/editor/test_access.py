@@ -37,7 +37,7 @@ def test_axe_finds_nothing_serious(graph: NodeGraph, open_editor: OpenEditor, th
     editor = open_editor(graph, theme=theme)
     assert violations(editor) == ""
     editor.node("fc1").click()
-    editor.page.keyboard.press("F2")
+    editor.page.keyboard.press("v")
     expect(editor.node("fc1").locator("[data-property]").first).to_be_focused()
     assert violations(editor) == ""
     editor.page.keyboard.press("Escape")

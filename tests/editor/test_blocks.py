@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from pnne_nb.graph.blocks import blocks
+from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.ops import AddGraph, AddNode, Connect
+from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect
+from pnne_nb.graph.model.origin import Origin
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage
 
@@ -132,7 +133,7 @@ def test_a_pasted_block_is_one_more_use_of_its_definition(editor: EditorPage, gr
     editor.node("first").click()
     editor.page.keyboard.press("Control+c")
     editor.page.keyboard.press("Control+v")
-    expect(editor.node("subgraph1")).to_be_visible()
+    expect(editor.node("first2")).to_be_visible()
     expect(editor.node("first").locator(".pnne-times")).to_have_text("×3")
     editor.settle()
     assert set(graph.graphs) == {"", "first"}
@@ -152,15 +153,15 @@ def test_a_block_is_copied_to_another_notebook_with_all_that_it_shows(
     expect(there.node("first")).to_be_visible()
     there.root.get_by_role("region", name="Graph").focus()
     there.page.keyboard.press("Control+v")
-    expect(there.node("subgraph1")).to_be_visible()
+    expect(there.node("outer")).to_be_visible()
     there.settle()
     assert set(other.graphs) == {"", "first", "outer", "first2"}
-    assert other["subgraph1.first"].definition == "first2"
-    assert other["subgraph1.first.fc"].type == "Linear"
+    assert other["outer.first"].definition == "first2"
+    assert other["outer.first.fc"].type == "Linear"
     assert "own" in other.graphs["first"].nodes, "what was there under the same name is as it was"
-    there.node("subgraph1").click()
+    there.node("outer").click()
     there.page.keyboard.press("Delete")
-    expect(there.node("subgraph1")).to_have_count(0)
+    expect(there.node("outer")).to_have_count(0)
     there.settle()
     assert set(other.graphs) == {"", "first"}, "what nothing shows any more goes too"
     there.button("Undo").click()
@@ -191,9 +192,9 @@ def test_a_copy_goes_into_its_own_definition_as_a_definition_of_its_own(editor: 
     editor.node("first").dblclick()
     expect(editor.node("first.fc")).to_be_visible()
     editor.page.keyboard.press("Control+v")
-    expect(editor.node("first.subgraph1")).to_be_visible()
+    expect(editor.node("first.second")).to_be_visible()
     editor.settle()
-    assert graph["first.subgraph1"].definition == "first2"
+    assert graph["first.second"].definition == "first2"
 
 
 def test_a_published_block_is_in_the_palette_and_can_be_used(editor: EditorPage, graph: NodeGraph) -> None:
@@ -295,7 +296,7 @@ def test_a_module_that_runs_its_own_code_is_entered_and_says_so(open_editor: Ope
                 "Module",
                 {"target": "models.Mixture", "inputs": ("x",), "definition": "Mixture"},
                 (0, 120),
-                origin={"proof": "opaque", "reason": reason},
+                origin=Origin("opaque", reason),
             ),
             AddNode("y", "Output", {}, (0, 240)),
             Connect("x.output", "moe.x"),

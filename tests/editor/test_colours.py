@@ -9,8 +9,8 @@ from playwright.sync_api import expect
 
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.drawing.looks import LOOKS
-from pnne_nb.graph.frame import COLOURS
+from pnne_nb.graph.model.annotation import COLOURS
+from pnne_nb.graph.schema.categories import LOOKS
 from tests.editor.colours import VISIONS, closest, contrast, painted, seen
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage
@@ -42,12 +42,12 @@ def test_texts_and_pictograms_stand_out(editor: EditorPage) -> None:
         ratio = contrast(seen(colour, vision), seen(surface, vision))
         # The rule of 4.5 is for eyes that see all colours; with others, what is left must still be readable.
         assert ratio >= (TEXT if vision == "full" else 4), f"{name}, {vision}: {ratio:.2f}"
-    for pattern, look in LOOKS:
+    for pattern, (hue, chroma, _) in LOOKS:
         pair = painted(
             root,
             {
-                "ink": f"oklch(var(--pn-ink-lightness) {look.chroma} {look.hue})",
-                "tint": f"oklch(var(--pn-tint-lightness) calc({look.chroma} * var(--pn-tint-chroma)) {look.hue})",
+                "ink": f"oklch(var(--pn-ink-lightness) {chroma} {hue})",
+                "tint": f"oklch(var(--pn-tint-lightness) calc({chroma} * var(--pn-tint-chroma)) {hue})",
             },
         )
         for vision in VISIONS:
@@ -76,7 +76,7 @@ def test_titles_of_frames_can_be_read(editor: EditorPage) -> None:
 
 
 def test_no_category_is_known_by_its_colour_alone() -> None:
-    icons = [look.icon for _, look in LOOKS]
+    icons = [icon for _, (_, _, icon) in LOOKS]
     assert len(set(icons)) == len(icons)
 
 

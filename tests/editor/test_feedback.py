@@ -10,7 +10,8 @@ from playwright.sync_api import expect
 
 from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.ops import AddNode
+from pnne_nb.graph.model.ops import AddNode
+from pnne_nb.graph.model.origin import Origin
 from pnne_nb.protocol.messages import Ailment, LayerState, Training
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage, sent
@@ -131,8 +132,8 @@ def test_nodes_of_an_imported_model_say_how_they_relate_to_the_original(open_edi
     reason = "its forward depends on the values of its inputs"
     graph.apply(
         [
-            AddNode("fc", "Linear", {"in_features": 4, "out_features": 4}, origin={"proof": "equal", "member": 0}),
-            AddNode("odd", "Module", {}, origin={"proof": "opaque", "reason": reason, "member": 1}),
+            AddNode("fc", "Linear", {"in_features": 4, "out_features": 4}, origin=Origin("equal", member=0)),
+            AddNode("odd", "Module", {}, origin=Origin("opaque", reason, member=1)),
             AddNode("drawn", "ReLU", {}),
         ]
     )

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.geometry import COLLAPSED_HEIGHT, COLLAPSED_WIDTH
+from pnne_nb.graph.layout.geometry import COLLAPSED_HEIGHT, COLLAPSED_WIDTH
 from tests.editor.conftest import OpenEditor, chain
 from tests.editor.page import EditorPage
 
@@ -125,8 +125,8 @@ def test_a_frame_is_copied_with_what_stands_in_it(graph: NodeGraph, open_editor:
     expect(frame(editor, "frame2")).to_contain_text("Encoder")
     editor.settle()
     assert graph.frames["frame2"].colour == "green"
-    assert ("linear1.output", "linear2.input") in graph.edges
-    assert {"linear1", "linear2"} <= set(graph.frames.held("frame2").nodes)
+    assert ("fc3.output", "fc4.input") in graph.edges
+    assert {"fc3", "fc4"} <= set(graph.frames.held("frame2").nodes)
     assert graph.undo_label == "Duplicate 2 nodes"
 
 

@@ -21,7 +21,7 @@ def test_no_colour_or_font_rests_on_one_host_alone() -> None:
 
 
 def test_nothing_asks_for_the_application_of_one_host() -> None:
-    for script in ("editor.js", "controls.js", "loader.js"):
+    for script in ("editor.js", "controls.js", "explorer.js", "loader.js"):
         text = (STATIC / script).read_text(encoding="utf-8")
         for name in ("jupyterapp", "jupyterlab", "window.Jupyter", "google.colab", "acquireVsCodeApi"):
             assert name not in text, f"{script} asks for {name}"

@@ -124,7 +124,7 @@ def test_keys_alone_open_it_walk_through_it_and_leave_it(editor: EditorPage) -> 
     # A card without a line has values too, and a checkbox ends with Enter as a text does.
     press("Alt+ArrowDown")
     expect(editor.node("drop")).to_be_focused()
-    press("F2")
+    press("v")
     expect(inline(editor, "drop", "p")).to_be_focused()
     press("Tab")
     expect(inline(editor, "drop", "inplace")).to_be_focused()
@@ -222,7 +222,7 @@ def test_only_text_stands_where_nobody_edits(open_editor: OpenEditor) -> None:
     editor.page.evaluate("model.set('read_only', true)")
     expect(editor.root.locator(".pnne-value")).to_have_count(0)
     editor.node("fc1").click()
-    editor.page.keyboard.press("F2")
+    editor.page.keyboard.press("v")
     expect(editor.toast).to_contain_text("read-only")
     expect(editor.root.locator(".pnne-inline")).to_have_count(0)
 
@@ -236,7 +236,7 @@ def test_far_away_it_comes_nearer_first(open_editor: OpenEditor) -> None:
             editor.page.keyboard.press("-")
         zoom = "() => new DOMMatrix(document.querySelector('.react-flow__viewport').style.transform).a"
         editor.page.wait_for_function(f"() => ({zoom})() < 0.45")
-        editor.page.keyboard.press("F2")
+        editor.page.keyboard.press("v")
         expect(inline(editor, "fc1", "out_features")).to_be_visible()
         editor.page.wait_for_function(f"() => ({zoom})() > 0.6")
     finally:

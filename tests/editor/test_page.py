@@ -128,7 +128,7 @@ def test_every_style_rule_is_ours_alone() -> None:
 
 
 def _parts(rule: str) -> list[str]:
-    """The selectors of a rule; commas inside of brackets separate nothing."""
+    """The selectors of a rule; commas inside brackets separate nothing."""
     return [part.strip() for part in re.split(r",(?![^(]*\))", rule.strip())]
 
 

@@ -70,3 +70,38 @@ def test_what_cannot_be_drawn_is_said_and_the_graph_can_be_saved(open_editor: Op
     )
     editor.button("Try again").click()
     expect(editor.node("fc")).to_be_visible()
+
+
+def test_a_node_that_is_removed_while_it_is_dragged_ends_the_drag(open_editor: OpenEditor) -> None:
+    editor = open_editor(pair())
+    box = editor.node("fc").bounding_box()
+    assert box is not None
+    editor.drag_by(editor.node("fc").locator(".pnne-card-header"), box["x"] + 140, box["y"] + 90, drop=False)
+    editor.graph.remove("fc")
+    editor.deliver()
+    expect(editor.node("fc")).to_have_count(0)
+    editor.page.mouse.move(box["x"] + 160, box["y"] + 110, steps=3)
+    editor.page.mouse.up()
+    editor.node("x").click()
+    expect(editor.root.get_by_role("textbox", name="Name")).to_have_value("x")
+    assert list(editor.graph.nodes) == ["x"]
+
+
+def test_leaving_the_editor_by_escape_is_said_before_and_after(open_editor: OpenEditor) -> None:
+    editor = open_editor(pair())
+    editor.node("fc").click()
+    note = editor.root.locator(".pnne-keys-note")
+    press = editor.page.keyboard.press
+    press("Escape")
+    expect(note).to_be_hidden()
+    press("Escape")
+    expect(note).to_contain_text("Escape again leaves")
+    editor.screenshot("editor-leaving")
+    press("f")
+    expect(note).to_be_hidden()
+    press("Escape")
+    press("Escape")
+    expect(note).to_contain_text("keys go to the notebook")
+    assert not editor.root.evaluate("root => root.contains(document.activeElement)")
+    editor.node("x").click()
+    expect(note).to_be_hidden()

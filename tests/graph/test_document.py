@@ -23,8 +23,15 @@ from pnne_nb.errors import (
     UnknownTypeError,
 )
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.node import Transaction
-from pnne_nb.graph.ops import AddGraph, AddNode, Connect, MoveNode, RenameNode, SetProperty
+from pnne_nb.graph.model.node import Transaction
+from pnne_nb.graph.model.ops import (
+    AddGraph,
+    AddNode,
+    Connect,
+    MoveNode,
+    RenameNode,
+    SetProperty,
+)
 from tests.graph.types import TYPES
 
 
@@ -127,7 +134,7 @@ def test_nodes_are_numbered_by_type() -> None:
         (
             lambda g: g.apply([], base=99),
             StaleVersionError,
-            "made against version 99, and the document is at version 7",
+            "based on version 99, and this document is only at version 7",
         ),
         (lambda g: g.ungroup("conv1"), GraphError, "conv1 is a Conv2d, not a nested graph"),
         (lambda g: g.group([]), GraphError, "Give at least one node to group"),

@@ -12,12 +12,12 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pnne_nb.errors import GraphError
-from pnne_nb.graph.applying import apply_op
-from pnne_nb.graph.blocks import BlockLibrary
+from pnne_nb.graph.block_library import BlockLibrary
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.files import state_of, write
-from pnne_nb.graph.node import Node, Transaction, split_port
-from pnne_nb.graph.ops import (
+from pnne_nb.graph.edits.apply import apply_op
+from pnne_nb.graph.model.content import Content, topological_order
+from pnne_nb.graph.model.node import Node, Transaction, split_port
+from pnne_nb.graph.model.ops import (
     AddFrame,
     AddGraph,
     AddNode,
@@ -36,7 +36,8 @@ from pnne_nb.graph.ops import (
     SetOrigin,
     SetProperty,
 )
-from pnne_nb.graph.state import Content, topological_order
+from pnne_nb.graph.model.origin import Origin
+from pnne_nb.graph.storage.json_format import state_of, write
 from tests.graph.types import TYPES
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g", "0", "train", "x y")
@@ -62,7 +63,7 @@ places = st.none() | st.integers(-1, 5)
 frame_names = st.sampled_from(("frame1", "frame2", "a", "x y"))
 boxes = st.tuples(*[st.floats(-20, 20)] * 2, *[st.sampled_from((0.0, 5.0, 40.0, float("nan")))] * 2)
 titles = st.sampled_from(("", "Encoder", "bell\a"))
-origins = st.sampled_from((None, {"proof": "equal"}, {"proof": "opaque"}))
+origins = st.sampled_from((None, Origin("equal"), Origin("opaque")))
 colours = st.sampled_from(("grey", "blue", "plaid"))
 
 wild: st.SearchStrategy[Op] = st.one_of(

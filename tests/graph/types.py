@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pnne_nb.graph.registry import Registry
-from pnne_nb.graph.spec import NodeSpec, Port, Property
-from pnne_nb.graph.structural import SHARES, STRUCTURAL
-from pnne_nb.graph.types import BoolType, EnumType, IntType, NumberType, TupleType
+from pnne_nb.graph.schema.property_types import BoolType, EnumType, IntType, NumberType, TupleType
+from pnne_nb.graph.schema.registry import Registry
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Property
+from pnne_nb.graph.schema.structural import SHARES, STRUCTURAL
 
 _INPUT = (Port(name="input"),)
 _OUTPUT = (Port(name="output"),)

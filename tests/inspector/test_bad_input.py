@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, PnneError
-from pnne_nb.inspector.checks import check_gradients, check_numerics
-from pnne_nb.inspector.diagnosis import DeadReLU
+from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.diagnosis.rules import DeadReLU
 from pnne_nb.inspector.inspector import Inspector
-from pnne_nb.inspector.live import LiveProbe
-from pnne_nb.inspector.profiling import profile
-from pnne_nb.inspector.summary import summary
-from pnne_nb.inspector.timing import benchmark
+from pnne_nb.inspector.tools.benchmark import benchmark
+from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
+from pnne_nb.inspector.tools.profile import profile
+from pnne_nb.inspector.tools.summary import summary
 from tests.inspector.models import Twice, hooks_on, mlp
 
 Tool = Callable[[Any, Any], object]
@@ -113,7 +113,7 @@ class Masked(nn.Module):
         self.layer = nn.Linear(5, 5)
 
     def forward(self, x: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
-        return self.layer(x) * mask * scale  # type: ignore[no-any-return]
+        return self.layer(x) * mask * scale  # type: ignore[no-any-return]  # torch types the call of a module as Any
 
 
 @every_tool
@@ -139,7 +139,7 @@ def test_arguments_that_forward_does_not_take_are_told_of_those_it_takes(tool: T
 def test_a_type_error_inside_a_layer_is_not_one_of_the_call() -> None:
     class Inner(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return torch.relu(x, 3)  # type: ignore[call-arg]
+            return torch.relu(x, 3)  # type: ignore[call-arg]  # wrong on purpose
 
     with pytest.raises(TypeError, match="relu"):
         summary(Inner(), torch.zeros(2))
@@ -165,14 +165,14 @@ def test_tools_refuse_numbers_that_mean_nothing(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="eps must be above 0, not 0"):
         check_gradients(mlp(), x, eps=0)
     with pytest.raises(ArgumentError, match="optimizer must be an optimizer, or None, not 3"):
-        summary(mlp(), x, optimizer=3)  # type: ignore[arg-type]
+        summary(mlp(), x, optimizer=3)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ArgumentError, match="kwargs must be a mapping of the model's keyword arguments by name, not 3"):
-        summary(mlp(), x, 3)  # type: ignore[arg-type]
+        summary(mlp(), x, 3)  # type: ignore[arg-type]  # wrong on purpose
     for hz in (-1, float("nan"), "ten"):
         with pytest.raises(ArgumentError, match=r"hz must be (a number|at least 0)"):
-            Inspector(mlp()).live(hz=hz).__enter__()  # type: ignore[arg-type]
+            Inspector(mlp()).live(hz=hz).__enter__()  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ArgumentError, match=r"engine must be a training, not 3\. pn\.TrainingEngine"):
-        Inspector(mlp()).attach(3)  # type: ignore[arg-type]
+        Inspector(mlp()).attach(3)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("rules", [[3], [DeadReLU]])
@@ -213,7 +213,7 @@ def test_a_pattern_is_a_text(pattern: Any) -> None:
     with pytest.raises(ArgumentError, match='is no pattern of layers: give a text such as "encoder'):
         Inspector(mlp()).watch(pattern)
     with pytest.raises(ArgumentError, match="is no pattern of layers"):
-        Inspector(mlp()).watch(exclude=3)  # type: ignore[arg-type]
+        Inspector(mlp()).watch(exclude=3)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_an_array_where_tensors_are_wanted_is_said() -> None:

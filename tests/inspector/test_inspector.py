@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -21,13 +22,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError
-from pnne_nb.frames import NormsFrame, StatisticsFrame, StepFrame
-from pnne_nb.inspector import drawing
-from pnne_nb.inspector.budget import parse_share
-from pnne_nb.inspector.drawing import LayerView, install_drawer
-from pnne_nb.inspector.inspector import Inspector
-from pnne_nb.inspector.sampling import Sampler
-from pnne_nb.probe import Cadence, Probe
+from pnne_nb.inspector.capture.capture import LayerView
+from pnne_nb.inspector.inspector import Inspector, parse_share
+from pnne_nb.inspector.statistics.sampling import Sampler
+from pnne_nb.telemetry import plot_hook
+from pnne_nb.telemetry.frames import NormsFrame, StatisticsFrame, StepFrame
+from pnne_nb.telemetry.probe import Cadence, Probe
 from tests.inspector.models import Checkpointed, Encoder, Twice, hooks_on, mlp
 
 ALL: tuple[Any, ...] = ("activations", "inputs", "gradients", "parameters", "parameter_gradients")
@@ -66,11 +66,11 @@ def test_captures_equal_autograd() -> None:
     gradients = torch.autograd.grad(out.square().sum(), [hidden, active, out, *net.parameters()])
     data = inspected(net, x).captured_data
     for layer, activation, gradient in zip("012", (hidden, active, out), gradients, strict=False):
-        assert torch.equal(data[layer]["activations"], activation)  # type: ignore[arg-type]
-        assert torch.equal(data[layer]["gradients"], gradient)  # type: ignore[arg-type]
-    assert torch.equal(data["1"]["inputs"], hidden)  # type: ignore[arg-type]
-    assert torch.equal(data["0"]["parameter_gradients"]["weight"], gradients[3])  # type: ignore[index]
-    assert torch.equal(data["0"]["parameters"]["bias"], net[0].bias)  # type: ignore[index, arg-type]
+        assert torch.equal(data[layer]["activations"], activation)  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
+        assert torch.equal(data[layer]["gradients"], gradient)  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
+    assert torch.equal(data["1"]["inputs"], hidden)  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
+    assert torch.equal(data["0"]["parameter_gradients"]["weight"], gradients[3])  # type: ignore[index]  # a captured value is a tensor or a mapping of them
+    assert torch.equal(data["0"]["parameters"]["bias"], net[0].bias)  # type: ignore[index, arg-type]  # a captured value is a tensor or a mapping of them
 
 
 def test_statistics_by_name() -> None:
@@ -121,9 +121,9 @@ class Touchy(nn.Module):
         self.seen = self.seen + len(x)
         self.drop.train()
         random.random()
-        np.random.rand()  # noqa: NPY002
+        np.random.rand()  # noqa: NPY002  # the old generator is what is tested
         x.mul_(2)
-        return self.out(self.drop(self.norm(x)))  # type: ignore[no-any-return]
+        return self.out(self.drop(self.norm(x)))  # type: ignore[no-any-return]  # torch types the call of a module as Any
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -257,7 +257,7 @@ def test_gradients_that_the_model_asks_for_itself_are_not_those_of_the_loss() ->
     slope = 1 - torch.tanh(hidden).square()
     expected = torch.autograd.grad((slope.t() @ x).square().sum(), hidden)
     assert inspector.summary()["layer"].tolist() == ["0", "1"]
-    assert torch.allclose(inspector.captured_data["0"]["gradients"], expected[0], atol=1e-5)  # type: ignore[arg-type]
+    assert torch.allclose(inspector.captured_data["0"]["gradients"], expected[0], atol=1e-5)  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
 
 
 def test_a_packed_sequence_is_one_argument() -> None:
@@ -296,8 +296,8 @@ def test_a_checkpointed_layer_is_captured_once(reentrant: bool) -> None:
     data = inspected(net, x, "block.*").captured_data["block.0"]
     hidden: Tensor = net.block[0](x)
     [gradient] = torch.autograd.grad(net.block[2](torch.tanh(hidden)).square().sum(), [hidden])
-    assert torch.equal(data["activations"], hidden)  # type: ignore[arg-type]
-    assert torch.allclose(data["gradients"], gradient)  # type: ignore[arg-type]
+    assert torch.equal(data["activations"], hidden)  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
+    assert torch.allclose(data["gradients"], gradient)  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
 
 
 def test_tuples_and_dicts_have_labels() -> None:
@@ -321,16 +321,16 @@ def test_several_arguments_and_keywords() -> None:
     one, two = Inspector(net), Inspector(net)
     one.run_inspection((a, b))
     two.run_inspection({"input1": a, "input2": b})
-    assert torch.equal(one.captured_data[""]["activations"], two.captured_data[""]["activations"])  # type: ignore[arg-type]
+    assert torch.equal(one.captured_data[""]["activations"], two.captured_data[""]["activations"])  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
 
 
 def test_in_place_modules() -> None:
     net, x = nn.Sequential(nn.Linear(5, 7), nn.ReLU(inplace=True)), torch.randn(4, 5)
     data = inspected(net, x).captured_data
     hidden = net[0](x)
-    assert torch.equal(data["0"]["activations"], hidden)  # type: ignore[arg-type]
-    assert torch.equal(data["1"]["inputs"], hidden)  # type: ignore[arg-type]
-    assert torch.equal(data["0"]["gradients"], 2 * hidden.relu())  # type: ignore[arg-type]
+    assert torch.equal(data["0"]["activations"], hidden)  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
+    assert torch.equal(data["1"]["inputs"], hidden)  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
+    assert torch.equal(data["0"]["gradients"], 2 * hidden.relu())  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
 
 
 def test_frozen_parameters_still_have_activation_gradients() -> None:
@@ -364,10 +364,10 @@ def test_a_compiled_model_is_inspected_uncompiled() -> None:
     net, x = mlp(), torch.randn(4, 5)
     wrapped = torch.compile(net, backend=explode)
     assert isinstance(wrapped, nn.Module)
-    assert torch.equal(inspected(wrapped, x).captured_data["0"]["activations"], net[0](x))  # type: ignore[arg-type]
+    assert torch.equal(inspected(wrapped, x).captured_data["0"]["activations"], net[0](x))  # type: ignore[arg-type]  # a captured value is a tensor or a mapping of them
     inner = nn.Sequential(mlp(), nn.ReLU())
     inner[0].compile(backend=explode)
-    assert torch.equal(inspected(inner, x).captured_data["0.0"]["activations"], inner[0][0](x))  # type: ignore[arg-type, index]
+    assert torch.equal(inspected(inner, x).captured_data["0.0"]["activations"], inner[0][0](x))  # type: ignore[arg-type, index]  # a captured value is a tensor or a mapping of them
 
 
 def test_a_scripted_model_is_refused() -> None:
@@ -394,8 +394,8 @@ def test_values_that_are_not_finite_integers_and_nothing() -> None:
 
 
 def test_large_runs_keep_samples_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnne_nb.inspector.capture.KEPT", 30)
-    monkeypatch.setattr("pnne_nb.inspector.capture.SAMPLED", 8)
+    monkeypatch.setattr("pnne_nb.inspector.capture.capture.KEPT", 30)
+    monkeypatch.setattr("pnne_nb.inspector.capture.capture.SAMPLED", 8)
     net, x = mlp(), torch.randn(4, 5)
     inspector = Inspector(net)
     inspector.watch("*", "activations")
@@ -409,10 +409,7 @@ def test_large_runs_keep_samples_and_say_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_plots_are_drawn_by_whoever_was_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     inspector = inspected(mlp(), torch.randn(4, 5))
-    monkeypatch.setattr(drawing, "_drawer", None)
-    with pytest.raises(InspectionError, match=r"use pnne_nb\.Inspector"):
-        inspector.plot("0")
-    install_drawer(lambda view: view)
+    monkeypatch.setattr(plot_hook, "_plots", SimpleNamespace(layer=lambda view: view))
     view = inspector.plot("1", "gradients", bins=5)
     assert isinstance(view, LayerView)
     assert (view.layer, view.kind, view.quantity, len(view.histogram.counts)) == ("1", "ReLU", "gradients", 5)

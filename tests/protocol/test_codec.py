@@ -1,4 +1,4 @@
-"""Requests and events, there and back."""
+"""Requests, events and the catalogue, there and back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import json
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import given
 
+import pnne_nb as pn
 from pnne_nb.errors import Diagnostic, ProtocolError
-from pnne_nb.graph.ops import AddNode, MoveNode, SetProperty
-from pnne_nb.graph.values import TorchConstant
-from pnne_nb.protocol.codec import asked_by, decode_request, encode_event, encode_ops
+from pnne_nb.graph.model.ops import AddNode, MoveNode, SetProperty
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.values import TorchConstant
+from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, encode_ops, node_type_state
 from pnne_nb.protocol.messages import Committed, Edit, HistoryState, Rejected
+from tests.graph.types import TYPES
 
 
 def edit(*ops: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +89,7 @@ def test_a_rejection_says_everything() -> None:
         ),
         (
             edit({"op": "addNode", "name": "c", "type": "C", "origin": json.loads("[" * 40 + "]" * 40)}),
-            r"at \$.ops\[0\].origin: it is nested too deeply",
+            r"at \$.ops\[0\].origin: Expected `object \| null`, got `array`",
         ),
     ],
 )
@@ -124,3 +128,42 @@ def test_nothing_else_is_raised(value: object, kind: str) -> None:
         except ProtocolError:
             continue
         assert (request.id, request.client) == (1, "v")
+
+
+def test_a_type_as_the_browser_needs_it() -> None:
+    state = json.loads(msgspec.json.encode(node_type_state(TYPES["Conv2d"])))
+    assert state["properties"][2] == {
+        "name": "kernel_size",
+        "type": {"type": "tuple", "item": {"type": "int", "minimum": 1}, "length": 2, "scalar": True},
+        "required": True,
+    }
+    assert state["properties"][3]["default"] == 1
+    assert state["inputs"] == [{"name": "input"}]
+    assert state["category"]["name"] == TYPES["Conv2d"].category
+    assert set(state["category"]) == {"name", "hue", "chroma", "icon"}
+
+
+def test_the_key_is_that_of_the_content() -> None:
+    specs = list(TYPES.values())
+    assert catalog_event(specs).key == catalog_event(specs, 1, "view").key
+    assert catalog_event(specs).key != catalog_event(specs[:-1]).key
+
+
+def test_a_property_that_many_types_have_travels_once() -> None:
+    catalog = catalog_event(registry.values())
+    assert len(set(map(msgspec.json.encode, catalog.properties))) == len(catalog.properties)
+    for spec, entry in zip(registry.values(), catalog.types, strict=True):
+        state = node_type_state(spec)
+        assert tuple(catalog.properties[place] for place in entry.properties) == state.properties
+        assert catalog.categories[entry.category] == state.category
+        assert (entry.type, entry.inputs, entry.outputs) == (state.type, state.inputs, state.outputs)
+    apart = msgspec.json.encode([node_type_state(spec) for spec in registry.values()])
+    assert len(msgspec.json.encode(catalog)) < 0.6 * len(apart)
+
+
+@pytest.mark.parametrize("name", ["Conv2d", "LSTM", "cat"])
+def test_torch_types_travel(name: str) -> None:
+    assert name in pn.catalog
+    message = encode_event(catalog_event(registry.values()))
+    types = {each["type"] for each in json.loads(json.dumps(message))["types"]}
+    assert name in types

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from msgspec import inspect
 
+from pnne_nb.graph.model import origin
 from pnne_nb.protocol import typescript
 
 
@@ -25,9 +28,29 @@ def test_every_kind_of_field_is_written() -> None:
         "  readonly shape: readonly (number | string)[];",
         "  readonly item: PropertyType;",
         "  readonly kind?: PortKind;",
-        "  readonly fix: Fix | null;",
+        "  readonly fix: Fix | Retype | null;",
+        "  readonly origin?: Origin | null;",
+        "  readonly updates: readonly Update[];",
+        'export const KEYWORDS = "*";',
+        "export const MAX_TITLE = 200;",
     ):
         assert line in text
+
+
+def test_both_sides_agree_on_patterns() -> None:
+    """Patterns that are sent mean the same in JavaScript: no class that Python reads more widely."""
+    for line in typescript.generate().splitlines():
+        if line.startswith("export const") and "= /" in line:
+            assert not re.search(r"\\[dwsbDWSBAZ]|\(\?[^:]", line), line
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    class Origin(msgspec.Struct):
+        field: int
+
+    structs = {"Origin": inspect.type_info(origin.Origin)}
+    with pytest.raises(TypeError, match="Two classes of the wire are called Origin"):
+        typescript._collect(inspect.type_info(Origin), structs)  # type: ignore[arg-type]  # a struct's info is one
 
 
 def test_a_type_without_a_form_is_refused() -> None:

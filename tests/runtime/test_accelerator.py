@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.frames import MemoryFrame, StepFrame
-from pnne_nb.runtime.batches import to_device
-from pnne_nb.runtime.devices import DeviceManager
+from pnne_nb.inference.inference_engine import InferenceEngine
+from pnne_nb.runtime.data.batches import to_device
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.inference import InferenceEngine
+from pnne_nb.runtime.setup.devices import DeviceManager
+from pnne_nb.telemetry.frames import MemoryFrame, StepFrame
 from tests.runtime.conftest import NEEDS_CUDA
 from tests.runtime.tasks import CLASSES, Noisy, engine, images, network, picture_graph
 
@@ -209,7 +209,7 @@ def test_results_on_their_way_to_the_cpu_are_waited_for() -> None:
     asked: list[tuple[Any, bool]] = []
 
     class Told(Tensor):
-        def to(self, device: Any, non_blocking: bool = False) -> Tensor:  # type: ignore[override]
+        def to(self, device: Any, non_blocking: bool = False) -> Tensor:  # type: ignore[override]  # what is tested
             asked.append((device.type, non_blocking))
             return self
 

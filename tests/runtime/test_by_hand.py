@@ -14,8 +14,8 @@ from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.optimizers import OPTIMIZERS
-from pnne_nb.runtime.schedules import SCHEDULERS
+from pnne_nb.runtime.optim.optimizers import OPTIMIZERS
+from pnne_nb.runtime.optim.schedules import SCHEDULERS
 from tests.runtime.tasks import images
 
 EPOCHS, BATCH = 3, 32
@@ -60,12 +60,12 @@ def by_hand(
             def closure(inputs: Tensor = inputs, targets: Tensor = targets) -> Tensor:
                 optimizer.zero_grad()
                 loss = nn.functional.cross_entropy(net(inputs), targets)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 return loss
 
             rates.append(float(optimizer.param_groups[0]["lr"]))
             if isinstance(optimizer, torch.optim.LBFGS):
-                losses.append(optimizer.step(closure).item())  # type: ignore[no-untyped-call]
+                losses.append(optimizer.step(closure).item())  # type: ignore[no-untyped-call]  # torch leaves it untyped
             else:
                 losses.append(closure().item())
                 optimizer.step()

@@ -11,8 +11,8 @@ import pytest
 from torch import Tensor
 
 from pnne_nb.errors import CheckpointError, TrainingError
-from pnne_nb.frames import AnomalyFrame, EpochFrame
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame
 from tests.runtime.tasks import engine, images
 
 
@@ -97,7 +97,7 @@ def test_several_at_once_each_have_the_result() -> None:
 def test_inside_of_a_validation_it_is_refused() -> None:
     trained = engine_that_does(lambda found: found.validate())
     trained.start()
-    with pytest.raises(TrainingError, match="This is inside of a validation already, which would wait for itself"):
+    with pytest.raises(TrainingError, match="This is inside a validation already, which would wait for itself"):
         trained.wait(60)
 
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.frames import AnomalyFrame, CostFrame, StatisticsFrame
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.telemetry.frames import AnomalyFrame, CostFrame, StatisticsFrame
 from tests.inspector.models import hooks_on, mlp
 
 
 def engine_of(net: nn.Module, **options: object) -> TrainingEngine:
     data = torch.randn(256, 5), torch.randint(0, 3, (256,))
-    return TrainingEngine(net, data, epochs=10**6, batch_size=16, device="cpu", **options)  # type: ignore[arg-type]
+    return TrainingEngine(net, data, epochs=10**6, batch_size=16, device="cpu", **options)  # type: ignore[arg-type]  # the test knows its type
 
 
 def watch(engine: TrainingEngine) -> None:
@@ -115,7 +115,7 @@ def test_gradients_of_a_scaled_loss_are_those_of_the_loss() -> None:
 
 def test_findings_of_a_broken_training_are_anomalies_of_it() -> None:
     net = mlp()
-    nn.init.constant_(net[0].bias, -100.0)  # type: ignore[arg-type]
+    nn.init.constant_(net[0].bias, -100.0)  # type: ignore[arg-type]  # a part of a Sequential is typed as any module
     engine = engine_of(net)
     inspector = Inspector(net)
     inspector.attach(engine, budget="100%", hz=1e9)

@@ -1,4 +1,5 @@
 // The bar on top of the dashboard: buttons, state, progress, what went wrong.
+import type { Command, Notice, TrainingStatus } from "../protocol";
 import { element, icon, keepKeys, setText } from "./dom";
 import {
   editedText,
@@ -14,9 +15,9 @@ import {
   stateText,
   typedRate,
 } from "./format";
-import { Requests } from "./requests";
+import type { Model } from "./host";
+import { halt, Requests } from "./requests";
 import { silencePanel } from "./silence";
-import type { Command, Model, Notice, Status } from "./types";
 
 const ICONS: Record<Command, string> = {
   start: "M4 2.5v11l9-5.5z",
@@ -25,6 +26,9 @@ const ICONS: Record<Command, string> = {
   step: "M3 2.5v11l7-5.5zm8 0h2.5v11H11z",
   stop: "M3 3h10v10H3z",
   validate: "M6.2 12.6 1.9 8.3l1.5-1.5 2.8 2.8 6.4-6.4 1.5 1.5z",
+  rewind: "M8 2.5v4.2l6-4.2v11L8 9.3v4.2L1.5 8z",
+  batch: "M2 3h12v2H2zm0 4h12v2H2zm0 4h8v2H2z",
+  skip: "M2 2.5v11l6-5.5zm6 0v11l6-5.5z",
   save: "M2.5 2.5h9l2 2v9h-11zM5 3.8v3h5.5v-3zM4.8 9v3.2h6.4V9z",
 };
 
@@ -43,6 +47,9 @@ const NAMES: Record<Command, string> = {
   stop: "Stop",
   validate: "Validate",
   save: "Save",
+  rewind: "Go back",
+  batch: "Show the batch",
+  skip: "Try without it",
 };
 
 const HINTS: Record<Command, string> = {
@@ -53,6 +60,9 @@ const HINTS: Record<Command, string> = {
   stop: "End training after the running step",
   validate: "Validate now, between two steps",
   save: "Write a checkpoint now, between two steps",
+  rewind: "Be where the training was 20 steps ago; Start goes on from there",
+  batch: "Show the examples that the fault came from, or hide them",
+  skip: "Leave this batch out and go on with the next one",
 };
 
 function label(button: HTMLButtonElement, command: Command): void {
@@ -85,6 +95,17 @@ function showButton(): HTMLButtonElement {
   return button;
 }
 
+/** Opens the dialog that exports the trained model, under the bar, and closes it again. */
+function exportButton(): HTMLButtonElement {
+  const button = element("button", {
+    type: "button",
+    class: "pnne-button pnne-show",
+    title: "Write the trained model to a file for another runtime, and prove the file",
+  });
+  button.append(icon("M8 1.5 4.5 5l.9.9 2-2V10h1.2V3.9l2 2 .9-.9zM2.5 8v6.5h11V8h-1.2v5.3H3.7V8z"), "Export");
+  return button;
+}
+
 export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () => void {
   const commands = (["start", "step", "stop", "validate", "save"] as const).map((command) => {
     const button = element("button", { type: "button", class: "pnne-button" });
@@ -94,6 +115,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const main = commands[0] as HTMLButtonElement;
   main.classList.add("pnne-primary");
   const show = showButton();
+  const exporting = exportButton();
   const badge = element("span", { class: "pnne-state", role: "status" });
   const facts = element("span", { class: "pnne-facts" });
   const rate = element("input", {
@@ -116,7 +138,19 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   );
   const errorNode = element("code", {});
   const errorText = element("pre", {});
-  const failure = element("div", { class: "pnne-error", role: "alert", hidden: true }, errorNode, errorText);
+  const remedies = (["rewind", "batch", "skip"] as const).map((command) => {
+    const button = element("button", { type: "button", class: "pnne-button", hidden: true });
+    label(button, command);
+    return button;
+  });
+  const batchText = element("pre", { class: "pnne-batch", hidden: true });
+  const failure = element(
+    "div",
+    { class: "pnne-error", hidden: true },
+    element("div", { role: "alert" }, errorNode, errorText),
+    element("div", { class: "pnne-buttons", role: "group", "aria-label": "What to do about it" }, ...remedies),
+    batchText,
+  );
   const refusal = element("div", { class: "pnne-refusal", role: "alert", hidden: true });
   const edited = element("div", { class: "pnne-edited", role: "status", hidden: true });
   const notices = element("ul", { class: "pnne-notices", "aria-label": "Findings", hidden: true });
@@ -132,7 +166,14 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
       { class: "pnne-row" },
       buttons,
       badge,
-      element("div", { class: "pnne-aside" }, facts, element("label", { class: "pnne-rate" }, "lr", rate), show),
+      element(
+        "div",
+        { class: "pnne-aside" },
+        facts,
+        element("label", { class: "pnne-rate" }, "lr", rate),
+        exporting,
+        show,
+      ),
     ),
     progress,
     gone,
@@ -155,16 +196,18 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     onAnswer: silence.hide,
   });
   const isGone = () => !gone.hidden;
-  for (const button of commands) {
+  for (const button of [...commands, ...remedies]) {
     button.addEventListener("click", () => {
       if (button.getAttribute("aria-disabled") === "true") return;
       refusal.hidden = true;
-      requests.send({ kind: "command", command: button.dataset.command as Command });
+      const command = button.dataset.command as Command;
+      halt(command, model.get("direct") as string | undefined);
+      requests.send({ kind: "command", command });
     });
   }
 
   const showRate = () => {
-    rate.value = rateText((model.get("status") as Status).learningRate);
+    rate.value = rateText((model.get("status") as TrainingStatus).learningRate);
   };
   rate.addEventListener("focus", () => rate.select());
   const judgeRate = (wrong: boolean) => {
@@ -197,9 +240,15 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     requests.send({ kind: "show", on: model.get("shown") !== true });
   });
 
+  exporting.addEventListener("click", () => {
+    if (isGone()) return;
+    refusal.hidden = true;
+    requests.send({ kind: "export", on: model.get("exporting") !== true });
+  });
+
   let shownNotices = "";
   const draw = () => {
-    const status = model.get("status") as Status;
+    const status = model.get("status") as TrainingStatus;
     root.dataset.state = isGone() ? "gone" : status.state;
     label(main, mainCommand(status.state));
     for (const button of commands) {
@@ -218,6 +267,11 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     errorNode.hidden = status.node === null;
     setText(errorNode, status.node ?? "");
     setText(errorText, failureText(status));
+    for (const button of remedies) {
+      button.hidden = isGone() || !status.remedies.includes(button.dataset.command as Command);
+    }
+    batchText.hidden = status.batchText === "";
+    setText(batchText, status.batchText);
     const edits = editedText(status);
     edited.hidden = edits === "";
     setText(edited, edits);
@@ -237,13 +291,16 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     if (Number(tick) % Number(model.get("in_flight")) === 0)
       requestAnimationFrame(() => setTimeout(() => model.send({ kind: "ack", tick })));
   };
-  const drawShown = () => show.setAttribute("aria-pressed", String(model.get("shown") === true));
+  const drawShown = () => {
+    show.setAttribute("aria-pressed", String(model.get("shown") === true));
+    exporting.setAttribute("aria-pressed", String(model.get("exporting") === true));
+  };
   // ipywidgets marks every view so when its kernel has gone; whichever hears of it first.
   const drawGone = () =>
     queueMicrotask(() => {
       gone.hidden = root.closest(".jupyter-widgets-disconnected") === null;
       rate.disabled = isGone();
-      show.setAttribute("aria-disabled", String(isGone()));
+      for (const button of [show, exporting]) button.setAttribute("aria-disabled", String(isGone()));
       if (isGone()) silence.hide();
       draw();
     });
@@ -251,6 +308,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     "change:status": draw,
     "change:tick": acknowledge,
     "change:shown": drawShown,
+    "change:exporting": drawShown,
     comm_live_update: drawGone,
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);

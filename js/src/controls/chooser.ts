@@ -1,9 +1,9 @@
 // The heading of the histogram: which layer it shows, and of which step.
 import { element, keepKeys, setText } from "./dom";
+import type { Model } from "./host";
 import { Requests } from "./requests";
 import { silencePanel } from "./silence";
 import { logButton } from "./switch";
-import type { Model } from "./types";
 
 export function renderChooser({ model, el }: { model: Model; el: HTMLElement }): () => void {
   const select = element("select", { "aria-label": "Layer of the histogram" });

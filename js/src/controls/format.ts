@@ -1,5 +1,5 @@
 // Numbers as a person reads them at a glance.
-import type { Command, Notice, Status, TrainingState } from "./types";
+import type { Command, Notice, TrainingState, TrainingStatus } from "../protocol";
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -18,7 +18,7 @@ export function formatSpeed(stepsPerSecond: number): string {
 }
 
 /** The share of the whole training that is done, 0 to 1. */
-export function fraction({ state, epoch, epochs, batch, batches }: Status): number {
+export function fraction({ state, epoch, epochs, batch, batches }: TrainingStatus): number {
   if (state === "finished") return 1;
   if (epochs <= 0) return 0;
   const within = batches ? batch / batches : 0;
@@ -26,7 +26,7 @@ export function fraction({ state, epoch, epochs, batch, batches }: Status): numb
 }
 
 /** The facts beside the progress bar, most important first. */
-export function progressFacts(status: Status): string[] {
+export function progressFacts(status: TrainingStatus): string[] {
   if (status.step === 0) return [];
   const facts = [
     `Epoch ${whole.format(status.epoch)}/${whole.format(status.epochs)}`,
@@ -57,7 +57,7 @@ export function rateRefusal(text: string): string {
 }
 
 /** Where the latest checkpoint is, how gradients are scaled, and what watching costs. */
-export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved, dropped }: Status): string {
+export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved, dropped }: TrainingStatus): string {
   const texts: string[] = [];
   if (saved) texts.push(`saved at step ${whole.format(saved.step)} in ${saved.path}`);
   if (lossScale !== null) {
@@ -76,26 +76,26 @@ export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved
 }
 
 /** What was found, without what the failure says anyway. */
-export function findings(status: Status): Notice[] {
+export function findings(status: TrainingStatus): Notice[] {
   const { error, notices } = status;
   const telling = explanation(status);
   return notices.filter((notice) => notice !== telling && !error?.includes(notice.message));
 }
 
 /** Why the training failed: the finding that quotes the error and says where it was and what to do, or the error alone. */
-export function failureText(status: Status): string {
+export function failureText(status: TrainingStatus): string {
   const telling = explanation(status);
   if (!telling) return status.error ?? "";
   return telling.hint ? `${telling.message} ${telling.hint}` : telling.message;
 }
 
-function explanation({ error, notices }: Status): Notice | undefined {
+function explanation({ error, notices }: TrainingStatus): Notice | undefined {
   const first = error?.split("\n")[0];
   return first ? notices.findLast(({ message }) => message.includes(first)) : undefined;
 }
 
 /** What becomes of edits of the graph while it trains; empty if there is nothing to say. */
-export function editedText({ state, edited }: Status): string {
+export function editedText({ state, edited }: TrainingStatus): string {
   if (!edited || (state !== "running" && state !== "paused")) return "";
   return state === "paused"
     ? "The graph was edited: Resume goes on with it as it is now. Layers that still fit keep what they have learned."
@@ -112,7 +112,9 @@ const stateNames: Record<TrainingState, string> = {
 };
 
 /** How the training stands, in a word, or what it waits for. */
-export function stateText({ state, waiting }: Status): string {
+export function stateText({ state, waiting }: TrainingStatus): string {
+  // A command that was given, and what it waits for.
+  if (waiting && /^(stopping|pausing):/.test(waiting)) return waiting.charAt(0).toUpperCase() + waiting.slice(1);
   return state === "running" && waiting ? `Waiting for ${waiting}` : stateNames[state];
 }
 
@@ -137,6 +139,9 @@ export function enabled(command: Command, state: TrainingState): boolean {
       return state === "running" || state === "paused";
     case "validate":
     case "save":
+    case "rewind":
+    case "batch":
+    case "skip":
       return true;
   }
 }

@@ -2,9 +2,9 @@
 import { renderBar } from "./bar";
 import { renderChooser } from "./chooser";
 import "./controls.css";
+import type { Model } from "./host";
 import { handOnPictures } from "./picture";
 import { renderSwitch } from "./switch";
-import type { Model } from "./types";
 
 const parts = { bar: renderBar, chooser: renderChooser, switch: renderSwitch };
 

@@ -1,18 +1,7 @@
 // A picture of the dashboard: what several widgets have to show at once, in one message of the control bar. It is taken
 // apart here, and given to the models of those widgets as if each had received a message of its own.
-import type { Manager, Model, Receiver } from "./types";
-
-interface Update {
-  model: string;
-  state: Record<string, unknown>;
-  /** Where in the state the binary parts belong; as many of the message's buffers are this update's. */
-  paths: unknown[];
-}
-
-interface Picture {
-  kind: "picture";
-  updates: Update[];
-}
+import type { ControlEvent } from "../protocol";
+import type { Manager, Model, Receiver } from "./host";
 
 const RETRIES = 50;
 const RETRY_MS = 100;
@@ -32,10 +21,10 @@ async function found(manager: Manager, id: string): Promise<Receiver | null> {
 /** Hand on every picture that `model` receives; returns what ends it. */
 export function handOnPictures(model: Pick<Model, "on" | "off">, manager: Manager): () => void {
   const receivers = new Map<string, Promise<Receiver | null>>();
-  const onMessage = (content: Picture | { kind: string }, buffers: DataView[]) => {
+  const onMessage = (content: ControlEvent, buffers: DataView[]) => {
     if (content.kind !== "picture") return;
     let taken = 0;
-    for (const { model: id, state, paths } of (content as Picture).updates) {
+    for (const { model: id, state, paths } of content.updates) {
       const own = buffers.slice(taken, taken + paths.length);
       taken += paths.length;
       const data = { method: "update", state, buffer_paths: paths };

@@ -1,5 +1,6 @@
 // Requests with a number, answered by Python with the same number; silence is noticed.
-import type { Model, Reply, Request } from "./types";
+import type { Command, ControlEvent, ControlRequest } from "../protocol";
+import type { Model } from "./host";
 
 type Unnumbered<T> = T extends { id: number } ? Omit<T, "id"> : never;
 
@@ -13,6 +14,16 @@ export interface Outcome {
 
 export const PATIENCE_MS = 3000;
 
+const LOCAL = /^(localhost|127\.[\d.]+|\[::1\]|.+\.localhost)$/;
+
+/** Halts a training at once, also while a cell holds the kernel up, which is told as well. */
+export function halt(command: Command, direct: string | undefined): void {
+  if (!direct || (command !== "pause" && command !== "stop")) return;
+  // A page of another machine cannot reach it, and a browser may ask people whether it shall try.
+  if (/^https?:/.test(location.protocol) && !LOCAL.test(location.hostname)) return;
+  fetch(`${direct}/${command}`, { method: "POST", mode: "no-cors" }).catch(() => undefined);
+}
+
 export class Requests {
   private next = 1;
   private readonly waiting = new Map<number, ReturnType<typeof setTimeout>>();
@@ -24,7 +35,7 @@ export class Requests {
     model.on("msg:custom", this.onMessage);
   }
 
-  send(request: Unnumbered<Request>): void {
+  send(request: Unnumbered<ControlRequest>): void {
     const id = this.next++;
     this.waiting.set(id, setTimeout(this.outcome.onSilence, PATIENCE_MS));
     this.model.send({ ...request, id });
@@ -36,8 +47,9 @@ export class Requests {
     this.waiting.clear();
   }
 
-  private readonly onMessage = (reply: Reply): void => {
-    const timer = reply.kind === "reply" ? this.waiting.get(reply.id) : undefined;
+  private readonly onMessage = (reply: ControlEvent): void => {
+    if (reply.kind !== "reply") return;
+    const timer = this.waiting.get(reply.id);
     if (timer === undefined) return;
     clearTimeout(timer);
     this.waiting.delete(reply.id);

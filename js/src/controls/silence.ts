@@ -1,6 +1,6 @@
 // The offer to interrupt a cell that keeps the kernel from answering.
 import { element, keepKeys } from "./dom";
-import type { Model } from "./types";
+import type { Model } from "./host";
 
 const TEXT = "The kernel does not answer: a running cell keeps it busy. Your click is carried out when the cell ends.";
 

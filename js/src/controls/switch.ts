@@ -1,8 +1,8 @@
 // The button that turns the axis of a plot logarithmic and back, alone or in another control.
 import { element, keepKeys, setText } from "./dom";
+import type { Model } from "./host";
 import { Requests } from "./requests";
 import { silencePanel } from "./silence";
-import type { Model } from "./types";
 
 export function logButton(model: Model, title: string) {
   const button = element("button", { type: "button", class: "pnne-button pnne-log", title }, "log");

@@ -1,9 +1,14 @@
 import { ReactFlowProvider } from "@xyflow/react";
 import { useCallback, useEffect, useLayoutEffect, useRef } from "react";
 import { Canvas } from "./canvas/Canvas";
-import { EditorContext, useEditor, useScene, useSession, useView } from "./context";
-import type { Editor } from "./editor";
-import { onKeyDown } from "./keys";
+import { useCanvasEvents } from "./commands/canvasEvents";
+import { EditorContext, useEditor, useScene, useSession, useView } from "./commands/context";
+import type { Editor } from "./commands/editor";
+import { onKeyDown } from "./commands/keys";
+import { ExportDialog } from "./exporting/ExportDialog";
+import { ContextMenu } from "./overlays/ContextMenu";
+import { KeySheet } from "./overlays/KeySheet";
+import { KeysNote } from "./overlays/KeysNote";
 import { BoxNote } from "./panels/Box";
 import { Failure } from "./panels/Failure";
 import { Legend } from "./panels/Legend";
@@ -31,7 +36,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const version = useSession((state) => state.sync?.version);
   const readOnly = useSession((state) => state.readOnly);
   const scene = useScene();
-  const { palette, properties, source, active } = useViewParts();
+  const { palette, properties, source, exporting, active } = useViewParts();
   const searchBox = useRef<HTMLInputElement>(null);
   const canvas = useRef<HTMLElement>(null);
 
@@ -51,6 +56,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
     root.addEventListener("keydown", (event) => onKeyDown(event, editor, root, openSearch), { signal: ends.signal });
     return () => ends.abort();
   }, [editor, root, openSearch]);
+  useCanvasEvents(editor, canvas);
   const isEmpty = scene !== null && scene.graph.nodes.size === 0;
   return (
     <>
@@ -76,7 +82,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
             if (editor.view.get().narrow && (event.target as Element).closest(".react-flow")) {
               editor.patch({ palette: false, properties: false });
             }
-            if (!(event.target as Element).closest("input, button, select, a, .pnne-inline")) {
+            if (!(event.target as Element).closest("input, button, select, a, .pnne-inline, .pnne-menu, .pnne-sheet")) {
               canvas.current?.focus({ preventScroll: true });
               editor.byPointer = true;
             }
@@ -96,10 +102,14 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
             </div>
           )}
           <Legend />
+          <KeysNote />
           <Toasts />
           <QuickSearch />
+          <ContextMenu focusSearch={openSearch} />
+          <KeySheet />
         </section>
         {source && <SourcePanel />}
+        {exporting && <ExportDialog readOnly={readOnly} />}
         {properties && <Properties readOnly={readOnly} />}
       </div>
       <StatusLine />
@@ -125,7 +135,7 @@ function useWidth(editor: Editor, root: HTMLElement): void {
       if (width === 0 || (narrow === before.narrow && snug === before.snug)) return;
       root.classList.toggle("pnne-narrow", narrow);
       const properties = narrow === before.narrow ? before.properties : !narrow;
-      editor.patch({ narrow, snug, palette: !narrow && !(snug && before.source), properties });
+      editor.patch({ narrow, snug, palette: !narrow && !(snug && (before.source || before.exporting)), properties });
     };
     adapt();
     const observer = new ResizeObserver(adapt);
@@ -154,6 +164,7 @@ function useViewParts() {
     palette: useView((view) => view.palette),
     properties: useView((view) => view.properties),
     source: useView((view) => view.source),
+    exporting: useView((view) => view.exporting),
     active: useView((view) => view.active),
   };
 }

@@ -2,12 +2,12 @@ import { createRoot } from "react-dom/client";
 import "@xyflow/react/dist/style.css";
 import "./styles/editor.css";
 import { App } from "./App";
-import { Editor } from "./editor";
-import { type Context, frontEnds, keyOf, type Widget } from "./frontEnds";
+import { Editor } from "./commands/editor";
+import { shareFolds, shareSelection } from "./commands/sharing";
+import { type Context, frontEnds, keyOf, type Widget } from "./host/frontEnds";
+import { followTheme } from "./host/theme";
 import type { Model } from "./session/model";
 import { Session } from "./session/session";
-import { shareFolds, shareSelection } from "./sharing";
-import { followTheme } from "./theme";
 
 const DEFAULT_HEIGHT = 560;
 
@@ -30,6 +30,7 @@ export default function editorWidget(): Widget {
       const ends = new AbortController();
       const root = makeRoot(model, el, ends.signal);
       editor.root = root;
+      if (model.get("panel") === "export") editor.showPanel("exporting", true);
       keepKeysHere(root, ends.signal);
       activateOnClick(root, editor, ends.signal);
       shareSelection(model, editor, ends.signal);
@@ -77,8 +78,15 @@ function keepKeysHere(root: HTMLElement, signal: AbortSignal): void {
   mark(root);
   root.setAttribute("data-jp-suppress-context-menu", "true");
   root.addEventListener("focusin", (event) => mark(event.target as Element), { signal });
-  // Shift + click would extend Jupyter's selection of cells.
-  root.addEventListener("mousedown", (event) => event.shiftKey && event.stopPropagation(), { signal });
+  const onMouseDown = (event: MouseEvent) => {
+    if (!event.shiftKey) return;
+    // Shift + click would extend Jupyter's selection of cells, and Shift + drag the page's selection of text.
+    event.stopPropagation();
+    const { target } = event;
+    if (target instanceof Element && target.closest(".react-flow") && !target.closest("input, select, textarea"))
+      event.preventDefault();
+  };
+  root.addEventListener("mousedown", onMouseDown, { signal });
   // When the focused element goes away, the next key must not go to the notebook.
   root.addEventListener(
     "focusout",
@@ -93,8 +101,9 @@ function keepKeysHere(root: HTMLElement, signal: AbortSignal): void {
 
 /** The wheel belongs to the page until the editor was clicked, and again after a click elsewhere. */
 function activateOnClick(root: HTMLElement, editor: Editor, signal: AbortSignal): void {
-  document.addEventListener("pointerdown", (event) => editor.patch({ active: event.composedPath().includes(root) }), {
+  const onPointerDown = (event: Event) => editor.patch({ active: event.composedPath().includes(root), keys: "here" });
+  document.addEventListener("pointerdown", onPointerDown, { signal, capture: true });
+  root.addEventListener("focusin", () => editor.view.get().keys === "left" && editor.patch({ keys: "here" }), {
     signal,
-    capture: true,
   });
 }

@@ -1,6 +1,6 @@
 // Stands for the editor's front end in a page that has loaded it already. A page keeps every module that it has ever
 // imported: half a megabyte for each run of a cell would soon be much.
-import { type Context, type FrontEnd, frontEnds, keyOf, type Widget } from "../editor/frontEnds";
+import { type Context, type FrontEnd, frontEnds, keyOf, type Widget } from "../editor/host/frontEnds";
 import type { Model } from "../editor/session/model";
 
 /** How long another editor's request for the front end is waited for, in milliseconds: that editor may have gone. */

@@ -1,15 +1,17 @@
-"""Any ``nn.Module`` → a document that compiles to the same module, proved by running both.
+"""Imports any ``nn.Module`` as a document that compiles to an equal module; running both proves it.
 
-``observing`` calls the module once in each mode, ``tracing`` records one ``forward`` with what was observed (``values``
-stand for what it computes, ``rebinding`` gives it functions that know them, ``rewriting`` says methods by others,
-``refusing`` goes past checks, ``assigning`` watches its attributes, ``outlining`` finds the function to keep as one call,
-``assuming`` notes and checks what is taken from the example, ``modes`` joins training and evaluation), ``translating``
-draws the recording, ``nesting`` gives containers their graph, ``assembling`` makes the document, ``locating`` finds
-what is not equal, ``resizing`` tries inputs of other sizes, ``importer`` puts it together.
+``tracing`` calls the module once in each mode (``observed_calls``) and records one ``forward`` (``tracer``). There
+``proxies`` stand for computed values, ``patching`` replaces functions that cannot take proxies, ``decompositions``
+rewrites methods without a node type, ``call_site`` inspects the frames of the traced code, ``side_effects`` watches
+attributes, ``guards`` records and checks what depends on the example, and ``train_eval`` joins the two modes.
+``translation`` makes items of the recording (``translate``), nests containers (``containers``) and makes the document
+(``emit_ops``). ``verification`` finds modules that differ (``bisect``) and tries other sizes (``batch_resize``).
+``importer`` runs these steps.
 
-There is no second way by ``torch.export``. Tried on the hand-written networks of the tests, it refused 11 that are drawn
-here (caches in objects, packed sequences, sizes that depend on data, buffers changed through ``data``) and took 2 that
-stay closed (an autocast inside, an attribute that a submodule leaves), fixed to one mode and without functions' names.
+There is no second way through ``torch.export``. On the hand-written networks of the tests it refused 11 that this
+import handles (caches in objects, packed sequences, sizes that depend on data, buffers changed through ``data``). It
+took 2 that stay opaque here (an inner autocast, an attribute that a submodule sets), but fixed to one mode and without
+the names of functions.
 """
 
 from pnne_nb.compiler.importing.importer import from_module as from_module

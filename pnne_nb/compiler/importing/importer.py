@@ -1,9 +1,10 @@
-"""``from_module``: any ``nn.Module`` → a document that compiles to the same module, with a proof."""
+"""Imports an ``nn.Module`` as a document that compiles to an equal module, with a proof."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
@@ -14,69 +15,120 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
-from pnne_nb.compiler.compiling import compile as compile_graph
-from pnne_nb.compiler.copying import Copies, duplicate, untouched
-from pnne_nb.compiler.elements import element_type
-from pnne_nb.compiler.importing.assembling import Assembly, class_name, class_title, complete
-from pnne_nb.compiler.importing.boxing import Boxes, Call
-from pnne_nb.compiler.importing.calling import Arguments, Slot, parameter_names, port_names
-from pnne_nb.compiler.importing.drafting import Item, Kind, Level, UntranslatableError
-from pnne_nb.compiler.importing.layers import is_extensible, layer_spec, obstacle, read_properties
-from pnne_nb.compiler.importing.locating import Fault, find_fault
-from pnne_nb.compiler.importing.nesting import nest
-from pnne_nb.compiler.importing.observing import Frames, observe
-from pnne_nb.compiler.importing.resizing import batch_of, unlike
-from pnne_nb.compiler.importing.translating import translate
-from pnne_nb.compiler.renaming import follow
-from pnne_nb.compiler.verifying import call_arguments, private_random_state, whole_prefix
+from pnne_nb.compiler.analysis.example_inputs import normal_inputs
+from pnne_nb.compiler.analysis.verify import call_arguments, whole_prefix
+from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
+from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.tracing.call_site import failed_at
+from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, parameter_names, port_names
+from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, observe, observe_failing
+from pnne_nb.compiler.importing.translation.containers import nest
+from pnne_nb.compiler.importing.translation.emit_ops import Assembly, class_name, class_title, complete
+from pnne_nb.compiler.importing.translation.translate import translate
+from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried, unlike
+from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault
+from pnne_nb.compiler.importing.verification.element_types import converted
+from pnne_nb.compiler.importing.verification.opaque_modules import Call, OpaqueModules
+from pnne_nb.compiler.ir.node_settings import element_type
+from pnne_nb.compiler.lowering.attributes import node_at
+from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.compiler.weights.deepcopy import Copies, duplicate, untouched
+from pnne_nb.compiler.weights.rename_tracking import follow
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.structural import CHECKPOINT
+from pnne_nb.graph.schema.structural import CHECKPOINT
+from pnne_nb.process.progress_line import ProgressLine, bar, is_watched
+from pnne_nb.process.random_state import private_random_state
 
 _NOTHING: Mapping[str, Any] = {}
 
 
 def from_module(
-    net: nn.Module, args: Sequence[Any] | torch.Tensor = (), kwargs: Mapping[str, Any] | None = None
+    net: nn.Module,
+    args: Sequence[Any] | torch.Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    input_size: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    partial: bool = False,
 ) -> NodeGraph:
-    """Return a document of what a module does on these inputs.
+    """Import a module as a document, from one call with example inputs.
 
-    Submodules become nested graphs, layers become nodes under their own names. What cannot be drawn becomes an
+    Submodules become nested graphs, layers become nodes under their own names. What cannot be imported becomes an
     opaque ``Module`` node. The result is compiled and compared with the original before it is returned: every
     node's ``origin`` says ``{"proof": "equal"}``, or ``{"proof": "opaque", "reason": …}``. Arguments that are no
-    tensors are taken as constants.
+    tensors are taken as constants. ``graph.import_report`` lists what is open, what is closed, and why. From the first
+    second on, a line in the notebook or terminal tells how far it is; an interrupt leaves the module as it was.
 
     Args:
         net: The module; it is not changed.
-        args: Positional arguments of a typical call.
+        args: Positional arguments of a typical call, such as images `[N, C, H, W]` or token ids `[N, T]`; a tensor
+            alone is the only argument.
         kwargs: Keyword arguments of that call.
+        input_size: Instead of `args`, the shape of the only input, or a sequence of shapes: normal float32 numbers.
+        partial: Whether a module that fails with these inputs is drawn all the same, as far as its code can be followed,
+            with a red frame around the node that fails. Nothing of it is proved then.
 
     Raises:
         CompileError: If the module cannot be called with these inputs, or cannot be copied, or contains itself.
+        ArgumentError: If `input_size` is no shape, or `args` are given too.
     """
     if not isinstance(net, nn.Module):
         raise CompileError(f"pn.from_module takes an nn.Module, not a {type(net).__name__}.")
+    if input_size is not None:
+        args = normal_inputs(input_size, args)
     args, given = call_arguments(args, kwargs)
     _refuse_cycles(net)
     _refuse_lazy(net)
-    with untouched(net):
-        return _proved(net, args, given)
+    line = ProgressLine(sys.stderr)
+    try:
+        with untouched(net):
+            return _proved(net, args, given, _Steps(net, line if is_watched(sys.stderr) else None), partial=partial)
+    finally:
+        line.clear()
 
 
-def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> NodeGraph:
+@final
+class _Steps:
+    """Tells how far an import is.
+
+    Args:
+        net: What is imported.
+        line: Where that is written; None where nobody looks.
+    """
+
+    def __init__(self, net: nn.Module, line: ProgressLine | None) -> None:
+        self._title = type(net).__name__
+        self._line = line
+        self._count = sum(1 for _ in net.modules())
+        self._seen: set[str] = set()
+
+    def __call__(self, what: str, path: str = "", *, done: float | None = None) -> None:
+        """Tell what is being done with the module at a path; `done` is the share of the whole, by default of drawing."""
+        self._seen.add(path)
+        if self._line is not None and self._line.is_due():
+            share = 0.5 * len(self._seen) / self._count if done is None else done
+            self._line.write(f"importing {self._title} {bar(share)}, {what} {path}".rstrip())
+
+
+def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: _Steps, *, partial: bool) -> NodeGraph:
     try:
         work = duplicate(net, torch.Tensor.detach)  # shares the memory, which tracing leaves alone
     except Exception as error:
         raise CompileError(f"{type(net).__name__} cannot be copied, so it cannot be imported: {error}") from error
-    frames = observe(work, args, given)
+    try:
+        frames = observe(work, args, given, functools.partial(tell, "calling", done=0.0))
+    except CompileError as error:
+        if not partial:
+            raise
+        return _unproved(work, args, given, tell, error)
     batch = functools.cache(lambda: batch_of(work, args, given))
     opaque: dict[str, str] = {}
     failed: Counter[str] = Counter()
     again = True
     for _ in range(3 + 3 * sum(1 for _ in net.named_modules())):
-        importing = _Import(work, opaque, failed, frames, batch, again=again)
+        importing = _Import(work, opaque, failed, frames, batch, tell, again=again)
         graph = importing.document(args, given)
-        fault = _check(graph, net, args, given)
+        fault = _check(graph, net, args, given, tell)
         if fault is not None and fault.again:
             again = False
             continue
@@ -89,10 +141,32 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Nod
         if path in importing.open:
             failed[path] += 1
         else:
-            opaque[path] = fault.reason
+            own = type(net.get_submodule(path)).train is not nn.Module.train
+            opaque[path] = fault.reason + ("; its class has a train() of its own, which is not drawn" if own else "")
     raise CompileError(
         f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified').rstrip('.')}."
     )
+
+
+def _unproved(
+    net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: _Steps, error: CompileError
+) -> NodeGraph:
+    """Return what a module that fails looks like, with frames around the node that fails and the blocks that hold it."""
+    failing = seen = observe_failing(net, args, given)
+    while failing.inner and failing.inner[-1].failed:
+        failing = failing.inner[-1]
+    importing = _Import(net, {}, Counter(), {False: seen}, lambda: None, tell, again=False)
+    graph = importing.document(args, given)
+    line, said = failed_at(error.__cause__)
+    path = node_at(graph, failing.path)
+    own = importing.made_by(failing.path, line) if not path or graph[path].type == "Subgraph" else ""
+    names = ".".join(filter(None, (path, own))).split(".")
+    for depth in range(len(names), 0, -1):
+        whole = ".".join(names[:depth])
+        if whole in graph:
+            title = "This fails" if depth == len(names) else f"{'.'.join(names[depth:])} fails in here"
+            graph.frames.add(title, around=[whole], text=said, colour="red")
+    return NodeGraph.from_json(graph.to_json())
 
 
 def _frozen(module: nn.Module, path: str = "") -> Iterator[str]:
@@ -105,24 +179,37 @@ def _frozen(module: nn.Module, path: str = "") -> Iterator[str]:
             yield from _frozen(part, f"{path}.{name}" if path else name)
 
 
-def _check(graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fault | None:
+def _check(
+    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: _Steps
+) -> ImportFault | None:
+    tell("comparing what it compiles to", done=0.5)
     try:
         with private_random_state():  # fresh weights are drawn before those of `net` take their place
             model = compile_graph(graph, reuse=net)
     except CompileError as error:
         place = next((d.node for d in error.diagnostics if d.node is not None), "")
-        return Fault(
+        return ImportFault(
             _module_path(net, place.removeprefix(whole_prefix(graph))),
-            f"what was drawn of it does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
+            f"the imported graph does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
             again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
         )
     copies = Copies(net), Copies(model)
     fault = find_fault(graph, net, model, args, kwargs, copies)
-    other = unlike(graph, copies, args, kwargs) if fault is None else None
-    if other is None:
+    if fault is not None:
         return fault
-    fault = find_fault(graph, net, model, *other, copies) or Fault("", "what was drawn of it computes something else")
-    return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
+    tell("comparing inputs of other sizes", done=0.7)
+    other = unlike(graph, copies, args, kwargs)
+    unknown = ImportFault("", "the imported graph computes something else")
+    if other.differs:
+        fault = find_fault(graph, net, model, *other.inputs, copies) or unknown
+        return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
+    for each in converted(net, model, other.inputs):
+        tell(f"comparing {each.dtype}", done=0.9)
+        if tried(graph, each.net.eval(), each.model.eval(), each.inputs) is False:
+            again = Copies(each.net), Copies(each.model)
+            fault = find_fault(graph, each.net, each.model, *each.inputs, again) or unknown
+            return fault._replace(reason=f"converted to {each.dtype}, {fault.reason}")
+    return None
 
 
 def _module_path(net: nn.Module, path: str) -> str:
@@ -171,22 +258,25 @@ class _Import:
         net: nn.Module,
         opaque: Mapping[str, str],
         failed: Counter[str],
-        frames: Frames,
+        frames: ObservedCalls,
         batch: Callable[[], int | None],
+        tell: Callable[[str, str], None],
         *,
         again: bool,
     ) -> None:
-        self._boxes = Boxes(net, opaque, failed, frames, self._alone)
+        self._boxes = OpaqueModules(net, opaque, failed, frames, self._alone)
         self._net = net
         self._opaque = opaque
         self._frames = frames
         self._batch = batch
+        self._tell = tell
         self._again = again
         self._levels: dict[tuple[str, str], Level] = {}
+        self._drawn: dict[str, Level] = {}
 
     @property
     def open(self) -> set[str]:
-        """Paths of the modules that stay as they are, and in which something is drawn."""
+        """Paths of opaque modules with imported submodules."""
         return self._boxes.open
 
     def document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeGraph:
@@ -203,8 +293,16 @@ class _Import:
         if self._again:
             _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
-        graph.apply(Assembly().root(level), label=f"Import {class_title(self._net)}")
+        proved = not any(frame.failed for frame in self._frames.values())
+        graph.apply(Assembly(proved=proved).root(level), label=f"Import {class_title(self._net)}")
         return NodeGraph.from_json(graph.to_json())
+
+    def made_by(self, path: str, line: int) -> str:
+        """Return the last node that a line of the code of a module makes, or the last one before; empty if none is."""
+        level = self._drawn.get(path)
+        items = [item for item in level.items if item.line is not None] if level is not None else []
+        there = [item for item in items if item.line == line] or items
+        return there[-1].name if there else ""
 
     def _tie(self, level: Level) -> None:
         """Remember which tensors have several names: the weight of an embedding that is also the output's."""
@@ -235,14 +333,14 @@ class _Import:
         except UntranslatableError as error:
             reason = str(error)
         if any(True for _ in self._net.children()):
-            reason += "; moved into a submodule or function of its own, only that part would stay closed"
+            reason += "; moved into a submodule or function of its own, only that part would stay opaque"
         return self._whole(called, positional, reason)
 
-    def _alone(self, module: nn.Module, path: str, frames: Frames, call: Call) -> Level:
+    def _alone(self, module: nn.Module, path: str, frames: ObservedCalls, call: Call) -> Level:
         """Draw a module that code calls; numbers among its arguments stay arguments if they decide nothing.
 
         Raises:
-            UntranslatableError: If it cannot be drawn.
+            UntranslatableError: If it cannot be imported.
         """
         called, positional = call
         reason = ""
@@ -262,7 +360,7 @@ class _Import:
         raise UntranslatableError(reason)
 
     def _whole(self, called: list[tuple[str, Any]], positional: int, reason: str) -> Level:
-        """Return a graph that only calls the module, for one that cannot be drawn at all."""
+        """Return a graph that only calls the module, for a module that cannot be imported."""
         level = Level(class_title(self._net), nn.Module())
         entries = {name: level.add(Item("Input", name, argument=name)) for name, _ in called}
         ports = port_names(self._net, positional, [name for name, _ in called[positional:]])
@@ -276,19 +374,25 @@ class _Import:
         return level
 
     def _level(
-        self, module: nn.Module, path: str, arguments: Arguments, frames: Frames, called: Mapping[str, Any] = _NOTHING
+        self,
+        module: nn.Module,
+        path: str,
+        arguments: Arguments,
+        frames: ObservedCalls,
+        called: Mapping[str, Any] = _NOTHING,
     ) -> Level:
         prefix = f"{path}." if path else ""
+        self._tell("drawing", path)
 
-        def child(called: nn.Module, below: tuple[str, ...], passed: Arguments, seen: Frames) -> Item:
+        def child(called: nn.Module, below: tuple[str, ...], passed: Arguments, seen: ObservedCalls) -> Item:
             return self._child(called, f"{prefix}{'.'.join(below)}", below, passed, seen)
 
-        level = translate(module, arguments, frames, child)
+        level = self._drawn[path] = translate(module, arguments, frames, child)
         for size, text in level.batches:
             if size == self._batch():
                 raise UntranslatableError(
-                    f"it goes through the examples of a batch one by one ({text} is {size}), and a drawing would have "
-                    "as many of them as this call"
+                    f"it loops over the examples of a batch ({text} is {size}), and the graph would "
+                    "repeat the loop as often as in this call"
                 )
         # Arguments that are constants stay in the signature, so that calls of the original fit.
         given = {item.argument: item for item in level.of_type("Input")}
@@ -304,7 +408,9 @@ class _Import:
         complete(level)
         return level
 
-    def _child(self, called: nn.Module, path: str, below: tuple[str, ...], passed: Arguments, frames: Frames) -> Item:
+    def _child(
+        self, called: nn.Module, path: str, below: tuple[str, ...], passed: Arguments, frames: ObservedCalls
+    ) -> Item:
         name = below[-1]
         reason = self._opaque.get(path) or obstacle(called)
         spec = layer_spec(called)
@@ -334,7 +440,7 @@ def _compute_again(level: Level, *, inside: bool, held: bool = False) -> None:
     """Checkpoint the nodes whose calls the original computes again.
 
     Args:
-        level: What is drawn.
+        level: The draft of the graph.
         inside: Whether the whole level's call already is.
         held: Whether code of a module's own calls them, which checkpoints by itself.
     """
@@ -355,7 +461,7 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
         rank = called[item.argument].dim()
         found = Item("getattr", "ndim", {"name": "ndim"}, {"input": (item, "output")}, kinds={"output": "value"})
         same = Item("operator_eq", "same", {"b": rank}, {"a": (found, "output")}, kinds={"output": "value"})
-        said = f"drawn for {item.argument}.ndim == {rank}; else import again"
+        said = f"imported for {item.argument}.ndim == {rank}; else import again"
         checks += [found, same, Item(CHECK, CHECK, {"message": said}, {"condition": (same, "output")})]
     place = len(list(level.of_type("Input")))
     level.items[place:place] = checks

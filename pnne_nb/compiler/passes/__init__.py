@@ -8,19 +8,22 @@
     done.model      # compiled from it
 """
 
-from pnne_nb.compiler.passes.applying import Transformed as Transformed
-from pnne_nb.compiler.passes.applying import transform as transform
-from pnne_nb.compiler.passes.base import Pass as Pass
-from pnne_nb.compiler.passes.base import Rewrite as Rewrite
-from pnne_nb.compiler.passes.base import Subject as Subject
-from pnne_nb.compiler.passes.checkpointing import CheckpointActivations as CheckpointActivations
-from pnne_nb.compiler.passes.dead import RemoveDeadNodes as RemoveDeadNodes
-from pnne_nb.compiler.passes.folding import FoldConstants as FoldConstants
-from pnne_nb.compiler.passes.fusing import FuseBatchNorm as FuseBatchNorm
-from pnne_nb.compiler.passes.merging import MergeEqualNodes as MergeEqualNodes
-from pnne_nb.compiler.passes.placement import PlaceNodes as PlaceNodes
-from pnne_nb.compiler.passes.proving import Promise as Promise
-from pnne_nb.compiler.passes.proving import Proof as Proof
-from pnne_nb.compiler.passes.reports import Change as Change
-from pnne_nb.compiler.passes.reports import Gain as Gain
-from pnne_nb.compiler.passes.reports import Report as Report
+from pnne_nb.compiler.passes.activation_checkpointing import CheckpointActivations as CheckpointActivations
+from pnne_nb.compiler.passes.batchnorm_fusion import FuseBatchNorm as FuseBatchNorm
+from pnne_nb.compiler.passes.common_subexpressions import MergeEqualNodes as MergeEqualNodes
+from pnne_nb.compiler.passes.constant_folding import FoldConstants as FoldConstants
+from pnne_nb.compiler.passes.dead_nodes import RemoveDeadNodes as RemoveDeadNodes
+from pnne_nb.compiler.passes.equivalence import EquivalenceProof as EquivalenceProof
+from pnne_nb.compiler.passes.equivalence import Promise as Promise
+from pnne_nb.compiler.passes.graph_pass import Pass as Pass
+from pnne_nb.compiler.passes.graph_pass import PassSubject as PassSubject
+from pnne_nb.compiler.passes.graph_pass import Rewrite as Rewrite
+from pnne_nb.compiler.passes.pass_manager import Transformed as Transformed
+from pnne_nb.compiler.passes.pass_manager import transform as transform
+from pnne_nb.compiler.passes.placement.place_by_memory import PlaceByMemory as PlaceByMemory
+from pnne_nb.compiler.passes.placement.place_nodes import PlaceNodes as PlaceNodes
+from pnne_nb.compiler.passes.placement.placement_plan import Placement as Placement
+from pnne_nb.compiler.passes.remove_identities import RemoveIdentities as RemoveIdentities
+from pnne_nb.compiler.passes.report import Change as Change
+from pnne_nb.compiler.passes.report import Gain as Gain
+from pnne_nb.compiler.passes.report import Report as Report

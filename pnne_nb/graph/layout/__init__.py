@@ -9,6 +9,6 @@ skips, sweeps of barycentres against crossings, and coordinates that keep chosen
 
 from __future__ import annotations
 
-from pnne_nb.graph.layout.arrange import RANK_GAP, Direction, Link, Size, arrange
+from pnne_nb.graph.layout.layered import RANK_GAP, Direction, LayeredEdge, Size, arrange
 
-__all__ = ["RANK_GAP", "Direction", "Link", "Size", "arrange"]
+__all__ = ["RANK_GAP", "Direction", "LayeredEdge", "Size", "arrange"]

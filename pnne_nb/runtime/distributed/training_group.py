@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from typing import Any, final
 
 from pnne_nb.errors import CheckpointError, PnneError, TrainingError
-from pnne_nb.frames import AnomalyFrame
-from pnne_nb.runtime import checkpoint
-from pnne_nb.runtime.distributed import complaints
-from pnne_nb.runtime.distributed.agent import Agent
-from pnne_nb.runtime.distributed.launching import Packed
-from pnne_nb.runtime.distributed.messages import (
+from pnne_nb.runtime.checkpointing import files
+from pnne_nb.runtime.distributed import failure_cause
+from pnne_nb.runtime.distributed.launch.launcher import Packed
+from pnne_nb.runtime.distributed.launch.torchrun import Agent
+from pnne_nb.runtime.distributed.probe_proxy import Spectators
+from pnne_nb.runtime.distributed.transport.worker_messages import (
     Broke,
     Ended,
     FromWorker,
@@ -30,11 +30,12 @@ from pnne_nb.runtime.distributed.messages import (
     Refused,
     Verdict,
 )
-from pnne_nb.runtime.distributed.spectators import Spectators
-from pnne_nb.runtime.distributed.switchboard import Line, Switchboard
-from pnne_nb.runtime.history import History
-from pnne_nb.runtime.loop import Eased, Event, Restarted, TrainingLoop, Unsaved, Waiting
-from pnne_nb.runtime.observers import Observers
+from pnne_nb.runtime.distributed.transport.worker_server import Switchboard, WorkerLine
+from pnne_nb.runtime.loop.loop import TrainingLoop
+from pnne_nb.runtime.loop.loop_events import Eased, Event, Restarted, Unsaved, Waiting
+from pnne_nb.runtime.monitoring.history import History
+from pnne_nb.runtime.monitoring.probes import Observers
+from pnne_nb.telemetry.frames import AnomalyFrame
 
 _SLICE = 0.2
 """Seconds after which a group that is at work lets its engine look whether somebody wants something."""
@@ -86,8 +87,8 @@ class TrainingGroup:
         self._spectators = Spectators(observers)
         self._tell = tell
         self._open: tuple[Switchboard, Agent] | None = None
-        self._inbox: deque[tuple[Line, FromWorker | None]] = deque()
-        self._speaker: Line | None = None
+        self._inbox: deque[tuple[WorkerLine, FromWorker | None]] = deque()
+        self._speaker: WorkerLine | None = None
         self._waits = False
         self._started = False
         self._ended = False
@@ -99,6 +100,11 @@ class TrainingGroup:
         self._broke: Broke | None = None
         self._silence = 0.0
         self._told: Place = (loop.epoch, loop.position, 0, 0)
+
+    def __repr__(self) -> str:
+        machines = "" if self._plan.nnodes == 1 else f" on each of {self._plan.nnodes} machines"
+        processes = "1 process" if self._plan.nproc == 1 else f"{self._plan.nproc} processes"
+        return f"TrainingGroup({processes}{machines}: epoch {self.epoch}, step {self.steps}, in {self.directory})"
 
     @property
     def doing(self) -> str:
@@ -181,9 +187,7 @@ class TrainingGroup:
         """
         if not self._ended and self._open is not None:
             try:
-                checkpoint.CheckpointDirectory(self.directory, state["config"]["max_to_keep"]).save(
-                    self._loop.steps, state
-                )
+                files.CheckpointDirectory(self.directory, state["config"]["max_to_keep"]).save(self._loop.steps, state)
             except CheckpointError as error:
                 self._is_current = False
                 error.add_note("The processes go on without what was changed here.")
@@ -240,7 +244,7 @@ class TrainingGroup:
         board, _ = self._open
         if self._broke is not None:
             # Somebody else has heard of it first, who wanted to look at the model.
-            raise complaints.as_error(self._broke)
+            raise failure_cause.as_error(self._broke)
         if not self._inbox:
             began = time.monotonic()
             self._inbox.extend(board.receive(_SLICE))
@@ -262,7 +266,7 @@ class TrainingGroup:
                 self._spectators.take(message)
             case Refused() if self._is_of_now(line):
                 hint = "Make room, or launch with a directory elsewhere."
-                return Unsaved(AnomalyFrame(message.step, checkpoint.FAILED, message.message, hint=hint))
+                return Unsaved(AnomalyFrame(message.step, files.FAILED, message.message, hint=hint))
             case Ready() | Happened() | Obeyed() | Ended() if self._is_of_now(line):
                 self._speaker, self._waits = line, True
                 return self._event(message)
@@ -322,9 +326,9 @@ class TrainingGroup:
 
     def _state(self, kept: Kept) -> dict[str, Any]:
         if kept.written:
-            return checkpoint.read_newest_good(self.directory).state
+            return files.read_newest_good(self.directory).state
         if kept.content:
-            return checkpoint.stored_in(kept.content, self.directory).state
+            return files.stored_in(kept.content, self.directory).state
         raise CheckpointError(
             f"The group is at step {self.steps}, and could not write that into {self.directory}: make room there."
         ) from OSError(errno.ENOSPC, "no checkpoint of the group could be written")
@@ -347,7 +351,7 @@ class TrainingGroup:
                 "processes were ended. If a step may take so long, launch with a larger timeout."
             )
 
-    def _inquire(self, first: Line, complaint: Broke) -> None:
+    def _inquire(self, first: WorkerLine, complaint: Broke) -> None:
         """Find out why a process says that it has failed.
 
         Raises:
@@ -357,21 +361,21 @@ class TrainingGroup:
         assert self._open is not None
         board, _ = self._open
         silent = {line for line in board.lines if line is not first and self._is_of_now(line)}
-        said = complaints.hear(board, self._inbox, silent, complaint)
-        if isinstance(said, Line):
+        said = failure_cause.hear(board, self._inbox, silent, complaint)
+        if isinstance(said, WorkerLine):
             self._has_died(said)
-        elif self._plan.nnodes != 1 and complaints.is_cut_off(complaint):
+        elif self._plan.nnodes != 1 and failure_cause.is_cut_off(complaint):
             # Perhaps the fault of another machine, whose processes are not heard here: torchrun tries again.
             self._lost = self._lost or f"The connection of process {complaint.rank} to the others was lost"
             self._waits = False
         else:
-            self._broke = complaints.cause(said)
-            raise complaints.as_error(self._broke)
+            self._broke = failure_cause.cause(said)
+            raise failure_cause.as_error(self._broke)
 
-    def _is_of_now(self, line: Line) -> bool:
+    def _is_of_now(self, line: WorkerLine) -> bool:
         return line.hello is not None and line.hello.restart == self.restarts
 
-    def _has_died(self, line: Line) -> None:
+    def _has_died(self, line: WorkerLine) -> None:
         assert line.hello is not None
         # torchrun ends the others: only the first has died by itself.
         self._lost = self._lost or f"Process {line.hello.rank} of the group was killed, or ran out of memory"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import json
 import os
 import sys
 import time
@@ -21,20 +22,22 @@ from typing import Any, NoReturn, final
 import msgspec
 import torch
 
-from pnne_nb.bound import die_with
 from pnne_nb.errors import CheckpointError, PnneError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.runtime import checkpoint
-from pnne_nb.runtime.cadence import as_every
-from pnne_nb.runtime.config import Config
-from pnne_nb.runtime.determinism import Determinism
-from pnne_nb.runtime.distributed.group import Group
-from pnne_nb.runtime.distributed.joining import Joined
-from pnne_nb.runtime.distributed.joint_norm import join_batch_norms
-from pnne_nb.runtime.distributed.joint_step import JointStep
-from pnne_nb.runtime.distributed.lifeline import ADDRESS, Lifeline, find_launcher
-from pnne_nb.runtime.distributed.luggage import Luggage, unpacked
-from pnne_nb.runtime.distributed.messages import (
+from pnne_nb.process.parent import die_with
+from pnne_nb.runtime.checkpointing import files
+from pnne_nb.runtime.data.sources import Share
+from pnne_nb.runtime.distributed.launch.strategies import STRATEGIES, strategy
+from pnne_nb.runtime.distributed.remote_probes import Measure, Ordered
+from pnne_nb.runtime.distributed.step.group import JointStep, ProcessGroup
+from pnne_nb.runtime.distributed.step.reduce_metrics import Joined
+from pnne_nb.runtime.distributed.step.sharding import sharded
+from pnne_nb.runtime.distributed.step.sync_batch_norm import join_batch_norms
+from pnne_nb.runtime.distributed.transport.dataset_files import unpack
+from pnne_nb.runtime.distributed.transport.lifeline import ADDRESS, Lifeline, find_launcher
+from pnne_nb.runtime.distributed.transport.model_references import tie
+from pnne_nb.runtime.distributed.transport.pickled_objects import Luggage, unpacked
+from pnne_nb.runtime.distributed.transport.worker_messages import (
     Broke,
     Ended,
     FromWorker,
@@ -47,20 +50,19 @@ from pnne_nb.runtime.distributed.messages import (
     Refused,
     Verdict,
 )
-from pnne_nb.runtime.distributed.ordered import Measure, Ordered
-from pnne_nb.runtime.distributed.packing import unpack
-from pnne_nb.runtime.distributed.sharding import sharded
-from pnne_nb.runtime.distributed.strategies import STRATEGIES, strategy
-from pnne_nb.runtime.distributed.tied import tie
-from pnne_nb.runtime.failures import in_brief
-from pnne_nb.runtime.history import History
-from pnne_nb.runtime.loop import EpochEnded, Event, Judged, Stepped, TrainingLoop
-from pnne_nb.runtime.models import as_module
-from pnne_nb.runtime.randomness import PrivateRandomness, key_of
-from pnne_nb.runtime.recipe import Recipe
-from pnne_nb.runtime.sources import Share
-from pnne_nb.runtime.stepping import NotFiniteError
-from pnne_nb.runtime.training_graph import read_training
+from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.loop.fault_replay import NotFiniteError
+from pnne_nb.runtime.loop.loop import TrainingLoop
+from pnne_nb.runtime.loop.loop_events import EpochEnded, Event, Judged, Stepped
+from pnne_nb.runtime.monitoring.history import History
+from pnne_nb.runtime.setup.cadence import as_every
+from pnne_nb.runtime.setup.config import Config
+from pnne_nb.runtime.setup.models import as_module
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.runtime.thread.python_generators import open_generators
+from pnne_nb.runtime.thread.rng import PrivateRandomness, key_of
+from pnne_nb.runtime.thread.torch_switches import Determinism
+from pnne_nb.runtime.training_graph.read import read_training
 
 _SAVE_EVERY = 60.0
 """Seconds between two checkpoints in a long epoch; more where writing one takes more than a hundredth of that."""
@@ -87,7 +89,7 @@ class Worker:
     def __init__(
         self,
         options: argparse.Namespace,
-        group: Group,
+        group: ProcessGroup,
         lifeline: Lifeline | None,
         luggage: Luggage,
         measure: Measure,
@@ -98,14 +100,14 @@ class Worker:
         # Of those that the engine hears, the first speaks for all; without an engine, the first of all.
         heard = group.sum([float(lifeline is not None and rank == group.rank) for rank in range(group.count)])
         self._leads = group.rank == (heard.index(1.0) if any(heard) else 0)
-        self._strategy = strategy(options.strategy)
+        self._strategy = strategy(options.strategy, options.ddp)
         self._last_epoch: int = options.epochs
-        self._kept = checkpoint.read_newest_good(options.directory).state
+        self._kept = files.read_newest_good(options.directory).state
         self._kept["last_epoch"] = self._last_epoch
         # What one process would use, for all of this machine's together.
         torch.set_num_threads(max(1, self._kept["threads"] // int(os.environ["LOCAL_WORLD_SIZE"])))
         given = self._kept["config"]
-        self._checkpoints = checkpoint.CheckpointDirectory(options.directory, given["max_to_keep"])
+        self._checkpoints = files.CheckpointDirectory(options.directory, given["max_to_keep"])
         self._seed: int = given["seed"]
         self._save_every = as_every("checkpoint_every", given["checkpoint_every"])
         self._history = History()
@@ -149,7 +151,7 @@ class Worker:
             {name: Joined(metric, group, first=group.rank == 0) for name, metric in metrics.items()}
             for metrics in (recipe.metrics, recipe.val_metrics)
         ]
-        randomness = PrivateRandomness(self._seed, device, python=recipe.draws)
+        randomness = PrivateRandomness(self._seed, device)
         recipe = msgspec.structs.replace(
             recipe, metrics=counting[0], val_metrics=counting[1], peers=group, trained=trained
         )
@@ -166,6 +168,8 @@ class Worker:
         Raises:
             NotFiniteError: In every process at once; a checkpoint of the state before that step is written.
         """
+        # To the end of the process: to part them for each step takes longer than a small step.
+        open_generators()
         self._tell(Ready(self.loop.steps))
         try:
             for event in self._events():
@@ -225,7 +229,7 @@ class Worker:
                 case Verdict.SAVE:
                     kept = self._save(needed=True)
                 case Verdict.LOAD:
-                    self._load(checkpoint.read_newest_good(self._checkpoints.directory).state)
+                    self._load(files.read_newest_good(self._checkpoints.directory).state)
                 case verdict:
                     return verdict
             if asked:
@@ -270,7 +274,7 @@ class Worker:
         self._refused = refused
         if not (refused and needed and self._lifeline is not None and self._group.rank == 0):
             return Kept(written=not refused)
-        content = checkpoint.content_of(state)
+        content = files.content_of(state)
         return Kept(written=False, content=content if len(content) < _LARGEST else b"")
 
     def _written(self, state: Mapping[str, Any]) -> str:
@@ -278,7 +282,7 @@ class Worker:
         try:
             self._checkpoints.save(self.loop.steps, state)
         except CheckpointError as error:
-            if not checkpoint.is_refused(error):
+            if not files.is_refused(error):
                 raise
             newest = self._checkpoints.newest
             goes_on = "there is none" if newest is None else f"{newest.name} is the newest"
@@ -306,6 +310,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, required=True, help="the last epoch to make")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for the others without an engine")
     parser.add_argument("--sync-batch-norm", action="store_true", help="let it see all parts of a batch")
+    parser.add_argument("--ddp", type=json.loads, default={}, help="options of DistributedDataParallel, as JSON")
     parser.add_argument("--import", dest="imports", action="append", default=[], help="module to import first")
     return parser.parse_args()
 
@@ -331,7 +336,7 @@ def main(measure: Measure) -> NoReturn:
         if options.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         luggage = Luggage() if lifeline is None else unpacked(lifeline.receive())
-        group = Group(options.backend, None if lifeline is not None else options.timeout)
+        group = ProcessGroup(options.backend, None if lifeline is not None else options.timeout)
         worker = Worker(options, group, lifeline, luggage, measure)
         worker.run()
         group.close()

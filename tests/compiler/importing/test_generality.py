@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import pnne_nb as pn
-from pnne_nb.compiler.verifying import compare
+from pnne_nb.compiler.analysis.verify import compare
 
 torch.set_num_threads(1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.verifying import difference, private_random_state
+from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.process.random_state import private_random_state
 from tests.compiler.importing import nets
 
 torch.set_num_threads(1)
@@ -87,7 +88,7 @@ def test_nothing_of_these_is_opaque(name: str) -> None:
     net = make()
     graph = pn.from_module(net, args)
     assert pn.verify(graph, net, args).opaque == {}
-    assert {node.origin["proof"] for node in graph.nodes.values() if isinstance(node.origin, Mapping)} == {"equal"}
+    assert {node.origin.proof for node in graph.nodes.values() if node.origin is not None} == {"equal"}
 
 
 def test_the_hierarchy_is_kept_and_equal_blocks_share_a_definition() -> None:
@@ -103,7 +104,7 @@ def test_what_is_edited_is_not_said_to_be_proved() -> None:
     net, args = nets.ResNet(), (torch.randn(2, 3, 8, 8),)
     graph = pn.from_module(net, args)
     graph.set("layer2.0.conv1", padding_mode="circular")
-    proofs = {name: node.origin["proof"] for name, node in graph.nodes.items() if isinstance(node.origin, Mapping)}
+    proofs = {name: node.origin.proof for name, node in graph.nodes.items() if node.origin is not None}
     assert [name for name, proof in proofs.items() if proof != "equal"] == ["layer2"]
     assert "edited" in repr(graph["layer2.0.conv1"].origin)
     assert not pn.verify(graph, net, args)
@@ -115,9 +116,9 @@ def test_what_is_edited_is_not_said_to_be_proved() -> None:
 def test_values_of_plain_tensors_are_in_the_document() -> None:
     net = nets.Tensors()
     graph = pn.from_module(net, (torch.randn(2, 3),))
-    assert graph["plain"].properties["values"] == (1.0, 2.0, 3.0)
+    assert graph["plain_values"].properties["value"] == (1.0, 2.0, 3.0)
     assert graph["scales.1"].type == "Parameter"
-    assert "torch.tensor([1.0, 2.0, 3.0], dtype=torch.float32)" in pn.to_source(graph)
+    assert "torch.as_tensor((1.0, 2.0, 3.0), dtype=torch.float32)" in pn.to_source(graph)
 
 
 def test_what_is_changed_in_place_stays_so() -> None:
@@ -130,9 +131,9 @@ def test_what_branches_on_data_is_the_only_opaque_node() -> None:
     graph = pn.from_module(net, (torch.randn(2, 4),))
     assert [node.name for node in graph.nodes.values() if node.type == "Module"] == ["branch"]
     origin = graph["branch"].origin
-    assert isinstance(origin, dict)
-    assert origin["proof"] == "opaque"
-    assert "depends on the values of its inputs" in origin["reason"]
+    assert origin is not None
+    assert origin.proof == "opaque"
+    assert "depends on the values of its inputs" in origin.reason
     with pytest.raises(pn.CompileError, match="its module cannot be built from the graph"):
         pn.compile(graph)
 
@@ -221,7 +222,6 @@ def replaced() -> nn.Module:
     ("inner", "reason"),
     [
         (hooked, "it has hooks"),
-        (Renamed, "no node can have the name of its member 'class'"),
         (nets.Branching, "depends on the values of its inputs"),
         (Counting, "its forward assigns to calls"),
         (replaced, "its forward method was replaced"),
@@ -238,7 +238,7 @@ def test_what_cannot_be_drawn_is_opaque_with_the_reason(inner: Callable[[], nn.M
     assert list(pn.compile(graph, reuse=net).state_dict()) == list(net.state_dict())
 
 
-@pytest.mark.parametrize("make", [Recursive, Averaging, Heads, nets.Alternating, lambda: Custom(4, 4)])
+@pytest.mark.parametrize("make", [Recursive, Averaging, Heads, Renamed, nets.Alternating, lambda: Custom(4, 4)])
 def test_what_only_looks_untraceable_is_drawn(make: Callable[[], nn.Module]) -> None:
     net = nets.Around(make())
     x = torch.randn(2, 4)
@@ -290,7 +290,7 @@ def test_inputs_that_both_refuse_prove_nothing() -> None:
     net = nn.Linear(3, 2)
     graph = pn.from_module(net, (torch.randn(2, 3),))
     with pytest.raises(
-        pn.CompileError, match=r"Nothing can be compared: both refuse these inputs: .*missing 1 required"
+        pn.CompileError, match=r"Nothing can be compared: both modules refuse these inputs: .*missing 1 required"
     ):
         pn.verify(graph, net)
     single = nn.BatchNorm1d(3)

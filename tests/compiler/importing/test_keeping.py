@@ -17,7 +17,7 @@ from torch.nn.utils import prune
 from torch.utils._pytree import tree_structure
 
 import pnne_nb as pn
-from pnne_nb.compiler.verifying import difference
+from pnne_nb.compiler.analysis.verify import difference
 from tests.compiler.importing.zoo import MODELS, habits, states
 
 torch.set_num_threads(1)
@@ -116,7 +116,7 @@ def test_what_would_help_is_said_where_the_outermost_forward_goes_by_the_data() 
     graph = pn.from_module(habits.Deciding(), torch.randn(3, 4))
     origin: Any = graph["module"].origin
     assert "only known when it runs" in origin["reason"]
-    assert "moved into a submodule or function of its own, only that part would stay closed" in origin["reason"]
+    assert "moved into a submodule or function of its own, only that part would stay opaque" in origin["reason"]
 
 
 class Capturing(nn.Module):
@@ -158,7 +158,7 @@ def parametrized() -> nn.Module:
     ("make", "closed", "reason"),
     [
         (capturing, ["l"], "it has hooks"),
-        (pruned, ["0"], "it has hooks, which a graph does not draw (L1Unstructured)"),
+        (pruned, ["0"], "it has hooks, which a graph cannot represent (L1Unstructured)"),
         (normalized, ["0"], "(WeightNorm)"),
         (parametrized, [], ""),
     ],

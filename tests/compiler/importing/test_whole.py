@@ -178,7 +178,7 @@ def test_it_can_be_edited_around(net: nn.Module) -> None:
 def test_names_of_the_module_are_taken(name: str, net: nn.Module) -> None:
     graph = imported(net)
     around(graph, name)
-    with pytest.raises(pn.CompileError, match=rf"{name}: The name {name} is taken: the model is what module is"):
+    with pytest.raises(pn.CompileError, match=rf"{name}: The name {name} is taken: the node module is the whole model"):
         pn.compile(graph, reuse=net)
     graph.rename(name, "relu")
     assert torch.equal(pn.compile(graph, reuse=net).eval()(inputs()), net.eval()(inputs()).relu())
@@ -314,7 +314,7 @@ def test_what_happens_when_it_is_called_happens_around_it_alone(make: Callable[[
     net(inputs()).relu().sum().backward()
     for (name, mine), theirs in zip(made.named_parameters(), net.parameters(), strict=True):
         assert (mine.grad is None) == (theirs.grad is None), name
-        assert mine.grad is None or torch.equal(mine.grad, theirs.grad), name  # type: ignore[arg-type]
+        assert mine.grad is None or torch.equal(mine.grad, theirs.grad), name  # type: ignore[arg-type]  # the test knows its type
 
 
 def test_hooks_travel_with_a_pickle_and_with_compiled_code() -> None:

@@ -10,13 +10,16 @@ import {
 } from "@xyflow/react";
 import { type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from "react";
 import type { EdgeState } from "../../protocol";
-import { useEditor, useScene, useSession, useView } from "../context";
+import { dropCopy } from "../commands/clipboard";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
+import type { Editor } from "../commands/editor";
+import { dragFrame, editFrame } from "../commands/framing";
+import { dropNode, openPalette, overEdge, reconnect } from "../commands/gestures";
 import { whyNotConnect } from "../document/connection";
-import type { Editor } from "../editor";
-import { dragFrame, editFrame } from "../framing";
-import { dropNode, openPalette, overEdge, reconnect } from "../gestures";
-import { type Connecting, NOTHING } from "../view";
-import { centre } from "./boxes";
+import { centre } from "../scene/boxes";
+import type { Point } from "../scene/placement";
+import { addressOf } from "../scene/scene";
+import { type Connecting, NOTHING } from "../scene/view";
 import { FarView } from "./FarView";
 import { FrameBox } from "./FrameBox";
 import { type CardNode, FlowMaker, type FrameNode, frameName, type WireEdge } from "./flow";
@@ -24,10 +27,8 @@ import { Ghost } from "./Ghost";
 import { MiniMap } from "./MiniMap";
 import { NodeCard } from "./NodeCard";
 import { Peek } from "./Peek";
-import type { Point } from "./placement";
 import { usePointing } from "./pointing";
 import { type Region, regionOf, useWindow } from "./region";
-import { addressOf } from "./scene";
 import { LARGEST_ZOOM, SMALLEST_ZOOM, useViewport } from "./viewport";
 import { Wire } from "./Wire";
 
@@ -179,9 +180,17 @@ export function Canvas() {
     },
     [editor],
   );
-  const onDrag = useCallback((_: unknown, node: CanvasNode) => overEdge(editor, node.id), [editor]);
-  const onDragStop = useCallback((_: unknown, node: CanvasNode) => dropNode(editor, node.id), [editor]);
-  const onSelectionDragStop = useCallback(() => editor.move(editor.view.get().moving), [editor]);
+  // React Flow names no node when the last of those that were dragged was removed meanwhile, from Python.
+  const onDrag = useCallback((_: unknown, node?: CanvasNode) => node && overEdge(editor, node.id), [editor]);
+  const onDragStop = useCallback(
+    (event: { altKey: boolean }, node?: CanvasNode) =>
+      event.altKey && node ? dropCopy(editor) : dropNode(editor, node?.id ?? null),
+    [editor],
+  );
+  const onSelectionDragStop = useCallback(
+    (event: { altKey: boolean }) => (event.altKey ? dropCopy(editor) : editor.move(editor.view.get().moving)),
+    [editor],
+  );
   const onReconnectStart = useCallback(
     (_: unknown, edge: WireEdge) => {
       editor.patch({ reconnecting: endsOf(editor, edge) });

@@ -1,13 +1,12 @@
 import { useStoreApi } from "@xyflow/react";
 import { useLayoutEffect, useMemo, useRef } from "react";
-import { useSession } from "../context";
+import { useSession } from "../commands/context";
 import { nodeOf } from "../document/document";
+import { type Box, boxesOf, endsOf, type NodeBox, overlaps, union } from "../scene/boxes";
+import type { ShownScene } from "../scene/scene";
+import type { ViewState } from "../scene/view";
+import { curveOf } from "../scene/wires";
 import { HEALTHY, type LiveTraining } from "../session/training";
-import type { ViewState } from "../view";
-import { type Box, boxesOf, endsOf, type NodeBox, overlaps, union } from "./boxes";
-import { lookOf } from "./categories";
-import type { ShownScene } from "./scene";
-import { curveOf } from "./wires";
 
 interface FarViewProps {
   scene: ShownScene;
@@ -120,7 +119,7 @@ function paint(
   const lightness = token("--pn-swatch-lightness");
   for (const box of boxes) {
     if (!overlaps(box, view)) continue;
-    const look = lookOf(box.card.category);
+    const look = box.card.category;
     context.fillStyle = `oklch(${lightness} ${look.chroma} ${look.hue})`;
     context.beginPath();
     context.roundRect(box.left, box.top, box.width, box.height, 9);

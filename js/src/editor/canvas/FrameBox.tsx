@@ -1,8 +1,8 @@
 import { type NodeProps, useReactFlow } from "@xyflow/react";
 import { memo, type PointerEvent, useEffect, useRef } from "react";
-import { useEditor, useScene, useSession } from "../context";
+import { useEditor, useScene, useSession } from "../commands/context";
+import { frameLabel } from "../commands/framing";
 import { resized } from "../document/frame";
-import { frameLabel } from "../framing";
 import type { FrameNode } from "./flow";
 
 /** A titled rectangle behind the nodes; its title is its handle, and the pointer passes through the rest. */

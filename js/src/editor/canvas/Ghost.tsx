@@ -1,14 +1,14 @@
 import { useConnection, useStoreApi } from "@xyflow/react";
 import { useEffect, useState } from "react";
 import type { Consequence, EdgeState } from "../../protocol";
-import { useEditor, useView } from "../context";
+import { useEditor, useView } from "../commands/context";
 import { refusalsFrom, type Scene } from "../document/connection";
 import { nodeOf, splitPort } from "../document/document";
 import { edgeFrom } from "../document/splice";
-import type { Connecting } from "../view";
-import { boxesOf, nodeAt } from "./boxes";
-import { addressOf, cardFor, ownerOf } from "./scene";
-import { shapeLabel } from "./shapes";
+import { boxesOf, nodeAt } from "../scene/boxes";
+import { addressOf, cardFor, ownerOf } from "../scene/scene";
+import { shapeLabel } from "../scene/shapes";
+import type { Connecting } from "../scene/view";
 
 /** An edge that would come of letting go here, or why none would. */
 type Outlook = { edge: EdgeState } | { reason: string } | null;

@@ -1,9 +1,9 @@
 import { type FocusEvent, type KeyboardEvent, useLayoutEffect, useRef } from "react";
-import { useEditor, useScene, useSession, useView } from "../context";
-import { editableOn, endInline } from "../inline";
-import { Field } from "../panels/Field";
-import type { Card } from "./card";
-import { COLLAPSED_HEIGHT, HEADER_HEIGHT } from "./geometry";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { editableOn, endInline } from "../commands/inline";
+import { Field } from "../fields/Field";
+import type { Card } from "../scene/card";
+import { COLLAPSED_HEIGHT, HEADER_HEIGHT } from "../scene/geometry";
 
 /** The few properties that matter, edited on the card itself with the panel's own fields. */
 export function InlineForm({ card }: { card: Card }) {

@@ -1,7 +1,8 @@
 import type { CSSProperties } from "react";
 import type { Ailment, LayerState } from "../../protocol";
-import { useSession } from "../context";
+import { useSession, useView } from "../commands/context";
 import { strength } from "../session/training";
+import { numberText } from "../values/amounts";
 
 /** What a person calls it. */
 export const AILMENTS: Record<Ailment["kind"], string> = {
@@ -12,14 +13,14 @@ export const AILMENTS: Record<Ailment["kind"], string> = {
   saturated: "saturated",
 };
 
-/** The second line of a card: its type, or what it does while it is trained. */
-export function LiveText({ path, type }: { path: string; type: string }) {
+/** The second line of a card: what it is unless its name says so, or what it does while it is trained. */
+export function LiveText({ path, kind }: { path: string; kind: string }) {
   const layer = useSession((state) => state.training?.layers[path]);
-  if (!layer) return <span className="pnne-card-type">{type}</span>;
+  if (!layer) return kind && <span className="pnne-card-type">{kind}</span>;
   const parts = [`σ ${numberText(layer.std)}`];
   if (layer.zeros && layer.zeros >= 0.005) parts.push(`${Math.round(100 * layer.zeros)} % zero`);
   return (
-    <span className="pnne-card-type pnne-live-text" title={`${type}\n${described(layer)}`}>
+    <span className="pnne-card-type pnne-live-text" title={`${kind}\n${described(layer)}`}>
       {parts.join(" · ")}
     </span>
   );
@@ -41,6 +42,22 @@ export function LiveMark({ path }: { path: string }) {
   );
 }
 
+/** What the lens of an export says of a node, under its card. */
+export function LensText({ path }: { path: string }) {
+  const mark = useView((view) => view.lens?.get(path));
+  if (!mark) return null;
+  return (
+    <span
+      className={`pnne-lens pnne-lens-${mark.level}`}
+      role="img"
+      aria-label={`Export: ${mark.text}. ${mark.title}`}
+      title={mark.title}
+    >
+      {mark.text}
+    </span>
+  );
+}
+
 /** The gradient that comes back along an edge: its number, and how strong it is among all, 0 to 1. */
 export function useFlow(source: string): { text: string; style: CSSProperties; bad: boolean } | null {
   const layer = useSession((state) => (source ? state.training?.layers[source] : undefined));
@@ -51,15 +68,6 @@ export function useFlow(source: string): { text: string; style: CSSProperties; b
   if (layer.flow == null) return bad ? { text: "∇ NaN", style: {}, bad } : null;
   const style = { "--pn-flow": strength(layer.flow, range).toFixed(2) } as CSSProperties;
   return { text: `∇ ${numberText(layer.flow)}`, style, bad };
-}
-
-/** Two significant digits: `0.93`, `1.2e-4`. */
-export function numberText(value: number | null | undefined): string {
-  if (value == null) return "–";
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  if (size < 1e-3 || size >= 1e4) return value.toExponential(1).replace("e+", "e");
-  return String(Number(value.toPrecision(size >= 100 ? 3 : 2)));
 }
 
 function described(layer: LayerState): string {

@@ -1,10 +1,9 @@
 import { useReactFlow, useStore } from "@xyflow/react";
 import { type PointerEvent, useEffect, useMemo, useRef } from "react";
 import type { Frame as TitledFrame } from "../../protocol";
-import { useScene, useView } from "../context";
-import { STILL } from "../view";
-import { type Box, boxesOf, extentOf, type NodeBox } from "./boxes";
-import { lookOf } from "./categories";
+import { useScene, useView } from "../commands/context";
+import { type Box, boxesOf, extentOf, type NodeBox } from "../scene/boxes";
+import { STILL } from "../scene/view";
 
 /** It is as wide and as high as the graph makes it, between these, and hides as little as can be. */
 const WIDTH = [56, 148] as const;
@@ -130,7 +129,7 @@ function draw(
   }
   context.globalAlpha = 1;
   for (const { name, card, left, top, width, height } of boxes) {
-    const look = lookOf(card.category);
+    const look = card.category;
     context.fillStyle = selected.has(name) ? accent : `oklch(${lightness} ${look.chroma} ${look.hue})`;
     context.fillRect(
       frame.left + left * frame.scale,

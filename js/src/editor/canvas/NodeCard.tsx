@@ -1,18 +1,18 @@
 import { Handle, type NodeProps } from "@xyflow/react";
 import { type CSSProperties, type MouseEvent, memo, type RefObject, useEffect, useMemo, useRef, useState } from "react";
-import { useEditor, useSession, useView } from "../context";
+import { useEditor, useSession, useView } from "../commands/context";
+import { runAt, toggleFolded } from "../commands/folding";
+import { toggleCollapsed } from "../commands/framing";
+import { togglePeek } from "../commands/gestures";
+import { editableOn, editInline, renameOnCard } from "../commands/inline";
 import { refusalsFrom } from "../document/connection";
-import { runAt, toggleFolded } from "../folding";
-import { toggleCollapsed } from "../framing";
-import { togglePeek } from "../gestures";
-import { editableOn, editInline } from "../inline";
-import { CardLine } from "./CardLine";
-import { type Card, timesOf } from "./card";
-import { lookOf } from "./categories";
+import { NameField } from "../fields/NameField";
+import { addressOn, type Card, timesOf } from "../scene/card";
+import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT } from "../scene/geometry";
+import { CardLines } from "./CardLines";
 import { type CardNode, sideOf } from "./flow";
-import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT } from "./geometry";
 import { InlineForm } from "./InlineForm";
-import { LiveMark, LiveText } from "./Live";
+import { LensText, LiveMark, LiveText } from "./Live";
 import { OriginBadge } from "./OriginBadge";
 
 const FOLD = "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6";
@@ -29,9 +29,9 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     if (!isCurrent || element.current?.contains(document.activeElement)) return;
     if (canvas?.contains(document.activeElement)) element.current?.focus({ preventScroll: true });
   }, [isCurrent]);
-  const look = lookOf(card.category);
+  const look = card.category;
   const times = timesOf(card);
-  const worst = worstSeverity(card);
+  const worst = card.loose ? null : worstSeverity(card);
   const style = {
     width: card.geometry.width,
     height: card.geometry.height,
@@ -41,7 +41,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.inside || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.inside || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}
@@ -60,10 +60,8 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
           </svg>
         </span>
         <span className="pnne-card-title">
-          <span className="pnne-card-name" title={card.collapsed || card.run ? card.label : card.name}>
-            {card.title}
-          </span>
-          {!card.collapsed && <LiveText path={card.path} type={card.type} />}
+          <CardName card={card} />
+          {!card.collapsed && <LiveText path={card.path} kind={card.kind} />}
         </span>
         {times && (
           <span
@@ -81,11 +79,15 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
         {hovered && <CardButtons card={card} />}
         {worst && <Badge card={card} severity={worst} />}
       </div>
-      {card.summary && !card.collapsed && <CardLine card={card} isLive={hovered || isCurrent} isCurrent={isCurrent} />}
+      {card.lines.length > 0 && !card.collapsed && (
+        <CardLines card={card} isLive={hovered || isCurrent} isCurrent={isCurrent} />
+      )}
       {card.geometry.below > 0 && <div style={{ height: card.geometry.below }} />}
       <Ports card={card} />
       <LiveMark path={card.path} />
+      <LensText path={card.path} />
       {isCurrent && selected && <InlineForm card={card} />}
+      {card.loose && !card.collapsed && <span className="pnne-loose">not connected yet</span>}
       {selected && worst && (
         <div className={`pnne-card-message pnne-severity-${worst} nodrag nopan`}>
           {card.diagnostics.map((diagnostic) => (
@@ -96,6 +98,36 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     </div>
   );
 });
+
+/** The node's name; a double click or F2 opens it to be typed into. */
+function CardName({ card }: { card: Card }) {
+  const editor = useEditor();
+  const renamed = useView((view) => view.renaming === card.name);
+  const scene = editor.scene();
+  const node = scene?.graph.nodes.get(card.name);
+  if (renamed && scene && node) {
+    const onDone = () => {
+      editor.patch({ renaming: null });
+      editor.root?.querySelector<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
+    };
+    return <NameField scene={scene} node={node} onDone={onDone} />;
+  }
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: F2 does the same for the node
+    <span
+      className="pnne-card-name"
+      title={card.collapsed || card.run ? card.label : card.name}
+      onDoubleClick={(event) => {
+        // The double click on a block enters it.
+        if (card.inside || card.run) return;
+        event.stopPropagation();
+        renameOnCard(editor, card.name);
+      }}
+    >
+      {card.title}
+    </span>
+  );
+}
 
 /** Whether the pointer is on an element whose inside changes with it: Chromium may then not say that it leaves. */
 function useHovered(element: RefObject<HTMLElement | null>) {
@@ -136,7 +168,9 @@ function CardButtons({ card }: { card: Card }) {
           onClick={() => toggleFolded(editor, new Set([card.name]))}
         />
       )}
-      {!card.known || (card.summary && !card.collapsed) || card.type === "Subgraph" ? null : <EditButton card={card} />}
+      {!card.known || (card.lines.length > 0 && !card.collapsed) || card.type === "Subgraph" ? null : (
+        <EditButton card={card} />
+      )}
       <CardButton
         name={`${card.collapsed ? "Expand" : "Collapse"} ${card.name}`}
         hint={card.collapsed ? "Expand (H)" : "Collapse (H)"}
@@ -155,7 +189,7 @@ function EditButton({ card }: { card: Card }) {
   return (
     <CardButton
       name={`Edit ${card.name}`}
-      hint="Edit its values here (F2)"
+      hint="Edit its values here (V)"
       icon="M3 13l.6-2.8L10.8 3l2.2 2.2L5.8 12.4zM9.3 4.5l2.2 2.2"
       onClick={(event) => {
         // Selecting is part of it.
@@ -214,7 +248,7 @@ function Ports({ card }: { card: Card }) {
     return scene ? refusalsFrom(scene, connecting.port, connecting.side) : null;
   }, [connecting, editor]);
   return card.geometry.handles.map((handle) => {
-    const address = `${(handle.side === "output" && card.run?.at(-1)) || card.name}.${handle.port}`;
+    const address = addressOn(card, handle.port, handle.side);
     const isTarget = connecting !== null && connecting.side !== handle.side;
     const reason = isTarget && refusal ? refusal(address) : null;
     const state = isTarget ? (reason ? "pnne-refuses" : "pnne-fits") : "";
@@ -234,10 +268,9 @@ function Port({ card, handle, state, reason }: PortProps) {
   const ports = isInput ? card.ports.inputs : card.ports.outputs;
   const port = ports.find((candidate) => candidate.name === handle.port);
   const spare = isInput && !port?.wired && (port?.optional || /_\d+$/.test(handle.port));
-  // What a folded card gives, its last node gives.
-  const owner = (!isInput && card.run?.at(-1)) || card.name;
-  const address = `${card.path.slice(0, card.path.length - card.name.length)}${owner}.${handle.port}`;
-  const label = `${isInput ? "Input" : "Output"} ${owner}.${handle.port}${port?.kind === "tensor" ? "" : ` (${port?.kind})`}`;
+  const own = addressOn(card, handle.port, handle.side);
+  const address = card.path.slice(0, card.path.length - card.name.length) + own;
+  const label = `${isInput ? "Input" : "Output"} ${own}${port?.kind === "tensor" ? "" : ` (${port?.kind})`}`;
   const kind = port?.kind === "value" || port?.kind === "tensor" ? "" : " pnne-port-special";
   const { across, width } = card.geometry;
   const room = across ? width / 2 - 14 : width / ports.length - 4;

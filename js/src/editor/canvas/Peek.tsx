@@ -1,9 +1,9 @@
 import { useStore } from "@xyflow/react";
 import { useMemo, useState } from "react";
-import { useEditor, useSession, useView } from "../context";
-import { boxesOf } from "./boxes";
-import { pictureOf } from "./picture";
-import { SceneMaker, type ShownScene } from "./scene";
+import { useEditor, useSession, useView } from "../commands/context";
+import { boxesOf } from "../scene/boxes";
+import { pictureOf } from "../scene/picture";
+import { SceneMaker, type ShownScene } from "../scene/scene";
 
 const GAP = 14;
 const WIDTH = 320;

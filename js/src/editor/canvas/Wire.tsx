@@ -1,10 +1,10 @@
 import { BaseEdge, type EdgeProps, Position } from "@xyflow/react";
 import { memo } from "react";
-import { useEditor, useView } from "../context";
+import { useEditor, useView } from "../commands/context";
+import type { Point } from "../scene/placement";
+import { labelPlace, pathThrough } from "../scene/routes";
 import type { WireEdge } from "./flow";
 import { useFlow } from "./Live";
-import type { Point } from "./placement";
-import { labelPlace, pathThrough } from "./routes";
 
 /** Where a text stands beside the middle of an edge. */
 const LEFT = { dx: -7, dy: 3.5, textAnchor: "end" } as const;

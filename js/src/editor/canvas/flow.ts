@@ -2,14 +2,15 @@ import { type Edge, type Node, type NodeHandle, Position } from "@xyflow/react";
 import type { EdgeState, Frame, TensorShape } from "../../protocol";
 import { edgeId, splitPort } from "../document/document";
 import type { FrameBox } from "../document/frame";
-import { STILL } from "../view";
-import { boxesOf, endsOf, topLeft } from "./boxes";
-import type { Card } from "./card";
-import { type Geometry, HANDLE_SIZE, type HandlePlace } from "./geometry";
-import type { Point } from "./placement";
-import { cardFor, centreOf, type ShownScene } from "./scene";
-import { shapeLabel } from "./shapes";
-import { routeOf } from "./wires";
+import { boxesOf, endsOf, topLeft } from "../scene/boxes";
+import type { Card } from "../scene/card";
+import { type Geometry, HANDLE_SIZE, type HandlePlace } from "../scene/geometry";
+import { giverOf } from "../scene/inlining";
+import type { Point } from "../scene/placement";
+import { cardFor, centreOf, type ShownScene } from "../scene/scene";
+import { shapeLabel } from "../scene/shapes";
+import { STILL } from "../scene/view";
+import { routeOf } from "../scene/wires";
 
 export type CardNode = Node<{ card: Card }, "card">;
 export type FrameNode = Node<{ frame: Frame; box: FrameBox }, "frame">;
@@ -81,7 +82,7 @@ export class FlowMaker {
       const again = shortest.get(edge.source) !== edge;
       const label = shapeLabel(shapes.get(scene.prefix + edge.source));
       const earlier = this.edges.get(id);
-      const [source, sourceHandle] = splitPort(edge.source);
+      const [source, sourceHandle] = giverOf(scene.inlined, edge.source);
       const shownSource = cardFor(scene, source);
       const around = route.slice(1, -1);
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
@@ -91,6 +92,7 @@ export class FlowMaker {
         earlier.data.again === again &&
         earlier.data.address === address &&
         earlier.source === shownSource &&
+        earlier.sourceHandle === sourceHandle &&
         String(earlier.data.around) === String(around) &&
         earlier.selected === selected.has(id)
       ) {

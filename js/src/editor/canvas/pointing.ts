@@ -1,8 +1,8 @@
 import { useReactFlow, useStoreApi } from "@xyflow/react";
 import { type MouseEvent, useCallback, useRef, useState } from "react";
-import { useEditor } from "../context";
-import { boxesOf, nodeAt, nodesBetween } from "./boxes";
-import type { Point } from "./placement";
+import { useEditor } from "../commands/context";
+import { boxesOf, nodeAt, nodesBetween } from "../scene/boxes";
+import type { Point } from "../scene/placement";
 
 /** Clicks and boxes in the far view, where React Flow knows only the nodes that are selected or under the pointer. */
 export function usePointing(far: boolean) {

@@ -2,9 +2,9 @@ import { type ReactFlowState, useStore } from "@xyflow/react";
 import { useMemo } from "react";
 import type { EdgeState } from "../../protocol";
 import { nodeOf } from "../document/document";
-import { STILL } from "../view";
-import { type Box, boxesOf, endsOf, overlaps, union } from "./boxes";
-import { cardFor, type ShownScene } from "./scene";
+import { type Box, boxesOf, endsOf, overlaps, union } from "../scene/boxes";
+import { cardFor, type ShownScene } from "../scene/scene";
+import { STILL } from "../scene/view";
 
 /** Cells that the view is wide, at least: fewer and larger ones make changes rarer and React Flow's work larger. */
 const CELLS = 3;

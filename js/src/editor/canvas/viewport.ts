@@ -1,8 +1,8 @@
 import { useReactFlow, useStore, useStoreApi } from "@xyflow/react";
 import { useEffect, useRef } from "react";
-import { useEditor, useScene, useSession, useView } from "../context";
-import { STILL } from "../view";
-import { type Box, boxesOf, extentOf, union } from "./boxes";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { type Box, boxesOf, extentOf, union } from "../scene/boxes";
+import { STILL } from "../scene/view";
 
 const MARGIN = 24;
 export const SMALLEST_ZOOM = 0.005;
@@ -34,6 +34,13 @@ export function useViewport(): void {
       const place = screenToFlowPosition({ x, y });
       return [place.x, place.y];
     };
+    const scaleTo = (scale: number) => {
+      const { zoom, x, y } = getViewport();
+      const next = Math.min(LARGEST_ZOOM, Math.max(SMALLEST_ZOOM, scale));
+      const [middle, centre] = [frame().width / 2, frame().height / 2];
+      const at = { x: middle - ((middle - x) * next) / zoom, y: centre - ((centre - y) * next) / zoom, zoom: next };
+      void setViewport(at, { duration: glide() });
+    };
     editor.viewport = {
       centre: () => toFlow(frame().left + frame().width / 2, frame().top + frame().height / 2),
       at: (x, y) => {
@@ -53,13 +60,8 @@ export function useViewport(): void {
         const { width, height } = frame();
         void setViewport(centred(box, width, height, fittingZoom(box, width, height)), { duration: glide() });
       },
-      zoom: (factor) => {
-        const { zoom, x, y } = getViewport();
-        const next = Math.min(LARGEST_ZOOM, Math.max(SMALLEST_ZOOM, zoom * factor));
-        const [middle, centre] = [frame().width / 2, frame().height / 2];
-        const at = { x: middle - ((middle - x) * next) / zoom, y: centre - ((centre - y) * next) / zoom, zoom: next };
-        void setViewport(at, { duration: glide() });
-      },
+      zoom: (factor) => scaleTo(getZoom() * factor),
+      zoomTo: scaleTo,
       pan: (right, down) => {
         const { zoom, x, y } = getViewport();
         const at = { x: x - right * frame().width, y: y - down * frame().height, zoom };
@@ -94,7 +96,7 @@ export function useViewport(): void {
   useEffect(() => {
     if (!scene || !mayEdit || asked.current.has(scene.graphId)) return;
     asked.current.add(scene.graphId);
-    if (!arranged) editor.arrange();
+    if (!arranged) editor.arrange("down", true);
   }, [editor, scene, mayEdit, arranged]);
 
   useFullScreen();

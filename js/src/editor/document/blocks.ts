@@ -1,12 +1,31 @@
-import type { NodeState, NodeTypeState, Op } from "../../protocol";
+import { MY_BLOCKS, type NodeState, type NodeTypeState, type Op, TEMPLATES } from "../../protocol";
 import { definitionOf, usesOf } from "./definitions";
 import type { GraphDocument } from "./document";
 import { definitionOps, fragmentOf } from "./fragment";
 import { type Ports, portsOf } from "./ports";
 
-export const MY_BLOCKS = "My blocks";
 /** No node type is called so. */
 const PREFIX = "block:";
+const TEMPLATE = "template:";
+
+/** The templates as the palette offers them. */
+export function templateTypes(library: GraphDocument): NodeTypeState[] {
+  return blockTypes(library).map((block) => ({
+    ...block,
+    type: TEMPLATE + shownType(block.type),
+    category: TEMPLATES,
+    doc: `A network to begin with: in an empty graph, all ${sizeOf(library, shownType(block.type))} nodes of it; else one block.`,
+  }));
+}
+
+/** The name of a template that the palette offers as a type; null for any other type. */
+export function templateNamed(type: string): string | null {
+  return type.startsWith(TEMPLATE) ? type.slice(TEMPLATE.length) : null;
+}
+
+function sizeOf(library: GraphDocument, id: string): number {
+  return library.graphs.get(id)?.nodes.size ?? 0;
+}
 
 /** The blocks as the palette offers them: like node types, of a category of their own. */
 export function blockTypes(library: GraphDocument): NodeTypeState[] {
@@ -15,7 +34,7 @@ export function blockTypes(library: GraphDocument): NodeTypeState[] {
     .filter((node) => definitionOf(node) !== null)
     .map((node) => {
       const ports = portsOf(library, node, undefined);
-      const size = library.graphs.get(definitionOf(node) ?? "")?.nodes.size ?? 0;
+      const size = sizeOf(library, definitionOf(node) ?? "");
       const doc = `A block of ${size} nodes that you have published.`;
       const { inputs, outputs } = ports;
       return { type: PREFIX + node.name, category: MY_BLOCKS, kind: "structural", inputs, outputs, doc };
@@ -24,7 +43,7 @@ export function blockTypes(library: GraphDocument): NodeTypeState[] {
 
 /** What the palette calls a type. */
 export function shownType(type: string): string {
-  return type.startsWith(PREFIX) ? type.slice(PREFIX.length) : type;
+  return type.startsWith(PREFIX) ? type.slice(PREFIX.length) : (templateNamed(type)?.replaceAll("_", " ") ?? type);
 }
 
 /** A node that is to be added: what it is, its ports, and the ops that must come first. */
@@ -37,7 +56,7 @@ export interface Fresh {
 
 /** What adding a block to a graph takes: its definition, unless an equal one is there; null for a node type. */
 export function freshBlock(type: string, library: GraphDocument, document: GraphDocument, graph: string): Fresh | null {
-  const name = shownType(type);
+  const name = templateNamed(type) ?? shownType(type);
   const root = library.graphs.get("");
   const node = type === name ? undefined : root?.nodes.get(name);
   if (!root || !node) return null;
@@ -47,7 +66,7 @@ export function freshBlock(type: string, library: GraphDocument, document: Graph
   return { type: "Subgraph", properties: { definition }, ports: portsOf(library, node, undefined), before: ops };
 }
 
-/** The block that a view is inside of, when other nodes show the same definition: an edit there changes them all. */
+/** The block that a view is inside, when other nodes show the same definition: an edit there changes them all. */
 export function sharedWith(document: GraphDocument, path: readonly string[]): { name: string; uses: number } | null {
   const place = innermost(document, path);
   const uses = place ? (usesOf(document).get(place.definition) ?? 0) : 0;

@@ -1,4 +1,4 @@
-import type { EdgeState, NodeState } from "../../protocol";
+import type { EdgeState, NodeState, Op } from "../../protocol";
 import { downstream, upstream } from "./cycles";
 import type { Graph, GraphDocument } from "./document";
 import { splitPort } from "./document";
@@ -20,7 +20,11 @@ export function portsIn(scene: Scene, node: NodeState): Ports {
   return portsOf(scene.document, node, type, into.get(node.name), outOf.get(node.name), scene.exposed);
 }
 
-/** Why no edge can run from output `source` to input `target` (both `"node.port"`), or null when one can. */
+/**
+ * Why no edge can run from output `source` to input `target` (both `"node.port"`), or null when one can.
+ *
+ * What feeds `target` already is no reason: the new edge takes its place (`connectOps`).
+ */
 export function whyNotConnect(scene: Scene, source: string, target: string): string | null {
   return refusalsFrom(scene, source, "output")(target);
 }
@@ -42,15 +46,20 @@ export function refusalsFrom(scene: Scene, port: string, side: "input" | "output
     const targetPort = findPort(scene, to, input, "inputs");
     if (!sourcePort) return `${source} is not an output.`;
     if (!targetPort) return `${target} is not an input.`;
-    const fed = scene.graph.edges.get(target);
-    if (fed)
-      return fed.source === source ? "They are connected already." : `${target} is already fed by ${fed.source}.`;
+    if (scene.graph.edges.get(target)?.source === source) return "They are connected already.";
     if (!kindsFit(sourcePort.kind, targetPort.kind)) {
       return `${source} gives ${article(sourcePort.kind)}, but ${target} takes ${article(targetPort.kind)}.`;
     }
     if (reached.has(splitPort(other)[0])) return `${to} already leads to ${from}: the edge would close a loop.`;
     return null;
   };
+}
+
+/** The ops that connect two ports; an input accepts one edge, so that what fed `target` goes. */
+export function connectOps({ graph }: Scene, source: string, target: string, graphId: string): Op[] {
+  const before = graph.edges.get(target);
+  const connect: Op = { op: "connect", source, target, graph: graphId };
+  return before ? [{ op: "disconnect", ...before, graph: graphId }, connect] : [connect];
 }
 
 /** The first free pair of ports that match; the nodes need not be in the graph yet. */

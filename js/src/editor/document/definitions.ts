@@ -15,7 +15,7 @@ export function showsDefinitions(type: string): boolean {
   return type === "Subgraph" || type === "Module";
 }
 
-/** Whether a node runs code of its own on what is drawn inside it; mirrors `is_box` in Python. */
+/** Whether a node runs code of its own on what is drawn inside it: a box. */
 export function isBox(node: NodeState): boolean {
   return node.type === "Module" && definitionOf(node) !== null;
 }
@@ -154,7 +154,8 @@ export function discardOps({ graphs }: GraphDocument, removed: readonly NodeStat
 
 /**
  * The ops that give a Subgraph node a definition of its own, with a free name, equal to the one it shows; none if no
- * other node shows that. What it shows inside stays shared. Mirrors `own_definition` in Python.
+ * other node shows that. What it shows inside stays shared. `tests/cases/own.json` compares with
+ * `own_definition` in Python.
  */
 export function ownOps(document: GraphDocument, graph: string, node: string): Op[] {
   const nodes = document.graphs.get(graph)?.nodes;

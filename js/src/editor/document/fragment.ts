@@ -3,13 +3,15 @@ import { addGraphOps, contains, definitionOf, sameGraph, usedBy } from "./defini
 import type { Graph, GraphDocument } from "./document";
 import { fromState, graphState, nodeOf, splitPort } from "./document";
 import { freeFrameName, shifted } from "./frame";
-import { freeIdentifier, freeName } from "./names";
+import { copyName, freeIdentifier } from "./names";
 
 /** A part of a graph on the clipboard, as JSON; what its Subgraph nodes show travels with it. */
 export interface Fragment {
   readonly format: "pnne-fragment";
   readonly nodes: readonly NodeState[];
   readonly edges: readonly EdgeState[];
+  /** Edges from the nodes around it. */
+  readonly incoming?: readonly EdgeState[];
   readonly frames: readonly Frame[];
   readonly definitions: Readonly<Record<string, GraphState>>;
 }
@@ -21,10 +23,12 @@ export function fragmentOf(
   frames: ReadonlySet<string>,
 ): Fragment {
   const nodes = [...graph.nodes.values()].filter((node) => names.has(node.name));
+  const entering = [...graph.edges.values()].filter((edge) => names.has(nodeOf(edge.target)));
   return {
     format: "pnne-fragment",
     nodes,
-    edges: [...graph.edges.values()].filter((edge) => names.has(nodeOf(edge.source)) && names.has(nodeOf(edge.target))),
+    edges: entering.filter((edge) => names.has(nodeOf(edge.source))),
+    incoming: entering.filter((edge) => !names.has(nodeOf(edge.source))),
     frames: [...graph.frames.values()].filter((frame) => frames.has(frame.name)),
     definitions: Object.fromEntries(
       usedBy(document.graphs, nodes).map((id) => [id, graphState(document.graphs.get(id) as Graph)]),
@@ -38,27 +42,32 @@ export function parseFragment(text: string): Fragment | null {
     const value: unknown = JSON.parse(text);
     if (typeof value !== "object" || value === null || !("format" in value) || value.format !== "pnne-fragment")
       return null;
-    const { nodes, edges, frames = [], definitions = {} } = value as Partial<Fragment>;
-    const lists = [nodes, edges, frames].every(Array.isArray);
-    return lists && nodes && edges ? { format: "pnne-fragment", nodes, edges, frames, definitions } : null;
+    const { nodes, edges, incoming = [], frames = [], definitions = {} } = value as Partial<Fragment>;
+    const lists = [nodes, edges, incoming, frames].every(Array.isArray);
+    return lists && nodes && edges ? { format: "pnne-fragment", nodes, edges, incoming, frames, definitions } : null;
   } catch {
     return null;
   }
 }
 
-/** The ops that add a fragment under new names, `offset` away from where it was; and those names. */
+/**
+ * The ops that add a fragment under new names, `offset` away from where it was; and those names.
+ *
+ * With `keepIncoming`, what fed the originals feeds the copies too, as far as it is in the graph.
+ */
 export function pasteOps(
   fragment: Fragment,
   document: GraphDocument,
   graphId: string,
   offset: readonly [number, number],
+  keepIncoming = false,
 ): { ops: Op[]; names: string[]; frames: string[] } {
   const graph = document.graphs.get(graphId) as Graph;
   const { ops, ids } = definitionOps(fragment, document, graphId);
   const taken = new Set(graph.nodes.keys());
   const renamed = new Map<string, string>();
   for (const node of fragment.nodes) {
-    const name = freeName(node.type, taken);
+    const name = copyName(node.name, taken);
     taken.add(name);
     renamed.set(node.name, name);
   }
@@ -92,6 +101,9 @@ export function pasteOps(
   };
   for (const edge of fragment.edges) {
     ops.push({ op: "connect", source: follow(edge.source), target: follow(edge.target), graph: graphId });
+  }
+  for (const { source, target } of keepIncoming ? (fragment.incoming ?? []) : []) {
+    if (graph.nodes.has(nodeOf(source))) ops.push({ op: "connect", source, target: follow(target), graph: graphId });
   }
   const frames: string[] = [];
   const takenFrames = new Set(graph.frames.keys());

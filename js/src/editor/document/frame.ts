@@ -1,20 +1,21 @@
-import type { Frame } from "../../protocol";
+// `tests/cases/frames.json` compares this file with `pnne_nb/graph/model/annotation.py`.
+import {
+  FARTHEST,
+  FRAME_COLOURS,
+  FRAME_PADDING,
+  FRAME_TITLE_HEIGHT,
+  type Frame,
+  MAX_TEXT,
+  MAX_TITLE,
+} from "../../protocol";
 
 /** A frame's place: left, top, width, height; in the canvas's pixels. */
 export type FrameBox = Frame["box"];
 
-export const COLOURS = ["grey", "blue", "green", "yellow", "red", "purple"] as const;
-export type FrameColour = (typeof COLOURS)[number];
-const FARTHEST = 1e9;
-const MAX_TITLE = 200;
-const MAX_TEXT = 5_000;
-
-const PADDING = 14;
-export const TITLE_HEIGHT = 26;
 /** The least that a person can make of a frame. */
 const LEAST = 60;
 
-/** Why a frame cannot be as it is, or null; mirrors `checked_frame` in Python. */
+/** Why a frame cannot be as it is, or null; as `checked_frame` in Python. */
 export function whyNotFrame({ box, title = "", text = "", colour = "grey" }: Frame): string | null {
   const [, , width, height] = box;
   if (box.length !== 4 || !box.every((part) => Math.abs(part) <= FARTHEST) || width <= 0 || height <= 0)
@@ -23,7 +24,7 @@ export function whyNotFrame({ box, title = "", text = "", colour = "grey" }: Fra
     return `A frame's title is one line of at most ${MAX_TITLE} characters.`;
   if ([...text].length > MAX_TEXT || /[\p{Cc}\p{Cs}]/u.test(text.replace(/[\n\t]/g, "")))
     return `A frame's text has at most ${MAX_TEXT} characters.`;
-  return (COLOURS as readonly string[]).includes(colour) ? null : `A frame is ${COLOURS.join(", ")}.`;
+  return (FRAME_COLOURS as readonly string[]).includes(colour) ? null : `A frame is ${FRAME_COLOURS.join(", ")}.`;
 }
 
 type Centre = readonly [x: number, y: number];
@@ -45,12 +46,12 @@ export function held(
   return { nodes, frames: within.map(({ name }) => name) };
 }
 
-/** The box of a frame around others, in whole pixels; mirrors `around` in Python. */
+/** The box of a frame around others, in whole pixels; as `around` in Python. */
 export function around(boxes: readonly { left: number; top: number; width: number; height: number }[]): FrameBox {
-  const left = Math.floor(Math.min(...boxes.map((box) => box.left)) - PADDING);
-  const top = Math.floor(Math.min(...boxes.map((box) => box.top)) - PADDING - TITLE_HEIGHT);
-  const right = Math.ceil(Math.max(...boxes.map((box) => box.left + box.width)) + PADDING);
-  const bottom = Math.ceil(Math.max(...boxes.map((box) => box.top + box.height)) + PADDING);
+  const left = Math.floor(Math.min(...boxes.map((box) => box.left)) - FRAME_PADDING);
+  const top = Math.floor(Math.min(...boxes.map((box) => box.top)) - FRAME_PADDING - FRAME_TITLE_HEIGHT);
+  const right = Math.ceil(Math.max(...boxes.map((box) => box.left + box.width)) + FRAME_PADDING);
+  const bottom = Math.ceil(Math.max(...boxes.map((box) => box.top + box.height)) + FRAME_PADDING);
   return [left, top, right - left, bottom - top];
 }
 

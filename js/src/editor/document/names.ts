@@ -1,33 +1,13 @@
+// `tests/cases/names.json` compares this file with `pnne_nb/graph/schema/names.py`.
+import { MAX_NAME_LENGTH, NODE_NAME, RESERVED_NAMES } from "../../protocol";
 import type { Graph } from "./document";
 
-export const MAX_NAME_LENGTH = 100;
+const RESERVED: ReadonlySet<string> = new Set(RESERVED_NAMES);
 
-/** Attributes of `nn.Module`, Python's keywords, and names that generated source uses; a test compares with Python. */
-export const RESERVED: ReadonlySet<string> = new Set(
-  `T_destination _apply _backward_hooks _backward_pre_hooks _buffers _call_impl _compiled_call_impl _forward_hooks
-  _forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks _forward_pre_hooks_with_kwargs
-  _get_backward_hooks _get_backward_pre_hooks _get_name _is_full_backward_hook _load_from_state_dict
-  _load_state_dict_post_hooks _load_state_dict_pre_hooks _maybe_warn_non_full_backward_hook _modules
-  _named_members _non_persistent_buffers_set _parameters _register_load_state_dict_pre_hook
-  _register_state_dict_hook _replicate_for_data_parallel _save_to_state_dict _slow_forward _state_dict_hooks
-  _state_dict_pre_hooks _version _wrapped_call_impl add_module apply bfloat16 buffers call_super_init children
-  compile cpu cuda double dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter
-  get_submodule half ipu load_state_dict modules mtia named_buffers named_children named_modules
-  named_parameters parameters register_backward_hook register_buffer register_forward_hook
-  register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
-  register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
-  register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule
-  share_memory state_dict to to_empty train training type xpu zero_grad
-  False None True and as assert async await break class continue def del elif else except finally for from global
-  if import in is lambda nonlocal not or pass raise return try while with yield
-  self torch nn F`.split(/\s+/),
-);
-
-/** Why a text is no name that a node or a definition can have, or null; mirrors `check_name` in Python. */
+/** Why a text is no name that a node or a definition can have, or null; as `check_identifier` in Python. */
 export function whyIllegal(name: string): string | null {
   if (name === "") return "A name is needed.";
-  if (!/^[A-Za-z0-9_]+$/.test(name))
-    return "Use letters, digits and underscores only: it becomes an attribute in Python.";
+  if (!NODE_NAME.test(name)) return "Use letters, digits and underscores only: it becomes an attribute in Python.";
   if (name.length > MAX_NAME_LENGTH) return `A name has at most ${MAX_NAME_LENGTH} characters.`;
   return null;
 }
@@ -51,7 +31,7 @@ export function whyNotName(graph: Graph, current: string, name: string): string 
   );
 }
 
-/** The lower-case name that nodes of a type are numbered under; mirrors `stem_of` in Python. */
+/** The lower-case name that nodes of a type are numbered under; as `stem_of` in Python. */
 export function stemOf(type: string): string {
   const acronyms = type.replace(
     /(PRe|RRe|Re|Si)LU/g,
@@ -67,17 +47,26 @@ export function stemOf(type: string): string {
 
 /** The default name of a new node: its stem and the smallest number that is free. */
 export function freeName(type: string, taken: { has(name: string): boolean }): string {
-  const stem = stemOf(type).replace(/^__+/, "");
-  let number = 1;
-  while (taken.has(`${stem}${number}`) || RESERVED.has(`${stem}${number}`)) number += 1;
-  return `${stem}${number}`;
+  return numbered(stemOf(type), taken, 1);
 }
 
 /** `name` itself if it is free, else with the smallest number that makes it so. */
 export function freeIdentifier(name: string, taken: { has(name: string): boolean }): string {
   if (!taken.has(name) && whyReserved(name) === null) return name;
-  const stem = /\d$/.test(name) ? `${name}_` : name;
-  let number = 2;
-  while (taken.has(`${stem}${number}`)) number += 1;
+  return numbered(/\d$/.test(name) ? `${name}_` : name, taken, 2);
+}
+
+/** The name of a copy: its own where that is free, else its base with the next number that is: fc, fc2, fc3. */
+export function copyName(name: string, taken: { has(name: string): boolean }): string {
+  const [, stem = "", digits = ""] = /^(.*?)(\d{0,6})$/.exec(name) ?? [];
+  if (stem === "" || (!taken.has(name) && whyReserved(name) === null)) return freeIdentifier(name, taken);
+  return numbered(/\d$/.test(stem) ? `${stem}_` : stem, taken, digits === "" ? 2 : Number(digits) + 1);
+}
+
+/** A stem with the smallest number, from `first` on, that makes it a free name; as `numbered` in Python. */
+function numbered(text: string, taken: { has(name: string): boolean }, first: number): string {
+  const stem = text.replace(/^__+/, "");
+  let number = first;
+  while (taken.has(`${stem}${number}`) || RESERVED.has(`${stem}${number}`)) number += 1;
   return `${stem}${number}`;
 }

@@ -1,4 +1,4 @@
-import type { EdgeState, NodeState, NodeTypeState, Port, PortKind } from "../../protocol";
+import { type EdgeState, KEYWORDS, type NodeState, type NodeTypeState, type Port, type PortKind } from "../../protocol";
 import { definitionOf, interfaceOf } from "./definitions";
 import { type GraphDocument, splitPort } from "./document";
 import { UNWIRED } from "./wiring";
@@ -10,6 +10,8 @@ export interface PortView {
   readonly optional: boolean;
   readonly wired: boolean;
   readonly doc: string;
+  /** Where it is in the document, if that is not on the node that shows it. */
+  readonly address?: string;
 }
 
 export interface Ports {
@@ -68,7 +70,7 @@ export function portsOf(
   return { inputs, outputs };
 }
 
-/** Whether an edge may run between ports of these kinds; mirrors `kinds_fit` in Python. */
+/** Whether an edge may run between ports of these kinds; `tests/cases/kinds.json` compares with Python. */
 export function kindsFit(source: PortKind, target: PortKind): boolean {
   const flows = (kind: PortKind) => kind === "tensor" || kind === "value";
   return source === target || (flows(source) && (flows(target) || target === "loss"));
@@ -84,9 +86,6 @@ function slots(name: string, into: ReadonlyMap<string, EdgeState>): number {
   }
   return next;
 }
-
-/** Among the inputs that a Module lists: those after it are passed by keyword. No port; mirrors `KEYWORDS` in Python. */
-const KEYWORDS = "*";
 
 interface Declared {
   readonly inputs?: readonly Port[];
@@ -119,7 +118,7 @@ function valuePort(name: string): Port {
   return { name, kind: "value" };
 }
 
-/** Whether a property was set to something else than its default; mirrors `present_outputs` in Python. */
+/** Whether a property was set to something else than its default, so that the ports which depend on it exist. */
 function differs(node: NodeState, type: NodeTypeState | undefined, name: string): boolean {
   const given = node.properties?.[name];
   const declared = type?.properties?.find((property) => property.name === name);

@@ -1,10 +1,10 @@
-import type { EdgeState, Frame, NodeState, Op } from "../../protocol";
+import { type EdgeState, type Frame, MAX_NAME_LENGTH, type NodeState, type Op } from "../../protocol";
 import { closesCycle } from "./cycles";
 import { blocksOf, contains, definitionOf, interfaceOf, showsDefinitions, usersOf } from "./definitions";
 import type { Graph, GraphDocument } from "./document";
 import { EMPTY_GRAPH, nodeOf, splitPort } from "./document";
 import { whyNotFrame } from "./frame";
-import { MAX_NAME_LENGTH, whyIllegal, whyReserved } from "./names";
+import { whyIllegal, whyReserved } from "./names";
 
 /** A change that the document cannot take; the message completes what Python would say. */
 export class Refusal extends Error {
@@ -23,7 +23,8 @@ interface DraftGraph {
 }
 
 /**
- * Applies `ops` in order, all or none, and returns the new document; mirrors `NodeGraph.apply`.
+ * Applies `ops` in order, all or none, and returns the new document, as `NodeGraph.apply` does:
+ * `tests/cases/editing` and random edits compare the two.
  *
  * Each graph that is touched is copied once for the whole transaction.
  *

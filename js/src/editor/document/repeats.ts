@@ -8,7 +8,7 @@ export type Run = readonly string[];
 
 /**
  * Every run of a graph: nodes that are equal, each of which feeds nothing but the next, always the same way; whatever
- * else they take comes from the same ports for all of them. Mirrors `runs` in Python.
+ * else they take comes from the same ports for all of them. `tests/cases/repeats.json` compares with Python.
  *
  * Nodes are equal that have the same type and property values, or show graphs of which that is true, and for which
  * `resolved` gives equal values.

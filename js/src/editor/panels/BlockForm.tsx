@@ -1,11 +1,11 @@
 import { useEffect, useState } from "react";
 import type { NodeState } from "../../protocol";
-import type { ShownScene } from "../canvas/scene";
-import { useEditor, useSession } from "../context";
+import { useEditor, useSession } from "../commands/context";
+import { togglePeek } from "../commands/gestures";
 import { blockTypes, shownType } from "../document/blocks";
 import { contains, definitionOf, usesOf } from "../document/definitions";
 import { whyReserved } from "../document/names";
-import { togglePeek } from "../gestures";
+import type { ShownScene } from "../scene/scene";
 
 /** What can be done with a block as such: look into it, enter it, offer it in the palette. */
 export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState }) {

@@ -1,9 +1,9 @@
 import type { NodeState } from "../../protocol";
-import type { ShownScene } from "../canvas/scene";
-import { useEditor } from "../context";
+import { useEditor } from "../commands/context";
+import { togglePeek } from "../commands/gestures";
 import { boxAround } from "../document/definitions";
-import { originOf } from "../document/origin";
-import { togglePeek } from "../gestures";
+import { provenanceOf } from "../document/origin";
+import type { ShownScene } from "../scene/scene";
 
 /** What can be done with a module that runs its own code: look at what is inside, and enter it. */
 export function BoxForm({ node }: { node: NodeState }) {
@@ -24,13 +24,13 @@ export function BoxForm({ node }: { node: NodeState }) {
   );
 }
 
-/** Says, inside of such a module, why there are no edges. */
+/** Says, inside such a module, why there are no edges. */
 export function BoxNote({ scene }: { scene: ShownScene }) {
   const node = boxAround(scene.document.graphs, scene.graphId);
   if (!node) return null;
   const target = node.properties?.target;
   const name = typeof target === "string" ? target.split(".").at(-1) : node.name;
-  const closed = originOf(node)?.proof === "opaque";
+  const closed = provenanceOf(node)?.proof === "opaque";
   return (
     <p className="pnne-box-note" role="note">
       {closed

@@ -1,4 +1,4 @@
-import { useSession } from "../context";
+import { useSession } from "../commands/context";
 import { bytesText, countText, exactText, exampleText } from "../values/amounts";
 
 /** What one node costs, those inside it included. */

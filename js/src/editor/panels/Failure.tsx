@@ -1,5 +1,5 @@
 import { Component, type ReactNode } from "react";
-import { EditorContext } from "../context";
+import { EditorContext } from "../commands/context";
 
 /** In the place of an editor that cannot be drawn: why, and the graph as text, so that nothing is lost. */
 export class Failure extends Component<{ children: ReactNode }, { error: Error | null }> {

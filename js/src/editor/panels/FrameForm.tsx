@@ -1,8 +1,8 @@
 import { useEffect, useState } from "react";
-import type { Frame } from "../../protocol";
-import { useEditor } from "../context";
-import { COLOURS, whyNotFrame } from "../document/frame";
-import { changeFrame, fitFrame, frameLabel } from "../framing";
+import { FRAME_COLOURS, type Frame } from "../../protocol";
+import { useEditor } from "../commands/context";
+import { changeFrame, fitFrame, frameLabel } from "../commands/framing";
+import { whyNotFrame } from "../document/frame";
 
 /** What can be said of the one selected frame: its words and its colour. */
 export function FrameForm({ frame }: { frame: Frame }) {
@@ -19,7 +19,7 @@ export function FrameForm({ frame }: { frame: Frame }) {
       <div className="pnne-fields">
         <Words label="Text" value={text} frame={frame} field="text" />
         <fieldset className="pnne-colours" aria-label="Colour">
-          {COLOURS.map((choice) => (
+          {FRAME_COLOURS.map((choice) => (
             <label key={choice} title={choice} className={`pnne-frame-${choice}`}>
               <input
                 type="radio"

@@ -1,8 +1,9 @@
 import { useEffect, useRef } from "react";
 import type { Ailment } from "../../protocol";
-import { AILMENTS, numberText } from "../canvas/Live";
-import { useEditor, useSession } from "../context";
+import { AILMENTS } from "../canvas/Live";
+import { useEditor, useSession } from "../commands/context";
 import type { LiveTraining } from "../session/training";
+import { numberText } from "../values/amounts";
 
 /** What the colours and numbers of a training mean, while one is shown. */
 export function Legend() {

@@ -8,11 +8,10 @@ import {
   useRef,
   useState,
 } from "react";
-import type { NodeTypeState } from "../../protocol";
-import { chooseBlocks, saveBlocks } from "../blocks";
-import { lookOf } from "../canvas/categories";
-import { useEditor, useSession } from "../context";
-import { blockTypes, MY_BLOCKS, shownType } from "../document/blocks";
+import { MY_BLOCKS, type NodeTypeState, TEMPLATES } from "../../protocol";
+import { chooseBlocks, saveBlocks } from "../commands/blocks";
+import { useEditor, useSession } from "../commands/context";
+import { blockTypes, shownType, templateTypes } from "../document/blocks";
 import { searchTypes } from "./search";
 
 /** Headings that a person looks for first; the catalogue's others follow in its own order. */
@@ -47,6 +46,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
   const editor = useEditor();
   const catalog = useSession((state) => state.catalog);
   const library = useSession((state) => state.blocks);
+  const isEmpty = useSession((state) => state.sync?.shown.graphs.get("")?.nodes.size === 0);
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState(0);
   // What the person has opened or closed; the other groups go by their place.
@@ -56,10 +56,13 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
   const groups = useMemo(() => {
     const types = [...(catalog?.types.values() ?? [])].filter((type) => !NOT_OFFERED.has(type.type));
     const blocks = blockTypes(library);
-    if (query.trim() !== "") return [{ category: "", types: searchTypes([...blocks, ...types], query) }];
-    const mine = { category: MY_BLOCKS, types: blocks };
+    const templates = catalog ? templateTypes(catalog.templates) : [];
+    if (query.trim() !== "") return [{ category: "", types: searchTypes([...blocks, ...templates, ...types], query) }];
+    const begin = { category: TEMPLATES.name, types: templates };
+    const mine = { category: MY_BLOCKS.name, types: blocks };
     // Those that there are come first; the way to load some does not stand in the way of who has none.
-    return blocks.length > 0 ? [mine, ...byCategory(types)] : [...byCategory(types), mine];
+    const all = templates.length > 0 ? [begin, ...byCategory(types)] : byCategory(types);
+    return blocks.length > 0 ? [mine, ...all] : [...all, mine];
   }, [catalog, library, query]);
   const flat = groups.flatMap((group) => group.types);
   const current = query.trim() === "" ? -1 : Math.min(chosen, flat.length - 1);
@@ -104,7 +107,9 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
         {!catalog && <p className="pnne-hint">Loading node types…</p>}
         {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}
         {groups.map((group, place) => {
-          const open = !group.category || (opened.get(group.category) ?? place < OPEN_AT_FIRST);
+          // A template is where a graph begins.
+          const first = group.category === TEMPLATES.name ? isEmpty : place <= OPEN_AT_FIRST;
+          const open = !group.category || (opened.get(group.category) ?? first);
           return (
             <div key={group.category}>
               {group.category && (
@@ -118,7 +123,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
                   <small>{group.types.length}</small>
                 </button>
               )}
-              {open && group.category === MY_BLOCKS && (
+              {open && group.category === MY_BLOCKS.name && (
                 <p className="pnne-my-blocks">
                   {group.types.length === 0 && <span>Publish a block from its properties, or</span>}
                   <button type="button" aria-label="Load blocks" onClick={() => chooseBlocks(editor)}>
@@ -133,13 +138,23 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
               )}
               {open && group.types.length > 0 && (
                 <div role="listbox" aria-label={group.category || "Results"}>
-                  {group.types.map((type) => {
+                  {shownIn(group, opened).map((type) => {
                     index += 1;
                     return (
                       <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />
                     );
                   })}
                 </div>
+              )}
+              {open && folded(group).length > 0 && (
+                <button
+                  type="button"
+                  className="pnne-fold"
+                  aria-expanded={opened.get(functionsOf(group)) === true}
+                  onClick={() => setOpened(new Map(opened).set(functionsOf(group), !opened.get(functionsOf(group))))}
+                >
+                  {opened.get(functionsOf(group)) ? "Hide functions" : `${folded(group).length} functions`}
+                </button>
               )}
             </div>
           );
@@ -149,12 +164,29 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
   );
 }
 
+type Group = { category: string; types: readonly NodeTypeState[] };
+
+/** Functions that repeat the layers of their group: whoever looks for conv wants Conv2d. Search finds all of them. */
+function folded({ category, types }: Group): readonly NodeTypeState[] {
+  const functions = types.filter((type) => type.kind === "function");
+  return category === "" || functions.length === types.length ? [] : functions;
+}
+
+function functionsOf({ category }: Group): string {
+  return `${category}, functions`;
+}
+
+function shownIn(group: Group, opened: ReadonlyMap<string, boolean>): readonly NodeTypeState[] {
+  const hidden = opened.get(functionsOf(group)) ? [] : folded(group);
+  return hidden.length === 0 ? group.types : group.types.filter((type) => !hidden.includes(type));
+}
+
 function byCategory(types: readonly NodeTypeState[]): { category: string; types: NodeTypeState[] }[] {
   const groups = new Map<string, NodeTypeState[]>();
   for (const type of types) {
-    const group = groups.get(type.category);
+    const group = groups.get(type.category.name);
     if (group) group.push(type);
-    else groups.set(type.category, [type]);
+    else groups.set(type.category.name, [type]);
   }
   const rank = (category: string) => (FIRST.includes(category) ? FIRST.indexOf(category) : FIRST.length);
   return [...groups]
@@ -164,7 +196,7 @@ function byCategory(types: readonly NodeTypeState[]): { category: string; types:
 
 function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChosen: boolean; showCategory: boolean }) {
   const editor = useEditor();
-  const look = lookOf(type.category);
+  const look = type.category;
   const ghost = useRef<HTMLElement | null>(null);
   const start = useRef<{ x: number; y: number } | null>(null);
 
@@ -218,7 +250,7 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
         </svg>
       </span>
       <span className="pnne-option-name">{shownType(type.type)}</span>
-      {showCategory && <span className="pnne-option-category">{type.category}</span>}
+      {showCategory && <span className="pnne-option-category">{type.category.name}</span>}
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import type { Diagnostic } from "../../protocol";
-import { useEditor } from "../context";
+import { useEditor } from "../commands/context";
+import { applyFix } from "../commands/gestures";
 
 /** Everything that keeps the graph from compiling or is worth a look; a click jumps to the node. */
 export function ProblemList({ problems }: { problems: readonly Diagnostic[] }) {
@@ -27,7 +28,7 @@ export function FixButton({ problem }: { problem: Diagnostic }) {
   const { fix } = problem;
   if (!fix) return null;
   return (
-    <button type="button" className="pnne-fix" onClick={() => editor.applyFix(fix)}>
+    <button type="button" className="pnne-fix" onClick={() => applyFix(editor, fix)}>
       {fix.label}
     </button>
   );

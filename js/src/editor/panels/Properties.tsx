@@ -1,26 +1,30 @@
-import { Fragment, useEffect, useState } from "react";
+import { Fragment } from "react";
 import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
 import { OriginBadge } from "../canvas/OriginBadge";
-import type { ShownScene } from "../canvas/scene";
-import { useEditor, useScene, useSession, useView } from "../context";
+import { useScene, useSession, useView } from "../commands/context";
 import { isBox } from "../document/definitions";
-import { whyNotName } from "../document/names";
-import { originOf } from "../document/origin";
+import { provenanceOf } from "../document/origin";
+import { Field } from "../fields/Field";
+import { NameField } from "../fields/NameField";
+import { Several } from "../fields/Several";
+import { cardFor, type ShownScene } from "../scene/scene";
 import { textOf } from "../values/text";
 import { BlockForm } from "./BlockForm";
 import { BoxForm } from "./Box";
 import { Costs } from "./Costs";
-import { Field } from "./Field";
 import { FrameForm } from "./FrameForm";
 import { FixButton } from "./Problems";
-import { Several } from "./Several";
 
 /** The right panel: the one selected node's properties, or what the document is. */
 export function Properties({ readOnly }: { readOnly: boolean }) {
   const scene = useScene();
   const selected = useView((view) => view.nodes);
-  const [only] = selected.size === 1 ? selected : [];
-  const node = only === undefined ? undefined : scene?.graph.nodes.get(only);
+  const [only] = selected;
+  // The steps of one expression are one card, and one form after the other.
+  const steps = only === undefined ? undefined : scene?.folds.chains.get(scene ? cardFor(scene, only) : "");
+  const isOne = selected.size === 1 || (steps?.length === selected.size && steps.every((name) => selected.has(name)));
+  const forms = isOne ? [...selected].flatMap((name) => scene?.graph.nodes.get(name) ?? []) : [];
+  const [node] = forms;
   const frames = useView((view) => view.frames);
   const [chosen] = selected.size === 0 && frames.size === 1 ? frames : [];
   const frame = chosen === undefined ? undefined : scene?.graph.frames.get(chosen);
@@ -33,7 +37,9 @@ export function Properties({ readOnly }: { readOnly: boolean }) {
     >
       {scene && node ? (
         <fieldset disabled={readOnly}>
-          <NodeForm key={scene.prefix + node.name} scene={scene} node={node} />
+          {forms.map((each) => (
+            <NodeForm key={scene.prefix + each.name} scene={scene} node={each} />
+          ))}
         </fieldset>
       ) : scene && frame ? (
         <fieldset disabled={readOnly}>
@@ -56,8 +62,9 @@ const DRAWING = [
   ["Add", "double-click, Space, or drop a link in empty space"],
   ["Connect", "drag from port to port, or C"],
   ["Select many", "Shift + drag, Shift + click"],
-  ["Edit", "click a value on a node, or F2; Enter goes to all properties of the selected one"],
+  ["Edit", "click a value on a node, or V; Enter goes to all properties of the selected one"],
   ["Move", "drag, arrow keys; Alt + arrow goes to the next node, with Shift adds it"],
+  ["Name, values, type", "F2 or double click; V; T"],
   ["Edges", "E lists those of a node; R reconnects, Space adds into the selected one"],
   ["Group, frame", "Ctrl+G, Shift+G; H collapses, P looks into a block, X folds equal nodes in a row"],
   ["Arrange", "Shift+A from top to bottom, Shift+R from left to right"],
@@ -65,8 +72,9 @@ const DRAWING = [
   ["Undo, redo", "Ctrl+Z, Ctrl+Shift+Z"],
 ] as const;
 const ALWAYS = [
+  ["All of it", "? lists every key; a right click or Shift+F10 opens the menu"],
   ["Find", "Ctrl+F, also inside blocks, as layer1.0.conv1"],
-  ["Zoom", "wheel (after a click), Ctrl + wheel, + and −; F all, Shift+F selected; Page Up and Down move"],
+  ["Zoom", "wheel (after a click), Ctrl + wheel, + and −, 0 for 100 %; F all, Shift+F selected; Page Up and Down move"],
 ] as const;
 /** What is left to who may not change anything. */
 const LOOKING = [
@@ -97,7 +105,7 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
 function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
   const type = scene.types.get(node.type);
   const diagnostics = scene.cards.get(node.name)?.diagnostics ?? [];
-  const origin = originOf(node);
+  const origin = provenanceOf(node);
   return (
     <>
       <header>
@@ -192,48 +200,5 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
         </section>
       )}
     </div>
-  );
-}
-
-function NameField({ scene, node }: { scene: ShownScene; node: NodeState }) {
-  const editor = useEditor();
-  const [text, setText] = useState(node.name);
-  const reason = whyNotName(scene.graph, node.name, text);
-  useEffect(() => setText(node.name), [node.name]);
-  const leave = () => {
-    if (!reason) return editor.rename(node.name, text);
-    // The reason goes with what was typed, and whoever clicks elsewhere is looking elsewhere.
-    setText(node.name);
-    editor.session.notify(`${node.name} keeps its name. ${reason}`);
-  };
-  return (
-    <>
-      <input
-        className="pnne-name"
-        aria-label="Name"
-        aria-invalid={reason !== null}
-        data-property={`${scene.prefix}${node.name}.name`}
-        value={text}
-        spellCheck={false}
-        onChange={(event) => setText(event.target.value)}
-        onBlur={leave}
-        onKeyDown={(event) => {
-          if (event.key === "Enter") {
-            event.stopPropagation();
-            if (reason) return;
-            editor.rename(node.name, text);
-            // The form of the new name is another one: the keyboard goes on from its field.
-            requestAnimationFrame(() => editor.root?.querySelector<HTMLElement>(".pnne-name")?.focus());
-          } else if (event.key === "Escape") setText(node.name);
-          else return;
-          event.stopPropagation();
-        }}
-      />
-      {reason && (
-        <p className="pnne-reason" role="alert">
-          {reason}
-        </p>
-      )}
-    </>
   );
 }

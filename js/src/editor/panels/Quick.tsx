@@ -8,22 +8,22 @@ import {
   useRef,
   useState,
 } from "react";
-import type { EdgeState } from "../../protocol";
-import { categoryOf } from "../canvas/card";
-import { lookOf } from "../canvas/categories";
-import { cardFor, ownerOf, type ShownScene } from "../canvas/scene";
-import { useEditor, useScene, useView } from "../context";
-import { blockTypes, shownType } from "../document/blocks";
+import { type Category, type EdgeState, STRUCTURE, UNKNOWN } from "../../protocol";
+import { useEditor, useScene, useView } from "../commands/context";
+import type { Editor } from "../commands/editor";
+import { goToFrame } from "../commands/framing";
+import { changeType, goToEdge, openPalette, reconnect } from "../commands/gestures";
+import { blockTypes, shownType, templateTypes } from "../document/blocks";
 import { definitionOf } from "../document/definitions";
 import { edgeId, nodeOf, splitPort } from "../document/document";
 import { type Place, placesOf } from "../document/places";
 import { portsOf } from "../document/ports";
+import { retyped } from "../document/retype";
 import { edgeFrom, insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
-import type { Editor } from "../editor";
-import { goToFrame } from "../framing";
-import { goToEdge, openPalette, reconnect } from "../gestures";
-import type { Quick } from "../view";
+import { categoryOf } from "../scene/card";
+import { cardFor, ownerOf, type ShownScene } from "../scene/scene";
+import type { Quick } from "../scene/view";
 import { NOT_OFFERED } from "./Palette";
 import { nodeSimilarity, searchTypes, similarity } from "./search";
 
@@ -35,7 +35,7 @@ interface Choice {
   readonly key: string;
   readonly label: string;
   readonly detail: string;
-  readonly category: string;
+  readonly category: Category;
   readonly type: string | undefined;
   readonly take: () => void;
 }
@@ -45,6 +45,7 @@ const TITLES = {
   find: "Find a node or frame",
   connect: "Connect to",
   edges: "Edges",
+  type: "Change the type to",
   reconnect: "Reconnect to",
 } as const;
 
@@ -130,12 +131,12 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
             aria-selected={index === current}
             className="pnne-option"
             data-type={choice.type}
-            style={lookStyle(choice.category)}
+            style={{ "--pn-hue": choice.category.hue, "--pn-chroma": choice.category.chroma } as CSSProperties}
             onClick={() => take(choice)}
           >
             <span className="pnne-card-icon">
               <svg viewBox="0 0 16 16" aria-hidden="true">
-                <path d={lookOf(choice.category).icon} />
+                <path d={choice.category.icon} />
               </svg>
             </span>
             <span className="pnne-option-name">{choice.label}</span>
@@ -146,11 +147,6 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
       {choices.length === 0 && <p className="pnne-hint">Nothing that fits matches “{query}”.</p>}
     </div>
   );
-}
-
-function lookStyle(category: string): CSSProperties {
-  const look = lookOf(category);
-  return { "--pn-hue": look.hue, "--pn-chroma": look.chroma } as CSSProperties;
 }
 
 /** Inside the canvas, whichever place was asked for. */
@@ -176,13 +172,16 @@ function choicesFor(quick: Quick, scene: ShownScene, editor: Editor, query: stri
       return targetsFor(quick.node, scene, editor, query);
     case "edges":
       return edgesOf(quick.node, scene, editor, query);
+    case "type":
+      return otherTypesFor(quick.node, scene, editor, query);
     case "reconnect":
       return otherEndsFor(quick.edge, scene, editor, query);
   }
 }
 
 function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, editor: Editor, query: string): Choice[] {
-  const blocks = blockTypes(editor.session.store.get().blocks);
+  const { blocks: library, catalog } = editor.session.store.get();
+  const blocks = [...blockTypes(library), ...(catalog ? templateTypes(catalog.templates) : [])];
   const fits = [...blocks, ...scene.types.values()].filter((type) => {
     if (NOT_OFFERED.has(type.type)) return false;
     if (!quick.from && !quick.edge) return true;
@@ -194,10 +193,25 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
   return searchTypes(fits, query).map((type) => ({
     key: type.type,
     label: shownType(type.type),
-    detail: type.category,
+    detail: type.category.name,
     category: type.category,
     type: type.type,
     take: () => void editor.add(type.type, { at: quick.at, from: quick.from, into: quick.edge }),
+  }));
+}
+
+/** The types that a node can have in its place. */
+function otherTypesFor(node: string, scene: ShownScene, editor: Editor, query: string): Choice[] {
+  const fits = [...scene.types.values()].filter(
+    (type) => !NOT_OFFERED.has(type.type) && !("refusal" in retyped(scene, node, type, scene.graphId)),
+  );
+  return searchTypes(fits, query).map((type) => ({
+    key: type.type,
+    label: type.type,
+    detail: type.category.name,
+    category: type.category,
+    type: type.type,
+    take: () => changeType(editor, node, type.type),
   }));
 }
 
@@ -220,7 +234,7 @@ function nodesFor(scene: ShownScene, editor: Editor, query: string): Choice[] {
     const found = Math.max(similarity(title || name, word), text.toLowerCase().includes(word) ? 0.5 : 0);
     scored.push({
       score: word === "" ? 1 : found,
-      choice: choice(`frame ${name}`, title || name, "Frame", "Structure", () => goToFrame(editor, name)),
+      choice: choice(`frame ${name}`, title || name, "Frame", STRUCTURE, () => goToFrame(editor, name)),
     });
   }
   return scored
@@ -240,6 +254,7 @@ function targetsFor(node: string, scene: ShownScene, editor: Editor, query: stri
   if (!mine) return [];
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const choices: Choice[] = [];
+  const replacing: Choice[] = [];
   for (const side of ["output", "input"] as const) {
     for (const port of side === "output" ? mine.outputs : mine.inputs) {
       const address = `${ownerOf(scene, node, side)}.${port.name}`;
@@ -251,18 +266,21 @@ function targetsFor(node: string, scene: ShownScene, editor: Editor, query: stri
           if (!words.every((word) => end.toLowerCase().includes(word)) || refuses(end)) continue;
           const label = side === "output" ? `→ ${end}` : `← ${end}`;
           const take = () => editor.connect(source, target);
-          choices.push(choice(`${source} ${target}`, label, port.name, card.category, take));
+          const before = scene.graph.edges.get(target);
+          const detail = before ? `instead of ${before.source}` : port.name;
+          (before ? replacing : choices).push(choice(`${source} ${target}`, label, detail, card.category, take));
         }
       }
       // What dropping a link into empty space does with a mouse.
       const label = side === "output" ? "→ a new node" : "← a new node";
-      const fresh = choice(`new ${address}`, label, port.name, "Structure", () =>
+      const fresh = choice(`new ${address}`, label, port.name, STRUCTURE, () =>
         requestAnimationFrame(() => openPalette(editor, null, { port: address, side })),
       );
       if (words.every((word) => label.includes(word))) choices.push(fresh);
     }
   }
-  return choices;
+  // What takes the place of an edge comes last.
+  return [...choices, ...replacing];
 }
 
 /** The edges at a node; what is chosen is selected, so that it can be deleted, reconnected or added into. */
@@ -272,7 +290,7 @@ function edgesOf(node: string, scene: ShownScene, editor: Editor, query: string)
   const choices = edges.map((edge) => {
     const incoming = nodeOf(edge.target) === node;
     const [end, own] = incoming ? [edge.source, edge.target] : [edge.target, edge.source];
-    const category = scene.cards.get(cardFor(scene, nodeOf(end)))?.category ?? "";
+    const category = scene.cards.get(cardFor(scene, nodeOf(end)))?.category ?? UNKNOWN;
     const port = splitPort(own)[1];
     return choice(edgeId(edge), `${incoming ? "←" : "→"} ${end}`, port, category, () => goToEdge(editor, edge));
   });
@@ -282,6 +300,7 @@ function edgesOf(node: string, scene: ShownScene, editor: Editor, query: string)
 /** Where else the ends of an edge can go, its target first. */
 function otherEndsFor(edge: EdgeState, scene: ShownScene, editor: Editor, query: string): Choice[] {
   const choices: Choice[] = [];
+  const replacing: Choice[] = [];
   for (const side of ["target", "source"] as const) {
     const fixed = side === "target" ? edge.source : edge.target;
     const refuses = editor.refusals(fixed, side === "target" ? "output" : "input");
@@ -292,13 +311,15 @@ function otherEndsFor(edge: EdgeState, scene: ShownScene, editor: Editor, query:
         const [source, target] = side === "target" ? [edge.source, end] : [end, edge.target];
         const label = side === "target" ? `→ ${end}` : `← ${end}`;
         const take = () => reconnect(editor, edge, source, target);
-        choices.push(choice(`${source} ${target}`, label, `from ${fixed}`, card.category, take));
+        const before = target === edge.target ? undefined : scene.graph.edges.get(target);
+        const detail = before ? `instead of ${before.source}` : `from ${fixed}`;
+        (before ? replacing : choices).push(choice(`${source} ${target}`, label, detail, card.category, take));
       }
     }
   }
-  return choices;
+  return [...choices, ...replacing];
 }
 
-function choice(key: string, label: string, detail: string, category: string, take: () => void): Choice {
+function choice(key: string, label: string, detail: string, category: Category, take: () => void): Choice {
   return { key, label, detail, category, type: undefined, take };
 }

@@ -1,5 +1,5 @@
-import { makeOwn } from "../blocks";
-import { useEditor, useScene, useSession, useView } from "../context";
+import { makeOwn } from "../commands/blocks";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { sharedWith } from "../document/blocks";
 
 /** Says, inside a definition that several nodes show, that an edit here changes all of them. */

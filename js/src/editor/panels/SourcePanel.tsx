@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
-import { useEditor, useSession } from "../context";
-import { download } from "../download";
-import { tokensOf } from "./python";
+import { useEditor, useSession } from "../commands/context";
+import { tokensOf } from "../fields/python";
+import { download } from "../host/download";
 
 type Shown = { text: string } | { error: string } | null;
 

@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import type { NodeCost } from "../../protocol";
-import { useEditor, useScene, useSession, useView } from "../context";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { bytesText, countText, exactText, exampleText } from "../values/amounts";
 import { ProblemList } from "./Problems";
 

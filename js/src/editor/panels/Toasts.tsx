@@ -1,4 +1,4 @@
-import { useEditor, useSession } from "../context";
+import { useEditor, useSession } from "../commands/context";
 
 /** Refused changes, with Python's reason. */
 export function Toasts() {

@@ -1,10 +1,13 @@
+import { useStore } from "@xyflow/react";
 import type { MouseEvent, ReactNode } from "react";
-import { pictureOf, savePicture } from "../canvas/picture";
-import { useEditor, useScene, useSession, useView } from "../context";
-import { toggleFolded } from "../folding";
-import { addFrame } from "../framing";
-import { openFind } from "../gestures";
-import { NOTHING } from "../view";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { openFile, saveFile } from "../commands/files";
+import { toggleFolded, toggleValues } from "../commands/folding";
+import { addFrame } from "../commands/framing";
+import { openFind } from "../commands/gestures";
+import { NOTHING_INLINED } from "../scene/inlining";
+import { pictureOf, savePicture } from "../scene/picture";
+import { NOTHING } from "../scene/view";
 import { SharedNotice } from "./SharedNotice";
 
 const ICONS = {
@@ -20,8 +23,13 @@ const ICONS = {
   panel: "M2.5 3h11v10h-11zM10 3v10",
   snap: "M3 3h.01M8 3h.01M13 3h.01M3 8h.01M8 8h.01M13 8h.01M3 13h.01M8 13h.01M13 13h.01",
   fold: "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6",
+  values: "M3 4.5h10M3 8h6M3 11.5h8",
   find: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14",
   picture: "M8 2.5v7M5 7l3 3l3-3M2.5 11v2.5h11V11",
+  export: "M8 10V2.5M5 5.5l3-3l3 3M3 8.5H2.5v5h11v-5H13",
+  open: "M2.5 12.5v-9h4l1.5 2h5.5v7zM2.5 8h11",
+  save: "M3 2.5h8l2.5 2.5v8.5h-10.5zM5 2.5v3.5h5v-3.5M5 13.5v-4.5h6v4.5",
+  keys: "M1.5 4.5h13v7h-13zM4 7h.01M6.5 7h.01M9 7h.01M11.5 7h.01M5 9.5h6",
   full: "M9.5 6.5L13.5 2.5M10 2.5h3.5V6M6.5 9.5L2.5 13.5M6 13.5H2.5V10",
 };
 
@@ -61,6 +69,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
   const selectedEdges = useView((view) => view.edges.size);
   const frames = useView((view) => view.frames.size);
   const source = useView((view) => view.source);
+  const exporting = useView((view) => view.exporting);
   const properties = useView((view) => view.properties);
   const snap = useView((view) => view.snap);
   const save = (event: MouseEvent) => {
@@ -123,7 +132,9 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         disabled={readOnly}
       />
       <FoldAction />
+      <ValuesAction />
       <Action name="Fit view" hint="Fit view (F)" icon="fit" onClick={() => editor.viewport?.fit()} />
+      <Zoom />
       <Action name="Find node" hint="Find a node (Ctrl+F)" icon="find" onClick={() => openFind(editor)} />
       <Action
         name="Snap to grid"
@@ -152,7 +163,30 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       >
         <span>Code</span>
       </Action>
+      <Action
+        name="Export"
+        hint="Export the model to ONNX and other formats, and prove the file (Shift+E)"
+        icon="export"
+        pressed={exporting}
+        onClick={() => editor.showPanel("exporting", !exporting)}
+      >
+        <span>Export</span>
+      </Action>
+      <Action
+        name="Open graph file"
+        hint="Open a graph file (Ctrl+O)"
+        icon="open"
+        onClick={() => openFile(editor)}
+        disabled={readOnly}
+      />
+      <Action
+        name="Save graph file"
+        hint="Save as a graph file (Ctrl+Shift+S)"
+        icon="save"
+        onClick={() => saveFile(editor)}
+      />
       <Action name="Save as PNG" hint="Save as PNG (Shift: as SVG)" icon="picture" onClick={save} />
+      <Action name="Keys" hint="All keys and gestures (?)" icon="keys" onClick={() => editor.patch({ sheet: true })} />
       <Action name="Full screen" icon="full" onClick={(event) => toggleFullScreen(event.currentTarget)} />
       <Action
         name="Properties"
@@ -162,6 +196,23 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         onClick={() => editor.showPanel("properties", !properties)}
       />
     </div>
+  );
+}
+
+/** How large the graph is shown; a click shows it at its own size. */
+function Zoom() {
+  const editor = useEditor();
+  const percent = useStore((state) => Math.round(100 * state.transform[2]));
+  return (
+    <button
+      type="button"
+      className="pnne-action pnne-zoom"
+      aria-label={`Zoom ${percent} %`}
+      title="Zoom to 100 % (0)"
+      onClick={() => editor.viewport?.zoomTo(1)}
+    >
+      {percent} %
+    </button>
   );
 }
 
@@ -178,6 +229,23 @@ function FoldAction() {
       icon="fold"
       pressed={runs.every(([head = ""]) => scene.folds.runs.has(head))}
       onClick={() => toggleFolded(editor, NOTHING)}
+    />
+  );
+}
+
+/** Shown where there are values that can be written on the cards that use them. */
+function ValuesAction() {
+  const editor = useEditor();
+  const scene = useScene();
+  const outlined = useView((view) => view.outlined);
+  if (!scene || (outlined === "all" ? !scene.absorbs() : scene.inlined === NOTHING_INLINED)) return null;
+  return (
+    <Action
+      name="Values"
+      hint="Draw sizes, constants and single steps as cards, or write them on the cards that use them (Shift+X)"
+      icon="values"
+      pressed={outlined === "all"}
+      onClick={() => toggleValues(editor)}
     />
   );
 }

@@ -16,7 +16,7 @@ export function searchTypes(types: Iterable<NodeTypeState>, text: string): NodeT
     for (const word of words) {
       const score = Math.max(
         NAME * similarity(type.type, word),
-        CATEGORY * similarity(type.category, word, false),
+        CATEGORY * similarity(type.category.name, word, false),
         DOC * (type.doc?.toLowerCase().includes(word) ? 0.5 : 0),
       );
       if (score === 0) {

@@ -1,10 +1,15 @@
-import type { Catalog, CatalogEntry, NodeTypeState, PropertyState } from "../../protocol";
+import { type Catalog, type CatalogEntry, type NodeTypeState, UNKNOWN } from "../../protocol";
+import { fromState, type GraphDocument } from "../document/document";
 
 /** The node types, loaded once per page: every editor on it is its own module instance, so the page itself keeps them. */
 export interface LoadedCatalog {
   readonly key: string;
   readonly types: ReadonlyMap<string, NodeTypeState>;
+  /** Networks to begin with: the Subgraph nodes of the outermost graph. */
+  readonly templates: GraphDocument;
 }
+
+const NO_TEMPLATES: GraphDocument = { name: "templates", graphs: new Map() };
 
 const PAGE_CACHE = Symbol.for("pnne_nb.catalogs");
 
@@ -21,17 +26,26 @@ export function cachedCatalog(key: unknown): LoadedCatalog | null {
 }
 
 export function loadCatalog(message: Catalog): LoadedCatalog {
-  const types = message.types.map((entry) => whole(entry, message.properties));
-  const loaded = { key: message.key, types: new Map(types.map((type) => [type.type, type])) };
+  const types = message.types.map((entry) => whole(entry, message));
+  const loaded = {
+    key: message.key,
+    types: new Map(types.map((type) => [type.type, type])),
+    templates: fromState(message.templates),
+  };
   pageCache().set(message.key, loaded);
   return loaded;
 }
 
-/** A type with its properties, which the message holds once for all types. */
-function whole(entry: CatalogEntry, properties: readonly PropertyState[]): NodeTypeState {
-  return { ...entry, properties: (entry.properties ?? []).flatMap((place) => properties[place] ?? []) };
+/** A type with its category and properties, which the message holds once for all types. */
+function whole(entry: CatalogEntry, { categories, properties }: Catalog): NodeTypeState {
+  return {
+    ...entry,
+    category: categories[entry.category] ?? UNKNOWN,
+    properties: (entry.properties ?? []).flatMap((place) => properties[place] ?? []),
+  };
 }
 
 export function withType(catalog: LoadedCatalog | null, type: NodeTypeState): LoadedCatalog {
-  return { key: catalog?.key ?? "", types: new Map(catalog?.types ?? []).set(type.type, type) };
+  const templates = catalog?.templates ?? NO_TEMPLATES;
+  return { key: catalog?.key ?? "", templates, types: new Map(catalog?.types ?? []).set(type.type, type) };
 }

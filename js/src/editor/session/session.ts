@@ -3,6 +3,9 @@ import type {
   Consequence,
   Diagnostic,
   Event,
+  ExportCheck,
+  ExportFormats,
+  ExportState,
   Group,
   Op,
   Redo,
@@ -63,12 +66,38 @@ export interface SessionState {
   readonly readOnly: boolean;
   /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
+  readonly exporting: ExportState;
+  readonly exportCheck: ExportCheck;
   readonly notices: readonly Notice[];
   /** What Python did last for this page that was no edit of its own: undo, arrange, group …; new with every one. */
   readonly done: { readonly label: string } | null;
 }
 
 const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
+
+const NO_EXPORT: ExportState = {
+  message: "exportState",
+  state: "idle",
+  format: "",
+  path: "",
+  seconds: 0,
+  cancellable: true,
+  stale: false,
+  error: "",
+  diagnostics: [],
+  result: null,
+  id: null,
+  client: null,
+};
+const NO_CHECK: ExportCheck = {
+  message: "exportCheck",
+  state: "off",
+  format: "",
+  findings: [],
+  error: "",
+  id: null,
+  client: null,
+};
 
 type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
 
@@ -91,7 +120,7 @@ export class Session {
   private readonly waiting = new Waiting();
   private lastSync = 0;
   private readonly commands = new Map<number, Command>();
-  private readonly sources = new Map<number, { resolve: (text: string) => void; reject: (error: Error) => void }>();
+  private readonly questions = new Map<number, { resolve: (answer: Event) => void; reject: (error: Error) => void }>();
   private readonly previews = new Map<number, (found: Consequence) => void>();
   private readonly timers = new Set<ReturnType<typeof setTimeout>>();
   private readonly closing = new AbortController();
@@ -109,6 +138,8 @@ export class Session {
       blocks: NO_BLOCKS,
       readOnly: model.get("read_only") === true,
       training: null,
+      exporting: NO_EXPORT,
+      exportCheck: NO_CHECK,
       notices: [],
       done: null,
     });
@@ -138,7 +169,7 @@ export class Session {
   dispose(): void {
     this.closing.abort();
     for (const timer of this.timers) clearTimeout(timer);
-    for (const waiting of this.sources.values()) waiting.reject(new Error("The editor was closed."));
+    for (const waiting of this.questions.values()) waiting.reject(new Error("The editor was closed."));
   }
 
   get document(): GraphDocument | null {
@@ -149,6 +180,7 @@ export class Session {
   edit(ops: readonly Op[], label: string, repeated = false): boolean {
     const { sync } = this.store.get();
     if (!sync || ops.length === 0 || this.isLocked()) return false;
+    this.withdrawOffers();
     const id = this.lastId + 1;
     if (!this.canSend(ops, "This change")) return false;
     try {
@@ -170,8 +202,8 @@ export class Session {
     this.command({ message: "redo" }, `Redo ${this.store.get().sync?.history.redo ?? ""}`.trim());
   }
 
-  arrange(graph: string, direction: NonNullable<Arrange["direction"]>): void {
-    this.command({ message: "arrange", graph, direction }, "Arrange");
+  arrange(graph: string, direction: NonNullable<Arrange["direction"]>, values = false, first = false): void {
+    this.command({ message: "arrange", graph, direction, values, first }, "Arrange");
   }
 
   group(nodes: readonly string[], graph: string): void {
@@ -221,11 +253,28 @@ export class Session {
   }
 
   /** The generated source; rejects with Python's reason. */
-  source(): Promise<string> {
-    return new Promise((resolve, reject) => {
-      const id = this.request({ message: "getSource" });
-      this.sources.set(id, { resolve, reject });
-    });
+  async source(): Promise<string> {
+    const answer = await this.ask({ message: "getSource" });
+    return answer.message === "source" ? answer.text : "";
+  }
+
+  /** What can be exported to; rejects with Python's reason. */
+  exportFormats(): Promise<ExportFormats> {
+    return this.ask({ message: "getExportFormats" }) as Promise<ExportFormats>;
+  }
+
+  /** Begins an export, which `exporting` then follows; rejects with Python's reason. */
+  startExport(format: string, path: string, overwrite: boolean): Promise<Event> {
+    return this.ask({ message: "startExport", format, path, overwrite });
+  }
+
+  cancelExport(): void {
+    this.request({ message: "cancelExport" });
+  }
+
+  /** Has every version of the graph checked for a format; none of them any more if it is empty. */
+  watchExport(format: string): void {
+    this.request({ message: "watchExport", format });
   }
 
   notify(text: string, diagnostics: readonly Diagnostic[] = [], offer: Offer | null = null): void {
@@ -241,8 +290,19 @@ export class Session {
     this.patch({ notices: this.store.get().notices.filter((notice) => notice.id !== id) });
   }
 
+  private ask(request: Unaddressed<Request>): Promise<Event> {
+    return new Promise((resolve, reject) => this.questions.set(this.request(request), { resolve, reject }));
+  }
+
+  /** Takes back what was offered for a graph that is no more: after Undo, an offer would repair what is whole. */
+  private withdrawOffers(): void {
+    const { notices } = this.store.get();
+    if (notices.some(({ offer }) => offer)) this.patch({ notices: notices.filter(({ offer }) => !offer) });
+  }
+
   private command(request: Command["request"], label: string, repeated = false): void {
     if (this.isLocked()) return;
+    this.withdrawOffers();
     const { sync } = this.store.get();
     const base = sync ? sync.version + sync.pending.length : 0;
     this.commands.set(this.request(request), { request, label, base, repeated });
@@ -284,6 +344,7 @@ export class Session {
     switch (event.message) {
       case "committed": {
         if (!state.sync) break;
+        if (!own) this.withdrawOffers();
         if (own && !state.sync.pending.some((edit) => edit.id === event.id))
           this.patch({ done: { label: event.label } });
         const sync = committed(state.sync, event, own);
@@ -315,12 +376,16 @@ export class Session {
       case "preview":
         if (own) this.previews.get(event.id)?.(event.consequence);
         break;
-      case "source":
-        if (own) {
-          this.sources.get(event.id)?.resolve(event.text);
-          this.sources.delete(event.id);
-        }
+      case "exportState":
+        this.patch({ exporting: event });
         break;
+      case "exportCheck":
+        this.patch({ exportCheck: event });
+        break;
+    }
+    if (own && typeof event.id === "number") {
+      this.questions.get(event.id)?.resolve(event);
+      this.questions.delete(event.id);
     }
   }
 
@@ -333,8 +398,8 @@ export class Session {
       .filter((edit) => edit.id < settled)
       .map((edit) => ({ id: edit.id, repeat: () => this.repeat(edit) }));
     for (const id of this.waiting.giveUp(settled)) {
-      this.sources.get(id)?.reject(new Error("The question was lost on its way to Python; ask again."));
-      this.sources.delete(id);
+      this.questions.get(id)?.reject(new Error("The question was lost on its way to Python; ask again."));
+      this.questions.delete(id);
       const command = this.commands.get(id);
       this.commands.delete(id);
       if (command) lost.push({ id, repeat: () => this.repeatCommand(command, snapshot.version) });
@@ -383,10 +448,10 @@ export class Session {
   }
 
   private refused(id: number | null, error: string, diagnostics: readonly Diagnostic[]): void {
-    const waiting = id === null ? undefined : this.sources.get(id);
+    const waiting = id === null ? undefined : this.questions.get(id);
     if (waiting && id !== null) {
       waiting.reject(new Error(error));
-      this.sources.delete(id);
+      this.questions.delete(id);
       return;
     }
     const { sync } = this.store.get();

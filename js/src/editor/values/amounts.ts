@@ -25,6 +25,15 @@ export function exampleText(example: Readonly<Record<string, number>>): string {
   return sizes.length === 0 ? "" : `at ${sizes.map(([name, size]) => `${name}=${size}`).join(", ")}`;
 }
 
+/** Two significant digits: `0.93`, `1.2e-4`. */
+export function numberText(value: number | null | undefined): string {
+  if (value == null) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size < 1e-3 || size >= 1e4) return value.toExponential(1).replace("e+", "e");
+  return String(Number(value.toPrecision(size >= 100 ? 3 : 2)));
+}
+
 function scaled(amount: number, base: number, write: (text: string, step: number) => string): string {
   let [value, step] = [amount, 0];
   // What would be rounded up to the next step is written in it: 1 M, not 1000 k.

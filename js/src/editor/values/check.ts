@@ -1,38 +1,13 @@
-import type { PropertyType } from "../../protocol";
+import { DEVICE, DTYPES, type PropertyType, SIZE_NAME } from "../../protocol";
 
-/** Constants in their JSON form, as `pnne_nb/graph/values.py` lists them: tuples are arrays. */
+/** Constants in their JSON form, as `pnne_nb/graph/schema/values.py` lists them: tuples are arrays. */
 export type JsonValue = unknown;
 
-export const DTYPES = [
-  "float32",
-  "float64",
-  "float16",
-  "bfloat16",
-  "int64",
-  "int32",
-  "int16",
-  "int8",
-  "uint8",
-  "uint16",
-  "uint32",
-  "uint64",
-  "bool",
-  "complex32",
-  "complex64",
-  "complex128",
-  "float8_e4m3fn",
-  "float8_e5m2",
-  "float8_e4m3fnuz",
-  "float8_e5m2fnuz",
-] as const;
-
-const DEVICE = /^(cpu|cuda|mps|xpu|meta)(:\d{1,3})?$/;
-const SIZE_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const NOTHING: Checked = { ok: false };
 
 export type Checked = { ok: true; value: JsonValue } | { ok: false };
 
-/** Accepts or refuses a value in JSON form; mirrors `check` in `pnne_nb/graph/types.py`. */
+/** Accepts or refuses a value in JSON form; `tests/cases/values` compares with `check` in Python. */
 export function check(kind: PropertyType, value: JsonValue): Checked {
   switch (kind.type) {
     case "bool":
@@ -88,7 +63,7 @@ export function check(kind: PropertyType, value: JsonValue): Checked {
   }
 }
 
-/** Says in words what `kind` accepts, completing "it must be …"; mirrors `describe` in Python. */
+/** Says in words what `kind` accepts, completing "it must be …", in Python's words. */
 export function describe(kind: PropertyType): string {
   switch (kind.type) {
     case "bool":

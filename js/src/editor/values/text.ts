@@ -24,24 +24,24 @@ export function parseAs(kind: PropertyType, text: string): Parsed {
 export function textOf(kind: PropertyType | null, value: JsonValue): string {
   if (typeof value === "string" && (kind === null || kind.type !== "constant")) return value;
   if (Array.isArray(value) && value.length > 1)
-    return value.map((item) => inner(item, kind?.type === "shape")).join(", ");
-  return inner(value, kind?.type === "shape");
+    return value.map((item) => innerText(item, kind?.type === "shape")).join(", ");
+  return innerText(value, kind?.type === "shape");
 }
 
 /** The value as Python shows it inside a tuple. */
-function inner(value: JsonValue, bareText: boolean): string {
+export function innerText(value: JsonValue, bareText = false): string {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
   if (typeof value === "number") return numberText(value);
   if (typeof value === "string") return bareText ? value : `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
   if (Array.isArray(value)) {
-    return `(${value.map((item) => inner(item, bareText)).join(", ")}${value.length === 1 ? "," : ""})`;
+    return `(${value.map((item) => innerText(item, bareText)).join(", ")}${value.length === 1 ? "," : ""})`;
   }
   const list = tagged(value, "$list");
-  if (Array.isArray(list)) return `[${list.map((item) => inner(item, bareText)).join(", ")}]`;
+  if (Array.isArray(list)) return `[${list.map((item) => innerText(item, bareText)).join(", ")}]`;
   const pairs = tagged(value, "$dict");
   if (Array.isArray(pairs))
-    return `{${pairs.map(([key, item]) => `${inner(key, false)}: ${inner(item, false)}`).join(", ")}}`;
+    return `{${pairs.map(([key, item]) => `${innerText(key, false)}: ${innerText(item, false)}`).join(", ")}}`;
   const name = tagged(value, "$torch");
   if (typeof name === "string") return `torch.${name}`;
   const float = tagged(value, "$float");
@@ -50,7 +50,7 @@ function inner(value: JsonValue, bareText: boolean): string {
   const complex = tagged(value, "$complex");
   if (Array.isArray(complex)) return `${complex[0]}${Number(complex[1]) < 0 ? "" : "+"}${complex[1]}j`;
   const slice = tagged(value, "$slice");
-  if (Array.isArray(slice)) return `slice(${slice.map((part) => inner(part, false)).join(", ")})`;
+  if (Array.isArray(slice)) return `slice(${slice.map((part) => innerText(part, false)).join(", ")})`;
   return JSON.stringify(value);
 }
 

@@ -1,0 +1,97 @@
+import { type Fragment, fragmentOf, parseFragment, pasteOps } from "../document/fragment";
+import { type Point, STEP_X, STEP_Y } from "../scene/placement";
+import { centreOf } from "../scene/scene";
+import { NOTHING, SETTLED, STILL } from "../scene/view";
+import type { Editor } from "./editor";
+
+const PASTE_OFFSET = [32, 48] as const;
+
+/** What was copied last, for hosts whose page may not read the clipboard. */
+let pageClipboard = "";
+
+export async function copy(editor: Editor): Promise<boolean> {
+  const fragment = selected(editor);
+  if (!fragment) return false;
+  const text = JSON.stringify(fragment);
+  pageClipboard = text;
+  await navigator.clipboard?.writeText(text).catch(() => undefined);
+  return true;
+}
+
+export async function cut(editor: Editor): Promise<void> {
+  if (await copy(editor)) editor.deleteSelection();
+}
+
+/** Pastes at the pointer, or beside the original; with `keepIncoming`, fed by what fed the original. */
+export async function paste(editor: Editor, keepIncoming = false): Promise<void> {
+  const at = editor.pointer && (editor.viewport?.at(...editor.pointer) ?? null);
+  const text = (await navigator.clipboard?.readText().catch(() => null)) ?? pageClipboard;
+  const fragment = parseFragment(text) ?? parseFragment(pageClipboard);
+  if (!fragment) return;
+  try {
+    insert(editor, fragment, "Paste", at ? toPoint(fragment, at) : PASTE_OFFSET, keepIncoming);
+  } catch {
+    // It says that it is ours, and is not.
+    editor.session.notify("What is on the clipboard cannot be pasted: it is no part of a graph.");
+  }
+}
+
+export function duplicate(editor: Editor): void {
+  const fragment = selected(editor);
+  if (fragment) insert(editor, fragment, "Duplicate");
+}
+
+/** Ends a drag with Alt: what was dragged stays, and a copy of it stands where it was let go. */
+export function dropCopy(editor: Editor): void {
+  const scene = editor.scene();
+  const { moving, boxes } = editor.view.get();
+  const fragment = selected(editor);
+  editor.patch({ moving: STILL, boxes: SETTLED, dropEdge: null });
+  const [node] = moving;
+  const [frame] = boxes;
+  if (!scene || !fragment) return;
+  const before = frame ? scene.graph.frames.get(frame[0])?.box : node && centreOf(scene, node[0], STILL);
+  const after = frame?.[1] ?? node?.[1];
+  if (before && after) insert(editor, fragment, "Duplicate", [after[0] - before[0], after[1] - before[1]]);
+}
+
+/** How far a fragment is from having its middle at a point, if that is clear of where it was. */
+function toPoint({ nodes, frames }: Fragment, [x, y]: Point): Point {
+  const corners = [
+    ...nodes.flatMap(({ position }) => (position ? [position] : [])),
+    ...frames.flatMap(({ box: [left, top, width, height] }) => [
+      [left, top],
+      [left + width, top + height],
+    ]),
+  ] as Point[];
+  if (corners.length === 0) return PASTE_OFFSET;
+  const middle = (axis: 0 | 1) => {
+    const places = corners.map((corner) => corner[axis]);
+    return (Math.min(...places) + Math.max(...places)) / 2;
+  };
+  const [right, down] = [Math.round(x - middle(0)), Math.round(y - middle(1))];
+  // Who copies and pastes without moving the pointer would cover the original.
+  return Math.abs(right) < STEP_X / 2 && Math.abs(down) < STEP_Y / 2 ? PASTE_OFFSET : [right, down];
+}
+
+function selected(editor: Editor): Fragment | null {
+  const scene = editor.scene();
+  const { nodes, frames } = editor.view.get();
+  if (!scene || nodes.size + frames.size === 0) return null;
+  const carried = editor.carriedBy(scene, frames);
+  return fragmentOf(scene.document, scene.graph, editor.withOwn(new Set([...nodes, ...carried.nodes])), carried.frames);
+}
+
+export function insert(
+  editor: Editor,
+  fragment: Fragment,
+  verb: string,
+  offset: Point = PASTE_OFFSET,
+  keepIncoming = false,
+): void {
+  const scene = editor.scene();
+  if (!scene || fragment.nodes.length + fragment.frames.length === 0) return;
+  const { ops, names, frames } = pasteOps(fragment, scene.document, scene.graphId, offset, keepIncoming);
+  const what = names.length === 1 ? String(names[0]) : names.length > 0 ? `${names.length} nodes` : "frame";
+  if (editor.edit(ops, `${verb} ${what}`)) editor.select(names, NOTHING, frames);
+}

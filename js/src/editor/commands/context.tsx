@@ -1,0 +1,42 @@
+import { createContext, useCallback, useContext, useSyncExternalStore } from "react";
+import type { ShownScene } from "../scene/scene";
+import type { ViewState } from "../scene/view";
+import type { SessionState } from "../session/session";
+import type { Store } from "../session/store";
+import type { Editor } from "./editor";
+
+export const EditorContext = createContext<Editor | null>(null);
+
+export function useEditor(): Editor {
+  const editor = useContext(EditorContext);
+  if (!editor) throw new Error("The component stands outside of an editor.");
+  return editor;
+}
+
+/** A part of a store; `select` must return the same object for the same state. */
+export function useStoreValue<S, T>(store: Store<S>, select: (state: S) => T): T {
+  return useSyncExternalStore(store.subscribe, () => select(store.get()));
+}
+
+export function useView<T>(select: (state: ViewState) => T): T {
+  return useStoreValue(useEditor().view, select);
+}
+
+export function useSession<T>(select: (state: SessionState) => T): T {
+  return useStoreValue(useEditor().session.store, select);
+}
+
+/** The graph that this view shows, or null until a snapshot has come. */
+export function useScene(): ShownScene | null {
+  const editor = useEditor();
+  const subscribe = useCallback(
+    (listener: () => void) => {
+      const ends = [editor.session.store.subscribe(listener), editor.view.subscribe(listener)];
+      return () => {
+        for (const end of ends) end();
+      };
+    },
+    [editor],
+  );
+  return useSyncExternalStore(subscribe, () => editor.scene());
+}

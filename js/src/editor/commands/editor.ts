@@ -1,0 +1,498 @@
+import type { Arrange, EdgeState, Op } from "../../protocol";
+import { type Fresh, freshBlock, shownType, templateNamed } from "../document/blocks";
+import { connectOps, matchPorts, refusalsFrom, type Scene, whyNotConnect } from "../document/connection";
+import { discardOps } from "../document/definitions";
+import { edgeId, nodeOf, toState } from "../document/document";
+import { type FrameBox, held, shifted } from "../document/frame";
+import { freeName } from "../document/names";
+import { portsOf } from "../document/ports";
+import { bridges, edgeFrom, insertOps } from "../document/splice";
+import { placedAt, settled } from "../scene/folded";
+import { HEADER_HEIGHT, NODE_WIDTH, SUMMARY_HEIGHT } from "../scene/geometry";
+import { withOwn } from "../scene/inlining";
+import { freePlace, type Point, STEP_RIGHT, STEP_Y } from "../scene/placement";
+import { roomFor } from "../scene/room";
+import { cardFor, centreOf, membersOf, ownerOf, placeOf, SceneMaker, type ShownScene } from "../scene/scene";
+import { type Connecting, FIRST_VIEW, NOTHING, SETTLED, STILL, type ViewState } from "../scene/view";
+import type { Session } from "../session/session";
+import { Store } from "../session/store";
+import { beginWith } from "./blocks";
+
+/** What the canvas can do for the commands: it alone knows the viewport. */
+export interface Viewport {
+  centre(): Point;
+  /** Shows all nodes, or those of the names. */
+  fit(names?: ReadonlySet<string>): void;
+  /** Brings a node into view, at least as large as `zoom`. */
+  reveal(name: string, zoom?: number): void;
+  /** Shows more or less of the graph: a factor above 1 makes it larger. */
+  zoom(factor: number): void;
+  /** Shows the graph at a scale: 1 is 100 %. */
+  zoomTo(scale: number): void;
+  /** Moves the view, in parts of its own size. */
+  pan(right: number, down: number): void;
+  /** Brings a place into view. */
+  show(box: FrameBox): void;
+  /** The place on the canvas under a point of the page; null outside of it. */
+  at(clientX: number, clientY: number): Point | null;
+  /** Where a place on the canvas is shown, in pixels from the view's corner. */
+  over(point: Point): { left: number; top: number };
+}
+
+const NUDGE_ENDS_AFTER = 350;
+/** The size of most cards; that of a new one is known when it is drawn. */
+const NEW_CARD = { width: NODE_WIDTH, height: HEADER_HEIGHT + SUMMARY_HEIGHT };
+
+/** One view's commands: each reads the scene, builds ops, and sends them as one undoable edit. */
+export class Editor {
+  readonly view = new Store<ViewState>(FIRST_VIEW);
+  viewport: Viewport | null = null;
+  /** The element that the view is drawn in. */
+  root: HTMLElement | null = null;
+  /** Where the pointer was last over the canvas, in the page. */
+  pointer: Point | null = null;
+  /** Whether the canvas got the focus by a click. */
+  byPointer = false;
+  private readonly scenes = new SceneMaker();
+  private loose: { scene: ShownScene; edge: EdgeState; without: ShownScene } | null = null;
+  private nudging: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(readonly session: Session) {}
+
+  scene(): ShownScene | null {
+    const { path, exposed, folded, outlined } = this.view.get();
+    return this.scenes.make(this.session.store.get(), path, exposed, folded, outlined);
+  }
+
+  /** The scene in which a connection is judged: an edge that is being taken elsewhere is not in its own way. */
+  connectable(): (Scene & { readonly graphId: string }) | null {
+    const scene = this.scene();
+    const { reconnecting } = this.view.get();
+    if (!scene || !reconnecting) return scene;
+    if (this.loose?.scene !== scene || this.loose.edge !== reconnecting) {
+      const edges = new Map(scene.graph.edges);
+      edges.delete(reconnecting.target);
+      this.loose = { scene, edge: reconnecting, without: { ...scene, graph: { ...scene.graph, edges } } };
+    }
+    return this.loose.without;
+  }
+
+  /** Sends an edit and says what it was; returns whether it was shown. */
+  edit(ops: readonly Op[], label: string): boolean {
+    const shown = this.session.edit(ops, label);
+    if (shown) this.patch({ said: label });
+    return shown;
+  }
+
+  /** Selects a node, shows it, and has the keyboard stand on it. */
+  goTo(name: string): void {
+    this.bringOut(name);
+    const scene = this.scene();
+    const card = scene?.cards.get(name);
+    if (!scene || !card) return;
+    const place = [...scene.cards.keys()].indexOf(name) + 1;
+    const said = `${card.label}, ${place} of ${scene.cards.size}`;
+    this.patch({ nodes: this.whole([name]), edges: NOTHING, frames: NOTHING, current: name, said });
+    this.viewport?.reveal(name);
+  }
+
+  /** Unfolds the run that hides a node, or draws what is written on a card: it is to be seen. */
+  bringOut(name: string): void {
+    const scene = this.scene();
+    if (!scene || scene.cards.has(name) || !scene.graph.nodes.has(name)) return;
+    const { folded, outlined } = this.view.get();
+    const head = cardFor(scene, name);
+    if (scene.folds.runs.has(head)) {
+      this.patch({ folded: new Set([...folded].filter((path) => path !== scene.prefix + head)) });
+    } else if (outlined !== "all") this.patch({ outlined: new Set([...outlined, scene.prefix + name]) });
+  }
+
+  /** Shows or hides a panel; what there is no room for makes way, and the palette comes back after the source. */
+  showPanel(panel: "palette" | "properties" | "source" | "exporting", shown: boolean): void {
+    const { narrow, snug } = this.view.get();
+    const beside = panel === "source" || panel === "exporting";
+    this.patch({
+      ...(narrow && shown && !beside && { palette: false, properties: false }),
+      ...(snug && beside && { palette: !shown }),
+      ...(snug && panel === "palette" && { source: false, exporting: false }),
+      // They share one place.
+      ...(panel === "source" && shown && { exporting: false }),
+      ...(panel === "exporting" && shown && { source: false }),
+      ...(panel === "exporting" && !narrow && { properties: !shown }),
+      [panel]: shown,
+    });
+  }
+
+  patch(change: Partial<ViewState>): void {
+    this.view.update((state) => ({ ...state, ...change }));
+  }
+
+  select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING, frames: Iterable<string> = NOTHING): void {
+    this.patch({ nodes: this.whole(nodes), edges: new Set(edges), frames: new Set(frames), current: null });
+  }
+
+  /** Nodes, with all that their cards stand for: whoever selects a card of several means all of them. */
+  whole(nodes: Iterable<string>): ReadonlySet<string> {
+    const scene = this.scene();
+    return new Set([...nodes].flatMap((name) => (scene ? membersOf(scene, name) : [name])));
+  }
+
+  /** Nodes, with the values that are written for them alone. */
+  withOwn(names: ReadonlySet<string>): ReadonlySet<string> {
+    const scene = this.scene();
+    return scene ? withOwn(scene.inlined, scene.graph, names) : names;
+  }
+
+  /** The node whose card alone is selected. */
+  only(): string | null {
+    const scene = this.scene();
+    const [name, more] = new Set([...this.view.get().nodes].map((node) => (scene ? cardFor(scene, node) : node)));
+    return more === undefined ? (name ?? null) : null;
+  }
+
+  selectAll(): void {
+    const graph = this.scene()?.graph;
+    this.select(graph?.nodes.keys() ?? [], NOTHING, graph?.frames.keys());
+    this.announceSelection();
+  }
+
+  /** Tells a screen reader what the pointer has selected; the keyboard's commands say more as they go. */
+  announceSelection(): void {
+    const scene = this.scene();
+    const { nodes, edges, frames } = this.view.get();
+    const only = this.only();
+    const card = only !== null && frames.size === 0 ? scene?.cards.get(only) : undefined;
+    const counted = [
+      [nodes.size, "node"],
+      [edges.size, "edge"],
+      [frames.size, "frame"],
+    ] as const;
+    const counts = counted
+      .filter(([count]) => count > 0)
+      .map(([count, what]) => `${count} ${what}${count === 1 ? "" : "s"}`);
+    const what =
+      card?.label ?? (nodes.size + frames.size === 0 && edges.size === 1 ? [...edges][0] : counts.join(", "));
+    this.patch({ said: what ? `${what} selected` : "Nothing selected" });
+  }
+
+  /**
+   * Adds a node of `type` at `at`, or where there is room.
+   *
+   * It is connected with the port `from`, or goes into the edge `into`. Without a place, it stands below the one
+   * selected node that could feed it, and is fed by it if `chained`.
+   */
+  add(
+    type: string,
+    {
+      at,
+      from,
+      into,
+      chained = false,
+    }: { at?: Point; from?: Connecting | null; into?: EdgeState | null; chained?: boolean } = {},
+  ): string | null {
+    const scene = this.scene();
+    if (!scene) return null;
+    const template = templateNamed(type);
+    if (template !== null && scene.graph.nodes.size === 0) return beginWith(this, template);
+    const name = freeName(template ?? shownType(type), scene.graph.nodes);
+    const only = at ? null : this.only();
+    const source = only === null ? undefined : scene.cards.get(only)?.ports;
+    const feeder = only === null ? undefined : scene.graph.nodes.get(ownerOf(scene, only, "output"));
+    const fresh = this.fresh(scene, type, name);
+    const { ports } = fresh;
+    const edge = from
+      ? edgeFrom(scene, from.port, from.side, name, ports)
+      : feeder && source && matchPorts(feeder.name, source, name, ports);
+    const wanted = at ?? this.placeFor(scene, edge && only !== null ? only : null);
+    const room = into && roomFor(scene, into, wanted, NEW_CARD);
+    const position = placedAt(scene.folds, room?.at ?? at ?? freePlace(this.centres(scene), wanted));
+    const ops: Op[] = [
+      ...fresh.before,
+      {
+        op: "addNode",
+        name,
+        type: fresh.type,
+        properties: fresh.properties,
+        position: [Math.round(position[0]), Math.round(position[1])],
+        graph: scene.graphId,
+      },
+    ];
+    if (edge && (from || chained)) ops.push({ op: "connect", ...edge, graph: scene.graphId });
+    if (into) ops.push(...(insertOps(scene, name, ports, into, scene.graphId) ?? []));
+    if (room) ops.push(...moveOps(scene, room.moves, room.frames));
+    if (!this.edit(ops, `Add ${name}`)) return null;
+    this.select([name]);
+    this.viewport?.reveal(name);
+    return name;
+  }
+
+  /** Why each other port cannot be connected with a port; null where it can. */
+  refusals(port: string, side: Connecting["side"]): (other: string) => string | null {
+    const scene = this.connectable();
+    return scene ? refusalsFrom(scene, port, side) : () => "There is no graph yet.";
+  }
+
+  /** Connects two ports; what fed the target before is replaced. */
+  connect(source: string, target: string): void {
+    const scene = this.scene();
+    if (!scene) return;
+    const reason = whyNotConnect(scene, source, target);
+    const before = scene.graph.edges.get(target);
+    const label = `Connect ${source} → ${target}${before ? ` instead of ${before.source}` : ""}`;
+    if (reason) this.session.notify(reason);
+    else this.edit(connectOps(scene, source, target, scene.graphId), label);
+  }
+
+  /** Connects a port to whatever port of a node takes it: what dropping a connection on a node means. */
+  connectToNode(port: string, side: "input" | "output", other: string): void {
+    const scene = this.scene();
+    if (!scene || cardFor(scene, nodeOf(port)) === other) return;
+    const theirs = scene.cards.get(other)?.ports;
+    const there = ownerOf(scene, other, side === "input" ? "output" : "input");
+    const edge = theirs && edgeFrom(scene, port, side, there, theirs);
+    if (edge) this.connect(edge.source, edge.target);
+    else this.session.notify(`No free port of ${there} fits ${port}.`);
+  }
+
+  /** Deletes the selection and offers to close the gap; with `bridge`, closes it in the same edit. */
+  deleteSelection(bridge = false): void {
+    const scene = this.scene();
+    if (!scene) return;
+    const { edges, frames } = this.view.get();
+    const nodes = this.withOwn(this.view.get().nodes);
+    const graph = scene.graphId;
+    const removed = [...nodes].filter((name) => scene.graph.nodes.has(name));
+    const ops: Op[] = [];
+    for (const edge of scene.graph.edges.values()) {
+      const gone = nodes.has(nodeOf(edge.source)) || nodes.has(nodeOf(edge.target));
+      if (!gone && edges.has(edgeId(edge))) ops.push({ op: "disconnect", ...edge, graph });
+    }
+    for (const name of removed) ops.push({ op: "removeNode", name, graph });
+    ops.push(
+      ...discardOps(
+        scene.document,
+        [...removed].flatMap((name) => scene.graph.nodes.get(name) ?? []),
+      ),
+    );
+    for (const name of frames) if (scene.graph.frames.has(name)) ops.push({ op: "removeFrame", name, graph });
+    const label =
+      removed.length === 1 || (removed.length > 1 && this.only() !== null)
+        ? `Delete ${removed[0]}`
+        : removed.length > 1
+          ? `Delete ${removed.length} nodes`
+          : frames.size > 0
+            ? "Remove frame"
+            : "Disconnect";
+    const gaps: Op[] = bridges(scene, new Set(removed)).map((edge) => ({ op: "connect", ...edge, graph }));
+    if (bridge) ops.push(...gaps);
+    if (!this.edit(ops, label)) return;
+    this.select([]);
+    const [gap] = gaps;
+    if (bridge || gap?.op !== "connect") return;
+    const bridged = gaps.length === 1 ? `Connect ${gap.source} → ${gap.target}` : `Connect ${gaps.length} edges`;
+    const run = () => void this.edit(gaps, bridged);
+    this.session.notify(`${label.replace("Delete", "Deleted")}.`, [], { label: bridged, run });
+  }
+
+  /** Moves nodes to new centres, and frames that are on the move with them; with `more` in the same edit. */
+  move(
+    places: ReadonlyMap<string, Point>,
+    more: readonly Op[] = [],
+    called?: string,
+    boxes: ReadonlyMap<string, FrameBox> = this.view.get().boxes,
+  ): void {
+    const scene = this.scene();
+    if (!scene) return;
+    const ops = moveOps(scene, places, boxes);
+    const [first] = places.keys();
+    const [frame] = boxes.keys();
+    ops.push(...more);
+    const what = frame !== undefined ? `frame ${frame}` : places.size === 1 ? first : `${places.size} nodes`;
+    this.edit(ops, called ?? `Move ${what}`);
+    this.patch({ moving: STILL, boxes: SETTLED });
+  }
+
+  /** Moves the selection by a step; steps in quick succession become one edit. */
+  nudge(dx: number, dy: number): void {
+    const scene = this.scene();
+    const { nodes, frames, moving, boxes } = this.view.get();
+    if (!scene || nodes.size + frames.size === 0 || this.session.isLocked()) return;
+    const carried = this.carriedBy(scene, frames);
+    const places = new Map<string, Point>();
+    for (const name of new Set([...nodes, ...carried.nodes])) {
+      if (!scene.cards.has(name)) continue;
+      const [x, y] = centreOf(scene, name, moving);
+      places.set(name, [x + dx, y + dy]);
+    }
+    const moved = new Map<string, FrameBox>();
+    for (const name of carried.frames) {
+      const box = boxes.get(name) ?? scene.graph.frames.get(name)?.box;
+      if (box) moved.set(name, shifted(box, dx, dy));
+    }
+    this.patch({ moving: places, boxes: moved });
+    if (this.nudging) clearTimeout(this.nudging);
+    this.nudging = setTimeout(() => this.move(this.view.get().moving), NUDGE_ENDS_AFTER);
+  }
+
+  /** The selected nodes, and those that stand in selected frames. */
+  chosen(): ReadonlySet<string> {
+    const scene = this.scene();
+    const { nodes, frames } = this.view.get();
+    return scene && frames.size > 0 ? new Set([...nodes, ...this.carriedBy(scene, frames).nodes]) : nodes;
+  }
+
+  /** What moves with frames: they themselves, and whatever stands in them. */
+  carriedBy(
+    scene: ShownScene,
+    names: ReadonlySet<string>,
+  ): { nodes: ReadonlySet<string>; frames: ReadonlySet<string> } {
+    const nodes = new Set<string>();
+    const frames = new Set<string>();
+    const all = [...scene.graph.frames.values()];
+    const centres = [...scene.cards.keys()].map((name) => [name, centreOf(scene, name, STILL)] as const);
+    for (const frame of all) {
+      if (!names.has(frame.name)) continue;
+      const inside = held(frame, centres, all);
+      frames.add(frame.name);
+      for (const name of inside.nodes) nodes.add(name);
+      for (const name of inside.frames) frames.add(name);
+    }
+    return { nodes, frames };
+  }
+
+  setProperty(nodes: readonly string[], property: string, value: unknown): void {
+    const graph = this.scene()?.graphId ?? "";
+    this.edit(
+      nodes.map((node) => ({ op: "setProperty", node, property, value: value as never, graph })),
+      `Set ${named(nodes)}.${property}`,
+    );
+  }
+
+  resetProperty(nodes: readonly string[], property: string): void {
+    const graph = this.scene()?.graphId ?? "";
+    this.edit(
+      nodes.map((node) => ({ op: "resetProperty", node, property, graph })),
+      `Reset ${named(nodes)}.${property}`,
+    );
+  }
+
+  /** Shows or hides a property as a port of its node, in this view. */
+  expose(path: string): void {
+    const exposed = new Set(this.view.get().exposed);
+    if (!exposed.delete(path)) exposed.add(path);
+    this.patch({ exposed });
+  }
+
+  rename(name: string, newName: string): void {
+    const scene = this.scene();
+    if (!scene || name === newName) return;
+    if (this.edit([{ op: "renameNode", name, newName, graph: scene.graphId }], `Rename ${name} to ${newName}`)) {
+      this.select([newName]);
+    }
+  }
+
+  /** Arranges the graph; `first`: because it is seen without places, and not because somebody asked. */
+  arrange(direction: NonNullable<Arrange["direction"]> = "down", first = false): void {
+    const scene = this.scene();
+    if (scene) this.session.arrange(scene.graphId, direction, this.view.get().outlined === "all", first);
+  }
+
+  enter(path: readonly string[]): void {
+    const away = { nodes: NOTHING, edges: NOTHING, frames: NOTHING, moving: STILL, boxes: SETTLED };
+    this.patch({ path, ...away, current: null, quick: null, peek: null, renaming: null, menu: null });
+  }
+
+  /** Shows and selects the node of a full path, whichever graph it is in. */
+  jumpTo(path: string): void {
+    const names = path.split(".");
+    const name = names.pop();
+    if (name === undefined) return;
+    this.enter(names);
+    this.goTo(name);
+  }
+
+  group(): void {
+    const scene = this.scene();
+    const nodes = this.withOwn(this.chosen());
+    if (!scene || nodes.size === 0) return;
+    this.session.group([...nodes], scene.graphId);
+  }
+
+  /** Puts what the one selected Subgraph node shows in its place. */
+  ungroup(): void {
+    const scene = this.scene();
+    const [name] = this.view.get().nodes;
+    if (scene && name !== undefined && scene.graph.nodes.get(name)?.type === "Subgraph") {
+      this.session.ungroup(name, scene.graphId);
+    }
+  }
+
+  async copyDocument(): Promise<void> {
+    const document = this.session.document;
+    if (document && (await this.copyText(JSON.stringify(toState(document), null, 2)))) {
+      this.session.notify("The graph is on the clipboard; save it as a .pnne.json file.");
+    }
+  }
+
+  async copyText(text: string): Promise<boolean> {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      this.session.notify("The browser does not let this page use the clipboard; select the text and copy it.");
+      return false;
+    }
+  }
+
+  dispose(): void {
+    if (this.nudging) clearTimeout(this.nudging);
+  }
+
+  private fresh(scene: ShownScene, type: string, name: string): Fresh {
+    const ports = () => portsOf(scene.document, { name, type }, scene.types.get(type));
+    const { blocks, catalog } = this.session.store.get();
+    const library = templateNamed(type) === null ? blocks : (catalog?.templates ?? blocks);
+    return (
+      freshBlock(type, library, scene.document, scene.graphId) ?? {
+        type,
+        properties: {},
+        ports: ports(),
+        before: [],
+      }
+    );
+  }
+
+  private placeFor(scene: ShownScene, feeder: string | null): Point {
+    if (feeder !== null) {
+      const [x, y] = centreOf(scene, feeder, STILL);
+      return scene.across ? [x + STEP_RIGHT, y] : [x, y + STEP_Y];
+    }
+    return this.viewport?.centre() ?? [0, 0];
+  }
+
+  private centres(scene: ShownScene): Point[] {
+    return [...scene.cards.keys()].map((name) => centreOf(scene, name, STILL));
+  }
+}
+
+/** The ops that bring nodes to centres as shown, and frames to boxes. */
+function moveOps(scene: ShownScene, places: ReadonlyMap<string, Point>, boxes: ReadonlyMap<string, FrameBox>): Op[] {
+  const ops: Op[] = [];
+  for (const [name, [x, y]] of settled(scene.folds, places, (name) => placeOf(scene, name))) {
+    const before = scene.graph.nodes.get(name)?.position;
+    const position: [number, number] = [Math.round(x), Math.round(y)];
+    if (scene.graph.nodes.has(name) && (before?.[0] !== position[0] || before?.[1] !== position[1])) {
+      ops.push({ op: "moveNode", name, position, graph: scene.graphId });
+    }
+  }
+  for (const [name, box] of boxes) {
+    const before = scene.graph.frames.get(name)?.box;
+    if (before?.some((part, place) => part !== box[place]))
+      ops.push({ op: "changeFrame", name, box, graph: scene.graphId });
+  }
+  return ops;
+}
+
+function named(nodes: readonly string[]): string {
+  return nodes.length === 1 ? String(nodes[0]) : `${nodes.length} nodes`;
+}

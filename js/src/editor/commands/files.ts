@@ -1,0 +1,74 @@
+import type { DocumentState, Op } from "../../protocol";
+import { discardOps } from "../document/definitions";
+import { fromState, toState } from "../document/document";
+import { fragmentOf, pasteOps } from "../document/fragment";
+import { applyOps } from "../document/reduce";
+import { download } from "../host/download";
+import type { Editor } from "./editor";
+
+/** Saves the whole graph as a file, also while the kernel is gone. */
+export function saveFile(editor: Editor): void {
+  const { document } = editor.session;
+  if (!document) return;
+  const blob = new Blob([JSON.stringify(toState(document), null, 2)], { type: "application/json" });
+  download(blob, `${document.name || "graph"}.pnne.json`);
+}
+
+/** Lets the person choose a graph file, which takes the place of the graph. */
+export function openFile(editor: Editor): void {
+  if (editor.session.isLocked()) return;
+  const input = document.createElement("input");
+  input.type = "file";
+  input.accept = ".json";
+  input.addEventListener("change", () => {
+    const [file] = input.files ?? [];
+    if (file) void takeFile(editor, file);
+  });
+  input.click();
+}
+
+/** Takes in a chosen or dropped file: as the whole graph, as one edit that Undo takes back. No code in it is run. */
+export async function takeFile(editor: Editor, file: Pick<File, "name" | "text">): Promise<void> {
+  if (editor.session.isLocked()) return;
+  try {
+    openDocument(editor, JSON.parse(await file.text()));
+  } catch (error) {
+    const reason = reasonOf(error);
+    editor.session.notify(
+      `${file.name} was not opened: ${reason}. Choose a .pnne.json file, as “Save as a graph file” writes it. The graph is as it was.`,
+    );
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof SyntaxError) return "it is not JSON";
+  // What is missing or of another kind is found where it is used.
+  if (error instanceof TypeError) return "its parts are not those of a graph";
+  return error instanceof Error ? error.message.replace(/\.$/, "") : String(error);
+}
+
+function openDocument(editor: Editor, state: DocumentState): void {
+  const before = editor.session.document;
+  if (!before) return;
+  if (state?.format !== "pnne-graph" || typeof state.graphs !== "object" || state.graphs === null)
+    throw new Error("it does not say that it is a pnne-graph");
+  const opened = fromState(state);
+  const root = opened.graphs.get("");
+  const old = before.graphs.get("");
+  if (!root || !old) return;
+  const removal: Op[] = [
+    ...[...old.nodes.keys()].map((name): Op => ({ op: "removeNode", name, graph: "" })),
+    ...[...old.frames.keys()].map((name): Op => ({ op: "removeFrame", name, graph: "" })),
+    ...discardOps(before, [...old.nodes.values()]),
+  ];
+  const all = fragmentOf(opened, root, new Set(root.nodes.keys()), new Set(root.frames.keys()));
+  const { ops } = pasteOps(all, applyOps(before, removal), "", [0, 0]);
+  const name = typeof state.name === "string" && state.name !== "" ? state.name : before.name;
+  const renaming: Op[] = name === before.name ? [] : [{ op: "renameDocument", name }];
+  const made = [...removal, ...ops, ...renaming];
+  // Whatever the reducer cannot take is said before anything changes.
+  applyOps(before, made);
+  editor.enter([]);
+  editor.edit(made, `Open ${name}`);
+  editor.viewport?.fit();
+}

@@ -1,0 +1,273 @@
+import type { EdgeState, Fix, Op, Retype } from "../../protocol";
+import { connectOps, whyNotConnect } from "../document/connection";
+import { definitionOf } from "../document/definitions";
+import { edgeId, graphAt, nodeOf } from "../document/document";
+import { retyped } from "../document/retype";
+import { insertOps } from "../document/splice";
+import { wiringOf } from "../document/wiring";
+import { type Alignment, aligned, distributed, type Placed } from "../scene/align";
+import { boxesOf, endsOf, type NodeBox } from "../scene/boxes";
+import type { Point } from "../scene/placement";
+import { roomFor } from "../scene/room";
+import { labelPlace } from "../scene/routes";
+import { cardFor, centreOf, ownerOf } from "../scene/scene";
+import { type Connecting, STILL } from "../scene/view";
+import { edgeAt, routeOf } from "../scene/wires";
+import type { Editor } from "./editor";
+
+/** How near to an edge a node must be dropped to go into it, in the canvas's pixels. */
+const REACH = 22;
+
+/** Opens the search for a type at a point of the page, or in the middle of the view. */
+export function openPalette(editor: Editor, client: Point | null, from: Connecting | null = null): void {
+  const scene = editor.scene();
+  const { viewport } = editor;
+  if (!scene || !viewport || editor.session.isLocked()) return;
+  const at = (client && viewport.at(client[0], client[1])) ?? viewport.centre();
+  const edge = from || !client ? null : edgeAt(scene, boxesOf(scene, STILL), at, REACH / 2);
+  editor.patch({ quick: { kind: "add", at, from, edge, ...viewport.over(at) } });
+}
+
+/** Opens the search for a node by name. */
+export function openFind(editor: Editor): void {
+  const { viewport } = editor;
+  if (viewport) editor.patch({ quick: { kind: "find", ...viewport.over(viewport.centre()) } });
+}
+
+/** Opens the search for what the selected node can be connected with. */
+export function openConnect(editor: Editor): void {
+  const node = editor.only();
+  const scene = editor.scene();
+  if (!editor.viewport || !scene || editor.view.get().nodes.size === 0 || editor.session.isLocked()) return;
+  if (node === null) editor.session.notify("Select one node to connect from.");
+  else {
+    editor.patch({ quick: { kind: "connect", node, ...editor.viewport.over(belowNode(editor, node)) } });
+  }
+}
+
+/** Opens the list of the edges at the selected node: how the keyboard gets to an edge. */
+export function openEdges(editor: Editor): void {
+  const node = editor.only();
+  const scene = editor.scene();
+  if (!scene || !editor.viewport || editor.view.get().nodes.size === 0) return;
+  const { into, outOf } = wiringOf(scene.graph);
+  if (node === null) editor.session.notify("Select one node to see its edges.");
+  else if (!into.get(node)?.size && !outOf.get(ownerOf(scene, node, "output"))?.length)
+    editor.session.notify(`${node} has no edges.`);
+  else editor.patch({ quick: { kind: "edges", node, ...editor.viewport.over(belowNode(editor, node)) } });
+}
+
+/** Opens the search for the type that the selected node gets in its place. */
+export function openTypes(editor: Editor): void {
+  const node = editor.only();
+  if (!editor.viewport || editor.view.get().nodes.size === 0 || editor.session.isLocked()) return;
+  if (node === null) editor.session.notify("Select one node to change its type.");
+  else editor.patch({ quick: { kind: "type", node, ...editor.viewport.over(belowNode(editor, node)) } });
+}
+
+/** Gives a node another type in its place, as one edit; says why if its edges do not fit. */
+export function changeType(editor: Editor, name: string, type: string): void {
+  const scene = editor.scene();
+  const found = scene?.types.get(type);
+  if (!scene || !found) return;
+  const outcome = retyped(scene, name, found, scene.graphId);
+  if ("refusal" in outcome) editor.session.notify(outcome.refusal);
+  else if (editor.edit(outcome.ops, `Change ${name} to ${type}`)) editor.select([name]);
+}
+
+/** Carries out the one-click repair of a diagnostic. */
+export function applyFix(editor: Editor, fix: Fix | Retype): void {
+  const path = fix.node.split(".");
+  const node = path.pop() ?? "";
+  if (fix.kind === "retype") {
+    editor.jumpTo(fix.node); // edges are moved by what the scene of its graph shows
+    changeType(editor, node, fix.type);
+    return;
+  }
+  const document = editor.session.document;
+  const graph = document && graphAt(document, path);
+  if (graph == null) return;
+  editor.edit([{ op: "setProperty", node, property: fix.property, value: fix.value, graph }], fix.label);
+}
+
+/** Has the selected nodes give their first input, or zeros, instead of running; or run again. One edit. */
+export function ablate(editor: Editor, how: "bypass" | "zeros"): void {
+  const scene = editor.scene();
+  const may = (name: string) => {
+    const node = scene?.graph.nodes.get(name);
+    return node && scene?.types.get(node.type)?.properties?.some((property) => property.name === "ablate");
+  };
+  const names = [...editor.view.get().nodes].filter(may);
+  if (names.length === 0) {
+    editor.session.notify("Select nodes that run: an Input, an Output or a constant cannot be left out.");
+    return;
+  }
+  const isOff = names.every((name) => scene?.graph.nodes.get(name)?.properties?.ablate === how);
+  if (isOff) editor.resetProperty(names, "ablate");
+  else editor.setProperty(names, "ablate", how);
+}
+
+/** Opens the search for where else an end of the selected edge can go. */
+export function openReconnect(editor: Editor): void {
+  const edge = selectedEdge(editor);
+  if (!edge || !editor.viewport || editor.session.isLocked()) return;
+  editor.patch({
+    reconnecting: edge,
+    quick: { kind: "reconnect", edge, ...editor.viewport.over(belowNode(editor, nodeOf(edge.source))) },
+  });
+}
+
+/** Opens the search for a type that goes into the selected edge. */
+export function addIntoEdge(editor: Editor): void {
+  const edge = selectedEdge(editor);
+  const scene = editor.scene();
+  if (!edge || !scene || !editor.viewport || editor.session.isLocked()) return;
+  const boxes = boxesOf(scene, STILL);
+  const route = routeOf(edge, endsOf(scene, boxes), boxes);
+  if (!route) return;
+  const { at } = labelPlace(route);
+  editor.patch({ quick: { kind: "add", at, from: null, edge, ...editor.viewport.over(at) } });
+}
+
+/** Selects an edge and says which it is; the keys for it follow. */
+export function goToEdge(editor: Editor, edge: EdgeState): void {
+  editor.select([], [edgeId(edge)]);
+  editor.patch({
+    said: `Edge ${edge.source} → ${edge.target}. Delete removes it, R reconnects it, Space adds into it.`,
+  });
+}
+
+/** Shows what is inside the selected block beside it, or hides it. */
+export function togglePeek(editor: Editor, name: string | undefined = [...editor.view.get().nodes][0]): void {
+  const scene = editor.scene();
+  if (name === undefined || !scene) return;
+  const isOpen = editor.view.get().peek === name;
+  const node = scene.graph.nodes.get(name);
+  if (!node || definitionOf(node) === null) editor.session.notify("Only a block has an inside to show.");
+  else editor.patch({ peek: isOpen ? null : name, said: isOpen ? "" : `Inside of ${name}` });
+}
+
+function selectedEdge(editor: Editor): EdgeState | null {
+  const [id, more] = editor.view.get().edges;
+  const edges = editor.scene()?.graph.edges.values() ?? [];
+  const found = more === undefined ? [...edges].find((edge) => edgeId(edge) === id) : undefined;
+  if (!found) editor.session.notify("Select one edge first: E lists those of the selected node.");
+  return found ?? null;
+}
+
+function belowNode(editor: Editor, name: string): Point {
+  const scene = editor.scene();
+  const box = scene && boxesOf(scene, STILL).find((candidate) => candidate.name === cardFor(scene, name));
+  return box ? [box.left, box.top + box.height] : (editor.viewport?.centre() ?? [0, 0]);
+}
+
+/** The edge that a dragged node would go into: it has none yet, and stands over one. */
+export function edgeUnder(editor: Editor, name: string): EdgeState | null {
+  const scene = editor.scene();
+  const card = scene?.cards.get(name);
+  if (!scene || !card || editor.view.get().moving.size > 1 || editor.view.get().boxes.size > 0) return null;
+  for (const edge of scene.graph.edges.values()) {
+    if (edge.source.startsWith(`${name}.`) || edge.target.startsWith(`${name}.`)) return null;
+  }
+  const boxes = boxesOf(scene, editor.view.get().moving);
+  const box = boxes.find((candidate) => candidate.name === name);
+  const edge = box && edgeAt(scene, boxes, middleOf(box), REACH, name);
+  return edge && insertOps(scene, name, card.ports, edge, scene.graphId) ? edge : null;
+}
+
+/** Ends the drag of a node: it moves, and goes into the edge that it was dropped on. Null: it was removed meanwhile. */
+export function dropNode(editor: Editor, name: string | null): void {
+  const edge = name === null ? null : edgeUnder(editor, name);
+  const scene = editor.scene();
+  const card = name === null ? undefined : scene?.cards.get(name);
+  const ops = edge && scene && card && insertOps(scene, card.name, card.ports, edge, scene.graphId);
+  const { moving } = editor.view.get();
+  editor.patch({ dropEdge: null });
+  if (!ops || !edge || !scene || !card) {
+    editor.move(moving);
+    return;
+  }
+  const { at, moves, frames } = roomFor(scene, edge, centreOf(scene, card.name, moving), card.geometry, card.name);
+  editor.move(new Map([...moves, [card.name, at]]), ops, `Insert ${card.name}`, frames);
+}
+
+/** Marks the edge that the node would go into. */
+export function overEdge(editor: Editor, name: string): void {
+  const edge = edgeUnder(editor, name);
+  const dropEdge = edge && edgeId(edge);
+  if (dropEdge !== editor.view.get().dropEdge) editor.patch({ dropEdge });
+}
+
+/** Takes an edge to other ports, as one edit; refused as any connection would be. */
+export function reconnect(editor: Editor, before: EdgeState, source: string, target: string): void {
+  editor.patch({ reconnecting: before });
+  const scene = editor.connectable();
+  editor.patch({ reconnecting: null });
+  if (!scene || (before.source === source && before.target === target)) return;
+  const reason = whyNotConnect(scene, source, target);
+  if (reason) {
+    editor.session.notify(reason);
+    return;
+  }
+  const ops: Op[] = [
+    { op: "disconnect", ...before, graph: scene.graphId },
+    ...connectOps(scene, source, target, scene.graphId),
+  ];
+  editor.edit(ops, `Reconnect ${source} → ${target}`);
+}
+
+export function align(editor: Editor, how: Alignment): void {
+  const places = aligned(placedSelection(editor), how);
+  if (places.size > 1) editor.move(places, [], `Align ${places.size} nodes`);
+}
+
+export function distribute(editor: Editor, axis: "x" | "y"): void {
+  const places = distributed(placedSelection(editor), axis);
+  if (places.size > 2) editor.move(places, [], `Distribute ${places.size} nodes`);
+}
+
+function placedSelection(editor: Editor): Placed[] {
+  const scene = editor.scene();
+  const { nodes } = editor.view.get();
+  if (!scene) return [];
+  return boxesOf(scene, STILL)
+    .filter((box) => nodes.has(box.name))
+    .map((box) => {
+      const [x, y] = middleOf(box);
+      return { name: box.name, x, y, width: box.width, height: box.height };
+    });
+}
+
+function middleOf(box: NodeBox): Point {
+  return [box.left + box.width / 2, box.top + box.height / 2];
+}
+
+/** Selects the next node in a direction, measured from the current one, or adds it to the selection: how keys walk. */
+export function walk(editor: Editor, dx: number, dy: number, adding = false): void {
+  const scene = editor.scene();
+  if (!scene || scene.cards.size === 0) return;
+  const boxes = boxesOf(scene, STILL);
+  const { current, nodes } = editor.view.get();
+  const from = boxes.find((box) => box.name === current) ?? boxes.find((box) => nodes.has(box.name));
+  if (!from) {
+    editor.goTo(boxes.reduce((best, box) => (box.top < best.top ? box : best)).name);
+    return;
+  }
+  const [x, y] = middleOf(from);
+  let best: NodeBox | null = null;
+  let nearest = Number.POSITIVE_INFINITY;
+  for (const box of boxes) {
+    const [bx, by] = middleOf(box);
+    const along = (bx - x) * dx + (by - y) * dy;
+    const aside = Math.abs((bx - x) * dy) + Math.abs((by - y) * dx);
+    if (box === from || along <= 0 || aside > 2 * along) continue;
+    if (along + 2 * aside < nearest) [best, nearest] = [box, along + 2 * aside];
+  }
+  if (!best) return;
+  editor.goTo(best.name);
+  if (adding)
+    editor.patch({
+      nodes: editor.whole([...nodes, best.name]),
+      said: `${best.name} added, ${nodes.size + 1} selected`,
+    });
+}

@@ -1,0 +1,267 @@
+import { definitionOf } from "../document/definitions";
+import { copy, cut, duplicate, paste } from "./clipboard";
+import type { Editor } from "./editor";
+import { openFile, saveFile } from "./files";
+import { toggleFolded, toggleValues } from "./folding";
+import { addFrame, editFrame, resizeFrames, toggleCollapsed } from "./framing";
+import {
+  ablate,
+  addIntoEdge,
+  openConnect,
+  openEdges,
+  openFind,
+  openPalette,
+  openReconnect,
+  openTypes,
+  togglePeek,
+  walk,
+} from "./gestures";
+import { editInline, renameOnCard } from "./inline";
+import { openMenu } from "./menu";
+
+type Run = (editor: Editor, focusSearch: () => void, root: HTMLElement) => void;
+
+/** One command: its keys, as `Mod+Shift+z` (Mod is Ctrl, or Cmd on a Mac), and what the menu and the list of keys call it. */
+export interface Command {
+  readonly keys: readonly string[];
+  readonly what: string;
+  readonly run: Run;
+}
+
+/** All commands, in the groups of the list of keys. */
+export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
+  Edit: [
+    { keys: ["Mod+z"], what: "Undo", run: (editor) => editor.session.undo() },
+    { keys: ["Mod+Shift+z", "Mod+y"], what: "Redo", run: (editor) => editor.session.redo() },
+    { keys: ["Mod+c"], what: "Copy", run: (editor) => void copy(editor) },
+    { keys: ["Mod+x"], what: "Cut", run: (editor) => void cut(editor) },
+    { keys: ["Mod+v"], what: "Paste", run: (editor) => void paste(editor) },
+    { keys: ["Mod+Shift+v"], what: "Paste with the incoming edges", run: (editor) => void paste(editor, true) },
+    { keys: ["Mod+d"], what: "Duplicate", run: duplicate },
+    { keys: ["Delete", "Backspace"], what: "Delete", run: (editor) => editor.deleteSelection() },
+    {
+      keys: ["Shift+Delete", "Shift+Backspace"],
+      what: "Delete and close the gap",
+      run: (editor) => editor.deleteSelection(true),
+    },
+    { keys: ["Mod+o"], what: "Open a graph file…", run: openFile },
+    { keys: ["Mod+Shift+s"], what: "Save as a graph file", run: saveFile },
+    {
+      keys: ["Shift+e"],
+      what: "Export…",
+      run: (editor) => editor.showPanel("exporting", !editor.view.get().exporting),
+    },
+  ],
+  Nodes: [
+    { keys: [" "], what: "Add a node…", run: addHere },
+    { keys: ["/"], what: "Search the palette", run: (_, focusSearch) => focusSearch() },
+    { keys: ["F2"], what: "Rename", run: (editor) => renameOnCard(editor) },
+    { keys: ["v"], what: "Edit values on the card", run: (editor) => editInline(editor) },
+    { keys: ["t"], what: "Change the type…", run: openTypes },
+    { keys: ["Enter"], what: "Open the block or the properties", run: open },
+    { keys: ["p"], what: "Look inside the block", run: (editor) => togglePeek(editor) },
+    { keys: ["h"], what: "Collapse or expand the card", run: (editor) => toggleCollapsed(editor) },
+    { keys: ["x"], what: "Fold or unfold equal nodes in a row, or steps", run: (editor) => toggleFolded(editor) },
+    { keys: ["b"], what: "Bypass, or run again", run: (editor) => ablate(editor, "bypass") },
+    { keys: ["Shift+b"], what: "Give zeros instead, or run again", run: (editor) => ablate(editor, "zeros") },
+    { keys: ["Mod+g"], what: "Group into a block", run: (editor) => editor.group() },
+    { keys: ["Mod+Shift+g"], what: "Ungroup the block", run: (editor) => editor.ungroup() },
+    { keys: ["Shift+g"], what: "Put a frame around", run: addFrame },
+  ],
+  Edges: [
+    { keys: ["c"], what: "Connect with…", run: openConnect },
+    { keys: ["e"], what: "List the edges of the node…", run: openEdges },
+    { keys: ["r"], what: "Take the edge elsewhere…", run: openReconnect },
+  ],
+  "Select and go": [
+    { keys: ["Mod+a"], what: "Select all", run: (editor) => editor.selectAll() },
+    { keys: ["Mod+f"], what: "Find a node or frame…", run: openFind },
+    { keys: ["Alt+ArrowLeft"], what: "Go to the node at the left", run: (editor) => walk(editor, -1, 0) },
+    { keys: ["Alt+ArrowRight"], what: "Go to the node at the right", run: (editor) => walk(editor, 1, 0) },
+    { keys: ["Alt+ArrowUp"], what: "Go to the node above", run: (editor) => walk(editor, 0, -1) },
+    { keys: ["Alt+ArrowDown"], what: "Go to the node below", run: (editor) => walk(editor, 0, 1) },
+    {
+      keys: ["Alt+Shift+ArrowLeft"],
+      what: "Add the node at the left to the selection",
+      run: (editor) => walk(editor, -1, 0, true),
+    },
+    {
+      keys: ["Alt+Shift+ArrowRight"],
+      what: "Add the node at the right to the selection",
+      run: (editor) => walk(editor, 1, 0, true),
+    },
+    {
+      keys: ["Alt+Shift+ArrowUp"],
+      what: "Add the node above to the selection",
+      run: (editor) => walk(editor, 0, -1, true),
+    },
+    {
+      keys: ["Alt+Shift+ArrowDown"],
+      what: "Add the node below to the selection",
+      run: (editor) => walk(editor, 0, 1, true),
+    },
+    { keys: ["ContextMenu", "Shift+F10"], what: "Open the menu", run: (editor) => openMenu(editor) },
+    { keys: ["?"], what: "Show all keys", run: (editor) => editor.patch({ sheet: true }) },
+  ],
+  Place: [
+    { keys: ["ArrowLeft"], what: "Move left", run: (editor) => step(editor, -STEP, 0) },
+    { keys: ["ArrowRight"], what: "Move right", run: (editor) => step(editor, STEP, 0) },
+    { keys: ["ArrowUp"], what: "Move up", run: (editor) => step(editor, 0, -STEP) },
+    { keys: ["ArrowDown"], what: "Move down", run: (editor) => step(editor, 0, STEP) },
+    { keys: ["Shift+ArrowLeft"], what: "Move far left", run: (editor) => editor.nudge(-LEAP, 0) },
+    { keys: ["Shift+ArrowRight"], what: "Move far right", run: (editor) => editor.nudge(LEAP, 0) },
+    { keys: ["Shift+ArrowUp"], what: "Move far up", run: (editor) => editor.nudge(0, -LEAP) },
+    { keys: ["Shift+ArrowDown"], what: "Move far down", run: (editor) => editor.nudge(0, LEAP) },
+    { keys: ["Mod+ArrowLeft"], what: "Make the frame narrower", run: (editor) => resizeFrames(editor, -STEP, 0) },
+    { keys: ["Mod+ArrowRight"], what: "Make the frame wider", run: (editor) => resizeFrames(editor, STEP, 0) },
+    { keys: ["Mod+ArrowUp"], what: "Make the frame lower", run: (editor) => resizeFrames(editor, 0, -STEP) },
+    { keys: ["Mod+ArrowDown"], what: "Make the frame higher", run: (editor) => resizeFrames(editor, 0, STEP) },
+    { keys: ["Shift+a"], what: "Arrange from top to bottom", run: (editor) => editor.arrange() },
+    { keys: ["Shift+c"], what: "Arrange in columns", run: (editor) => editor.arrange("columns") },
+    { keys: ["Shift+r"], what: "Arrange from left to right", run: (editor) => editor.arrange("right") },
+  ],
+  View: [
+    { keys: ["Shift+x"], what: "Draw sizes, constants and single steps as cards, or write them", run: toggleValues },
+    { keys: ["f"], what: "Fit the graph", run: (editor) => editor.viewport?.fit() },
+    { keys: ["Shift+f"], what: "Fit the selection", run: (editor) => editor.viewport?.fit(editor.chosen()) },
+    { keys: ["0"], what: "Zoom to 100 %", run: (editor) => editor.viewport?.zoomTo(1) },
+    { keys: ["+", "="], what: "Zoom in", run: (editor) => editor.viewport?.zoom(ZOOM) },
+    { keys: ["-"], what: "Zoom out", run: (editor) => editor.viewport?.zoom(1 / ZOOM) },
+    { keys: ["PageUp"], what: "Pan up", run: (editor) => editor.viewport?.pan(0, -PAGE) },
+    { keys: ["PageDown"], what: "Pan down", run: (editor) => editor.viewport?.pan(0, PAGE) },
+    { keys: ["Shift+PageUp"], what: "Pan left", run: (editor) => editor.viewport?.pan(-PAGE, 0) },
+    { keys: ["Shift+PageDown"], what: "Pan right", run: (editor) => editor.viewport?.pan(PAGE, 0) },
+  ],
+};
+
+/** Distance of a nudge, in the canvas's pixels. */
+const STEP = 8;
+const LEAP = 64;
+const ZOOM = 1.25;
+/** How much of the view a page is. */
+const PAGE = 0.6;
+
+export const BY_KEY: ReadonlyMap<string, Command> = new Map(
+  Object.values(COMMANDS)
+    .flat()
+    .flatMap((command) => command.keys.map((key) => [key, command] as const)),
+);
+
+const SHOWN: Readonly<Record<string, string>> = {
+  Mod: "Ctrl",
+  " ": "Space",
+  Delete: "Del",
+  ArrowLeft: "←",
+  ArrowRight: "→",
+  ArrowUp: "↑",
+  ArrowDown: "↓",
+  ContextMenu: "Menu",
+};
+
+/** A key as people know it: `Ctrl+Shift+Z`. */
+export function keyText(key: string): string {
+  if (key === "+" || key === "-") return key;
+  const parts = key.split("+");
+  return parts.map((part) => SHOWN[part] ?? (part.length === 1 ? part.toUpperCase() : part)).join("+");
+}
+
+export function keyName(event: KeyboardEvent): string {
+  const mod = event.ctrlKey || event.metaKey ? "Mod+" : "";
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  // Shift is part of what a printable character is, but for letters.
+  const shift = event.shiftKey && (event.key.length > 1 || /[a-z]/.test(key)) ? "Shift+" : "";
+  return `${mod}${event.altKey ? "Alt+" : ""}${shift}${key}`;
+}
+
+/** Handles a key pressed somewhere in the editor. */
+export function onKeyDown(event: KeyboardEvent, editor: Editor, root: HTMLElement, focusSearch: () => void): void {
+  if (event.defaultPrevented) return;
+  const name = keyName(event);
+  if (name !== "Escape" && editor.view.get().keys !== "here") editor.patch({ keys: "here" });
+  if (name === "Mod+s") handToPage(event, root);
+  else if (isTyping(event.composedPath()[0])) return;
+  else if (name === "Escape") event.repeat || stepBack(editor, root);
+  else if (name === "Tab" && editor.byPointer && isCanvas(event.composedPath()[0])) {
+    // After a click, Tab is for adding; who came by keyboard goes on by keyboard.
+    event.preventDefault();
+    openPalette(editor, editor.pointer);
+  } else {
+    const command = BY_KEY.get(name);
+    // Enter and the space bar press the button that has the focus.
+    if (!command || (/^( |Enter)$/.test(name) && !isCanvas(event.composedPath()[0]))) return;
+    event.preventDefault();
+    command.run(editor, focusSearch, root);
+  }
+}
+
+function isTyping(target: EventTarget | undefined): boolean {
+  return target instanceof Element && target.closest("input, select, textarea, pre") !== null;
+}
+
+function isCanvas(target: EventTarget | undefined): boolean {
+  return target instanceof Element && target.closest(".pnne-canvas") !== null && target.closest("button, a") === null;
+}
+
+/** Moves what is selected; with nothing selected, goes to the first node. */
+function step(editor: Editor, dx: number, dy: number): void {
+  const { nodes, frames } = editor.view.get();
+  if (nodes.size + frames.size > 0) editor.nudge(dx, dy);
+  else walk(editor, Math.sign(dx), Math.sign(dy));
+}
+
+/** Opens the search for a type to add: into the selected edge, else where the pointer is. */
+function addHere(editor: Editor): void {
+  const { nodes, edges } = editor.view.get();
+  if (nodes.size === 0 && edges.size === 1) addIntoEdge(editor);
+  else openPalette(editor, editor.pointer);
+}
+
+/** Enters the selected block, or goes to the selected node's properties. */
+function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void {
+  const name = editor.only();
+  if (editor.view.get().nodes.size === 0 && editor.view.get().frames.size === 1) editFrame(editor);
+  if (name === null) return;
+  const node = editor.scene()?.graph.nodes.get(name);
+  if (node && definitionOf(node) !== null) editor.enter([...editor.view.get().path, name]);
+  else {
+    editor.showPanel("properties", true);
+    requestAnimationFrame(() => root.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());
+  }
+}
+
+/**
+ * Steps back: out of the selection, then out of the nested graph, then back to the notebook.
+ *
+ * The last step is announced and takes one more Escape: in the notebook, single letters cut and delete cells.
+ */
+export function stepBack(editor: Editor, root: HTMLElement): void {
+  const view = editor.view.get();
+  if (view.peek !== null) editor.patch({ peek: null });
+  else if (view.nodes.size + view.edges.size + view.frames.size > 0) editor.select([]);
+  else if (view.path.length > 0) editor.enter(view.path.slice(0, -1));
+  else if (view.keys === "here") editor.patch({ keys: "leaving" });
+  else {
+    editor.patch({ active: false, keys: "left" });
+    const outside = root.parentElement?.closest<HTMLElement>("[tabindex]");
+    (document.activeElement as HTMLElement | null)?.blur();
+    outside?.focus({ preventScroll: true });
+  }
+}
+
+/** Jupyter is told not to listen in here; saving the notebook must work all the same. */
+function handToPage(event: KeyboardEvent, root: HTMLElement): void {
+  const copy = new KeyboardEvent("keydown", {
+    key: event.key,
+    code: event.code,
+    ctrlKey: event.ctrlKey,
+    metaKey: event.metaKey,
+    shiftKey: event.shiftKey,
+    bubbles: true,
+    cancelable: true,
+  });
+  // Lumino's key map still goes by the deprecated number.
+  Object.defineProperty(copy, "keyCode", { value: event.keyCode });
+  const outside = root.parentElement?.closest(".jp-Notebook, .jp-NotebookPanel") ?? document.body;
+  event.stopPropagation();
+  if (!outside.dispatchEvent(copy)) event.preventDefault();
+}

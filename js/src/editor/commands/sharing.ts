@@ -1,0 +1,70 @@
+import type { Model } from "../session/model";
+import type { Editor } from "./editor";
+
+/** Keeps the trait `selection` (full paths) and this view's selection in step. */
+export function shareSelection(model: Model, editor: Editor, signal: AbortSignal): void {
+  share(model, editor, "selection", signal, {
+    read: () => {
+      const scene = editor.scene();
+      if (!scene) return null;
+      return [...editor.view.get().nodes]
+        .filter((name) => scene.graph.nodes.has(name))
+        .map((name) => scene.prefix + name);
+    },
+    show: (paths) => {
+      const scene = editor.scene();
+      if (!scene) return false;
+      const here = paths.filter((path) => path.startsWith(scene.prefix));
+      editor.select(here.map((path) => path.slice(scene.prefix.length)));
+      return true;
+    },
+  });
+}
+
+/** Keeps the trait `folded` and what this view folds in step, from what was folded when the page was last open. */
+export function shareFolds(model: Model, editor: Editor, signal: AbortSignal): void {
+  const show = (paths: readonly string[]) => {
+    editor.patch({ folded: new Set(paths) });
+    return true;
+  };
+  show(pathsOf(model, "folded"));
+  share(model, editor, "folded", signal, { read: () => [...editor.view.get().folded], show });
+}
+
+interface Part {
+  /** The paths that this view shows; null while it shows nothing. */
+  readonly read: () => readonly string[] | null;
+  /** Takes over the paths of Python or another view; returns whether it could. */
+  readonly show: (paths: readonly string[]) => boolean;
+}
+
+function pathsOf(model: Model, trait: string): readonly string[] {
+  return (model.get(trait) ?? []) as string[];
+}
+
+/** Keeps a trait that lists paths and a part of a view in step. */
+function share(model: Model, editor: Editor, trait: string, signal: AbortSignal, { read, show }: Part): void {
+  let shared = JSON.stringify(pathsOf(model, trait));
+  const send = () => {
+    const paths = read();
+    const text = JSON.stringify(paths);
+    if (paths === null || text === shared) return;
+    shared = text;
+    model.set(trait, paths);
+    model.save_changes();
+  };
+  const take = () => {
+    const paths = pathsOf(model, trait);
+    const [before, text] = [shared, JSON.stringify(paths)];
+    if (text === before) return;
+    // Showing them changes the view, which must not be told as news.
+    shared = text;
+    if (!show(paths)) shared = before;
+  };
+  const end = editor.view.subscribe(send);
+  model.on(`change:${trait}`, take);
+  signal.addEventListener("abort", () => {
+    end();
+    model.off(`change:${trait}`, take);
+  });
+}

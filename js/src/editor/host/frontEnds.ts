@@ -1,0 +1,29 @@
+import type { Model } from "../session/model";
+
+export interface Context {
+  readonly model: Model;
+  readonly el: HTMLElement;
+}
+
+/** What anywidget asks of a widget's front end. */
+export interface Widget {
+  initialize(context: Pick<Context, "model">): () => void;
+  render(context: Context): () => void;
+}
+
+export type FrontEnd = () => Widget;
+
+const ON_PAGE = Symbol.for("pnne_nb.frontEnds");
+
+type Page = { [ON_PAGE]?: Map<string, Promise<FrontEnd>> };
+
+/** The front ends that this page has loaded, by key; kernels of several versions may show editors in one page. */
+export function frontEnds(): Map<string, Promise<FrontEnd>> {
+  const page = globalThis as Page;
+  page[ON_PAGE] ??= new Map();
+  return page[ON_PAGE];
+}
+
+export function keyOf(model: Model): string {
+  return String(model.get("bundle_key") ?? "");
+}

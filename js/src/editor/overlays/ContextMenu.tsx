@@ -1,0 +1,73 @@
+import { type KeyboardEvent, useLayoutEffect, useRef } from "react";
+import { useEditor, useView } from "../commands/context";
+import { BY_KEY, keyText } from "../commands/keys";
+import { menuFor } from "../commands/menu";
+import type { OverCanvas } from "../scene/view";
+
+const WIDTH = 264;
+
+/** The commands for what is selected, with their keys. */
+export function ContextMenu({ focusSearch }: { focusSearch: () => void }) {
+  const menu = useView((view) => view.menu);
+  return menu ? <Menu key={`${menu.left} ${menu.top}`} menu={menu} focusSearch={focusSearch} /> : null;
+}
+
+function Menu({ menu, focusSearch }: { menu: OverCanvas; focusSearch: () => void }) {
+  const editor = useEditor();
+  const box = useRef<HTMLDivElement>(null);
+  const items = () => [...(box.current?.querySelectorAll<HTMLElement>("[role=menuitem]") ?? [])];
+  useLayoutEffect(() => {
+    const { current } = box;
+    const canvas = current?.parentElement;
+    if (!current || !canvas) return;
+    const inside = (wanted: number, room: number) => `${Math.max(4, Math.min(wanted, room - 4))}px`;
+    current.style.left = inside(menu.left, canvas.clientWidth - current.offsetWidth);
+    current.style.top = inside(menu.top, canvas.clientHeight - current.offsetHeight);
+    current.querySelector<HTMLElement>("[role=menuitem]")?.focus({ preventScroll: true });
+  }, [menu]);
+  const close = () => {
+    box.current?.closest<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
+    editor.patch({ menu: null });
+  };
+  const take = (key: string) => {
+    close();
+    if (editor.root) BY_KEY.get(key)?.run(editor, focusSearch, editor.root);
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const all = items();
+    const place = all.indexOf(document.activeElement as HTMLElement);
+    const steps: Record<string, number> = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: -1 };
+    const next = steps[event.key];
+    if (event.key === "Escape" || event.key === "Tab") close();
+    else if (next !== undefined) all.at(next % all.length)?.focus();
+    else if (event.key === "Enter" || event.key === " ") (document.activeElement as HTMLElement).click();
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return (
+    <div
+      className="pnne-menu nowheel nopan nodrag"
+      ref={box}
+      role="menu"
+      aria-label="Commands"
+      tabIndex={-1}
+      style={{ width: WIDTH }}
+      onKeyDown={onKeyDown}
+      onBlur={(event) => {
+        if (!event.currentTarget.contains(event.relatedTarget)) editor.patch({ menu: null });
+      }}
+    >
+      {menuFor(editor).map((keys, part) => (
+        // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
+        <div className="pnne-menu-part" role="group" key={keys[0]} aria-label={`Part ${part + 1}`}>
+          {keys.map((key) => (
+            <button type="button" role="menuitem" tabIndex={-1} key={key} onClick={() => take(key)}>
+              <span>{BY_KEY.get(key)?.what}</span>
+              <kbd>{keyText(key)}</kbd>
+            </button>
+          ))}
+        </div>
+      ))}
+    </div>
+  );
+}

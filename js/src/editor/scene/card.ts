@@ -1,0 +1,157 @@
+import { BLOCK, type Category, type Diagnostic, type NodeState, type NodeTypeState, UNKNOWN } from "../../protocol";
+import { definitionOf } from "../document/definitions";
+import { type Provenance, provenanceOf } from "../document/origin";
+import type { Ports } from "../document/ports";
+import type { Run } from "../document/repeats";
+import { type Geometry, geometryOf } from "./geometry";
+import { isGiven } from "./inlining";
+import { linesOf, type Part, partsOf, type Written, wordsOf } from "./summary";
+
+/** Everything that the picture of one node shows; two equal cards are the same object (`scene.ts`). */
+export interface Card {
+  readonly path: string;
+  readonly name: string;
+  readonly type: string;
+  readonly category: Category;
+  readonly known: boolean;
+  readonly summary: string;
+  /** The same as it stands on the card; each step of a chain begins with its type. */
+  readonly lines: readonly (readonly Part[])[];
+  readonly ports: Ports;
+  readonly geometry: Geometry;
+  readonly diagnostics: readonly Diagnostic[];
+  readonly label: string;
+  readonly collapsed: boolean;
+  /** How many nodes of the document show the same definition; 0 for what shows none. */
+  readonly uses: number;
+  readonly origin: Provenance | null;
+  /** Whether it stands there unconnected, and nothing else is wrong with it. */
+  readonly loose: boolean;
+  /** What it gives instead of running; empty if it runs. */
+  readonly ablated: string;
+  /** Whether there is a graph inside that can be entered. */
+  readonly inside: boolean;
+  /** Names of the nodes that it stands for, itself first, if equal ones in a row are folded into it. */
+  readonly run: Run | null;
+  /** The steps of an expression that it stands for, itself first. */
+  readonly chain: Run | null;
+  /** What is written on it: its name, or those of the first and the last of a run. */
+  readonly title: string;
+  /** The line below: what the node is; empty where the name says it. */
+  readonly kind: string;
+}
+
+/** How a card differs from that of its node alone. */
+export interface Drawn {
+  /** Equal nodes in a row that it stands for. */
+  readonly run: Run | null;
+  /** The nodes of an expression that it stands for, and what is written for their ports. */
+  readonly steps: readonly Step[];
+  /** Whether edges run right. */
+  readonly across: boolean;
+  /** Whether no edge leads to or from it. */
+  readonly isAlone: boolean;
+  readonly isCatalogThere: boolean;
+}
+
+export interface Step {
+  readonly node: NodeState;
+  readonly type: NodeTypeState | undefined;
+  readonly resolved: Readonly<Record<string, unknown>> | undefined;
+  readonly written: Written | undefined;
+}
+
+/** What decides how a node looks. */
+export function categoryOf(node: NodeState, type: NodeTypeState | undefined): Category {
+  return node.type === "Subgraph" ? BLOCK : (type?.category ?? UNKNOWN);
+}
+
+export function cardOf(
+  path: string,
+  ports: Ports,
+  diagnostics: readonly Diagnostic[],
+  uses: number,
+  { run, steps, across, isAlone, isCatalogThere }: Drawn,
+): Card {
+  const [{ node, type }] = steps as readonly [Step];
+  const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
+  const told = steps.map(({ node, type, resolved, written }) => partsOf(node, type, resolved, written));
+  const lines = chain
+    ? steps.flatMap((step, place) => linesOf([stepPart(step, told[place] ?? [])]))
+    : node.type === "Subgraph"
+      ? []
+      : linesOf(told[0] ?? []);
+  const summary = wordsOf(chain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []));
+  const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
+  const collapsed = node.collapsed ?? false;
+  const shown = uses > 1 ? `, shown ${uses} times` : "";
+  const origin = provenanceOf(node);
+  const opaque = origin?.proof === "opaque" ? ", opaque" : "";
+  const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
+  const called = run ? `${node.name} to ${run.at(-1)}, ${run.length} equal nodes in a row` : node.name;
+  const [title, kind] = wordsFor(steps);
+  return {
+    path,
+    name: node.name,
+    type: node.type,
+    category: categoryOf(node, type),
+    // Without a catalogue, as in a page without a kernel, nothing can be said of any type.
+    known: type !== undefined || !isCatalogThere || node.type === "Subgraph",
+    summary,
+    lines,
+    ports,
+    geometry: geometryOf(ports, lines.length, collapsed, across),
+    diagnostics,
+    label: `${called}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${collapsed ? ", collapsed" : ""}${problems}`,
+    collapsed,
+    uses,
+    origin,
+    loose:
+      isAlone && errors > 0 && diagnostics.every(({ code }) => /^(unconnected-input|missing-property)$/.test(code)),
+    ablated: steps.map((step) => ablationOf(step.node)).find((each) => each !== "") ?? "",
+    inside: definitionOf(node) !== null,
+    run,
+    chain,
+    title: run ? `${node.name} … ${run.at(-1)}` : title,
+    kind,
+  };
+}
+
+function ablationOf({ properties }: NodeState): string {
+  return typeof properties?.ablate === "string" ? properties.ablate : "";
+}
+
+/** A step of an expression in words: its type and its values. */
+function stepPart({ node }: Step, parts: readonly Part[]): Part {
+  const from = parts.flat().find((value) => value.from !== undefined)?.from;
+  const text = [node.type, wordsOf(parts)].join(" ").trim();
+  return [{ property: null, text, from: from ?? node.name }];
+}
+
+/** What is written on a card: its name, and what it is unless the name says so. */
+function wordsFor(steps: readonly Step[]): readonly [title: string, kind: string] {
+  const [{ node }] = steps as readonly [Step];
+  if (steps.length > 1) {
+    const types = steps.map((step) => step.node.type).join(" · ");
+    const given = steps.findLast((step) => isGiven(step.node.name, step.node.type));
+    return given ? [given.node.name, types] : [types, ""];
+  }
+  if (node.type === "Subgraph") {
+    const definition = definitionOf(node);
+    return [node.name, definition && definition !== node.name ? definition : "block"];
+  }
+  return [node.name, isGiven(node.name, node.type) || /^[A-Z]/.test(node.type) ? node.type : ""];
+}
+
+/** How many nodes it stands for, or else show what it shows: `×8`. */
+export function timesOf({ run, uses }: Card): string {
+  const count = run?.length ?? uses;
+  return count > 1 ? `×${count}` : "";
+}
+
+/** The address in the document of a port of a card: what a card of several gives, its last node gives. */
+export function addressOn({ name, ports, run, chain }: Card, port: string, side: "input" | "output"): string {
+  if (side === "input") return `${name}.${port}`;
+  const shown = ports.outputs.find((each) => each.name === port);
+  return shown?.address ?? `${(run ?? chain)?.at(-1) ?? name}.${port}`;
+}

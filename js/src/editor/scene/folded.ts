@@ -1,0 +1,97 @@
+import type { Graph } from "../document/document";
+import type { Run } from "../document/repeats";
+import type { Point } from "./placement";
+
+/** The runs that a view shows as one card each; `tests/cases/folding.json` compares with Python's picture. */
+export interface Folds {
+  /** The runs, by the node whose card stands for all of them: the first. */
+  readonly runs: ReadonlyMap<string, Run>;
+  /** The steps of an expression that are one card, by the first. */
+  readonly chains: ReadonlyMap<string, Run>;
+  /** The node whose card stands for them, for each of the others. */
+  readonly heads: ReadonlyMap<string, string>;
+  readonly bands: readonly Band[];
+}
+
+/** A part of the canvas, across its whole width or height, that is left out of the view. */
+interface Band {
+  readonly axis: 0 | 1;
+  readonly from: number;
+  readonly to: number;
+}
+
+export const UNFOLDED: Folds = { runs: new Map(), chains: new Map(), heads: new Map(), bands: [] };
+
+/** Where a node stands in the document; null if it has no place yet. */
+type PlaceOf = (name: string) => Point | null;
+
+export function foldsOf(graph: Graph, runs: readonly Run[], chains: readonly Run[], placeOf: PlaceOf): Folds {
+  if (runs.length + chains.length === 0) return UNFOLDED;
+  const heads = new Map<string, string>();
+  for (const [head = "", ...others] of [...runs, ...chains]) for (const name of others) heads.set(name, head);
+  const byHead = (all: readonly Run[]) => new Map(all.map((run) => [run[0] as string, run]));
+  return { runs: byHead(runs), chains: byHead(chains), heads, bands: bandsOf(graph, runs, heads, placeOf) };
+}
+
+/** The room that hidden nodes would take is closed where nothing else stands in it, beside them; a frame keeps it open. */
+function bandsOf(graph: Graph, runs: readonly Run[], heads: Folds["heads"], placeOf: PlaceOf): Band[] {
+  if (graph.frames.size > 0 || runs.length === 0) return [];
+  const found: Band[] = [];
+  for (const run of runs) {
+    const first = placeOf(run[0] as string);
+    const last = placeOf(run.at(-1) as string);
+    if (!first || !last) continue;
+    const axis = Math.abs(last[1] - first[1]) >= Math.abs(last[0] - first[0]) ? 1 : 0;
+    if (last[axis] > first[axis]) found.push({ axis, from: first[axis], to: last[axis] });
+  }
+  const places = [...graph.nodes.keys()].flatMap((name) => (heads.has(name) ? [] : [placeOf(name) ?? []]));
+  return merged(found).filter(({ axis, from, to }) => !places.some(({ [axis]: at = from }) => at > from && at <= to));
+}
+
+function merged(bands: readonly Band[]): Band[] {
+  const made: Band[] = [];
+  for (const band of [...bands].sort((a, b) => a.axis - b.axis || a.from - b.from)) {
+    const before = made.at(-1);
+    if (before && before.axis === band.axis && band.from < before.to)
+      made[made.length - 1] = { ...before, to: Math.max(before.to, band.to) };
+    else made.push(band);
+  }
+  return made;
+}
+
+/** Where a place of the document is shown. */
+export function shownAt({ bands }: Folds, place: Point): Point {
+  if (bands.length === 0) return place;
+  const shown: [number, number] = [place[0], place[1]];
+  for (const { axis, from, to } of bands) shown[axis] -= Math.min(Math.max(place[axis] - from, 0), to - from);
+  return shown;
+}
+
+/** The place of the document that is shown at a point: the inverse of `shownAt`. */
+export function placedAt({ bands }: Folds, point: Point): Point {
+  if (bands.length === 0) return point;
+  const place: [number, number] = [point[0], point[1]];
+  // In order, so that each band is met with those before it opened already.
+  for (const { axis, from, to } of bands) if (place[axis] > from) place[axis] += to - from;
+  return place;
+}
+
+/** The places of the document that nodes get when their cards are moved: with a folded card go all that it stands for. */
+export function settled(folds: Folds, cards: ReadonlyMap<string, Point>, placeOf: PlaceOf): ReadonlyMap<string, Point> {
+  if (folds === UNFOLDED) return cards;
+  const places = new Map<string, Point>();
+  for (const [name, point] of cards) {
+    const run = folds.runs.get(name) ?? folds.chains.get(name);
+    const own = placeOf(name);
+    if (!run || !own) {
+      places.set(name, placedAt(folds, point));
+      continue;
+    }
+    const [x, y] = shownAt(folds, own);
+    for (const member of run) {
+      const before = placeOf(member) ?? own;
+      places.set(member, [before[0] + point[0] - x, before[1] + point[1] - y]);
+    }
+  }
+  return places;
+}

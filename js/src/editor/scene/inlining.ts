@@ -1,0 +1,285 @@
+import {
+  CASTS,
+  COMPUTED_VALUES,
+  LITERALS,
+  type NodeState,
+  RESHAPES,
+  SIZES_OF_TENSORS,
+  SPLITS,
+  VALUE_ATTRIBUTES,
+} from "../../protocol";
+import { type Graph, nodeOf, splitPort } from "../document/document";
+import type { Run } from "../document/repeats";
+import { UNWIRED, type Wiring, wiringOf } from "../document/wiring";
+import { innerText } from "../values/text";
+import { subscript, type Written } from "./summary";
+
+/**
+ * What a view writes on the cards that use it instead of drawing it: size arithmetic, constants, parts of a tuple, and
+ * the reshapes and casts that one line of code chains. `tests/cases/inlining.json` compares with Python's picture.
+ */
+export interface Inlining {
+  /** The nodes that have no card of their own; those of `chains` after the first are not among them. */
+  readonly hidden: ReadonlySet<string>;
+  /** What is written for the input ports that hidden nodes feed, and by which, by node: `size` of `view` is `B, T`. */
+  readonly written: ReadonlyMap<string, Written>;
+  /** Hidden nodes that are an output of another node's card: `q` → `split`. */
+  readonly picks: ReadonlyMap<string, string>;
+  /** Rows of nodes that are one card, as `q.view(…).transpose(1, 2)` is one expression. */
+  readonly chains: readonly Run[];
+}
+
+export const NOTHING_INLINED: Inlining = { hidden: new Set(), written: new Map(), picks: new Map(), chains: [] };
+
+const BINARY: Readonly<Record<string, readonly [sign: string, level: number]>> = {
+  operator_add: [" + ", 1],
+  operator_sub: [" - ", 1],
+  operator_mul: ["*", 2],
+  operator_truediv: ["/", 2],
+  operator_floordiv: ["//", 2],
+  operator_mod: ["%", 2],
+  operator_pow: ["**", 3],
+};
+const ATOM = 9;
+
+/** What a graph's cards absorb; the nodes of `kept` stay as they are, and so does what leads to them. */
+export function inliningOf(graph: Graph, kept: ReadonlySet<string>): Inlining {
+  let any = false;
+  for (const { type } of graph.nodes.values()) any ||= ABSORBED.has(type);
+  return any ? new Reader(graph, kept).read() : NOTHING_INLINED;
+}
+
+type Types = ReadonlySet<string>;
+const SIZES: Types = new Set(SIZES_OF_TENSORS);
+const COMPUTED: Types = new Set(COMPUTED_VALUES);
+const LITERAL: Types = new Set(LITERALS);
+const ATTRIBUTES: Types = new Set(VALUE_ATTRIBUTES);
+const GIVERS: Types = new Set(SPLITS);
+const STEPS: Types = new Set([...RESHAPES, ...CASTS]);
+const ABSORBED: Types = new Set(["getattr", ...SIZES, ...COMPUTED, ...LITERAL, ...STEPS]);
+
+class Reader {
+  private readonly wiring: Wiring;
+  private readonly order: readonly string[];
+  private readonly values = new Set<string>();
+  private readonly hidden = new Set<string>();
+  private readonly picks = new Map<string, string>();
+  /** What each value is, as one would write it, and how firmly its parts are bound. */
+  private readonly formulas = new Map<string, readonly [text: string, level: number]>();
+
+  constructor(
+    private readonly graph: Graph,
+    private readonly kept: ReadonlySet<string>,
+  ) {
+    this.wiring = wiringOf(graph);
+    this.order = orderOf(graph, this.wiring);
+  }
+
+  read(): Inlining {
+    for (const name of this.order) {
+      const giver = this.giverOf(name);
+      if (giver !== null) this.picks.set(name, giver);
+      else if (this.isValue(name)) this.values.add(name);
+    }
+    for (const name of [...this.order].reverse())
+      if (this.picks.has(name) || (this.values.has(name) && this.isAbsorbed(name))) this.hidden.add(name);
+    for (const name of this.order)
+      if (this.hidden.has(name) && !this.picks.has(name)) this.formulas.set(name, this.formula(name));
+    const written = new Map<string, Map<string, { text: string; from: string }>>();
+    for (const { source, target } of this.graph.edges.values()) {
+      const from = nodeOf(source);
+      const [name, port] = splitPort(target);
+      if (!this.formulas.has(from) || this.hidden.has(name)) continue;
+      const ports = written.get(name) ?? new Map();
+      written.set(name, ports.set(port, { text: this.term(from, -1), from }));
+    }
+    return { hidden: this.hidden, written, picks: this.picks, chains: this.chains() };
+  }
+
+  private into(name: string) {
+    return this.wiring.into.get(name) ?? UNWIRED;
+  }
+
+  private feeding(name: string): string[] {
+    return [...this.into(name).values()].map(({ source }) => nodeOf(source));
+  }
+
+  private usersOf(name: string): string[] {
+    return (this.wiring.outOf.get(name) ?? []).map(({ target }) => nodeOf(target));
+  }
+
+  private typeOf(name: string): string {
+    return this.graph.nodes.get(name)?.type ?? "";
+  }
+
+  private isAbsorbed(name: string): boolean {
+    const users = this.usersOf(name);
+    // What a graph gives is drawn, whatever it is.
+    const absorbs = (user: string) => this.hidden.has(user) || this.typeOf(user) !== "Output";
+    return !this.kept.has(name) && users.length > 0 && users.every(absorbs);
+  }
+
+  /** Whether a node gives no tensor, but a number or several that are made of sizes and constants. */
+  private isValue(name: string): boolean {
+    const { type, properties } = this.graph.nodes.get(name) as NodeState;
+    if (type === "getattr") return ATTRIBUTES.has(String(properties?.name));
+    const feeding = this.feeding(name);
+    const made = LITERAL.has(type) || (COMPUTED.has(type) && feeding.length > 0);
+    return SIZES.has(type) || (made && feeding.every((one) => this.values.has(one)));
+  }
+
+  /** The node whose result a node takes one part of: it is then an output of that. */
+  private giverOf(name: string): string | null {
+    const node = this.graph.nodes.get(name) as NodeState;
+    if (node.type !== "getitem" || this.kept.has(name) || !Number.isInteger(node.properties?.index)) return null;
+    const [edge, more] = [...this.into(name).values()];
+    if (!edge || more) return null;
+    const [giver, port] = splitPort(edge.source);
+    return GIVERS.has(this.typeOf(giver)) && name !== port ? giver : null;
+  }
+
+  /** The name of a node, or what it computes; in brackets if it binds less than `level`. */
+  private term(name: string, level: number): string {
+    const formula = this.formulas.get(name);
+    if (!formula || isGiven(name, this.typeOf(name))) return name;
+    const [text, binds] = formula;
+    if (text.length > MOST_LETTERS) return `${text.slice(0, MOST_LETTERS - 1)}…`;
+    return binds < level ? `(${text})` : text;
+  }
+
+  /** What feeds a port of a value, or what was typed there. */
+  private operand(name: string, port: string, level: number): string {
+    const edge = this.into(name).get(port);
+    if (edge) return this.term(nodeOf(edge.source), level);
+    const given = this.graph.nodes.get(name)?.properties?.[port];
+    return given === undefined ? "?" : innerText(given);
+  }
+
+  private formula(name: string): readonly [text: string, level: number] {
+    const { type, properties = {} } = this.graph.nodes.get(name) as NodeState;
+    const binary = BINARY[type];
+    if (binary) {
+      const [sign, level] = binary;
+      return [`${this.operand(name, "a", level)}${sign}${this.operand(name, "b", level + 1)}`, level];
+    }
+    switch (type) {
+      case "Constant":
+        return [subscript(properties.value), ATOM];
+      case "slice": {
+        const part = (port: string) => this.operand(name, port, 0).replace(/^None$/, "");
+        const step = part("step");
+        return [`${part("start")}:${part("stop")}${step ? `:${step}` : ""}`, 0];
+      }
+      case "tuple":
+      case "list": {
+        const items = this.itemsOf(name);
+        const inside = items.join(", ");
+        return type === "list" ? [`[${inside}]`, ATOM] : [items.length === 1 ? `${inside},` : inside, -1];
+      }
+      case "getattr":
+        return [`${this.operand(name, "input", ATOM)}.${properties.name}`, ATOM];
+      case "getitem":
+        return [`${this.operand(name, "input", ATOM)}[${this.operand(name, "index", -1)}]`, ATOM];
+      case "operator_neg":
+        return [`-${this.operand(name, "a", ATOM)}`, 2];
+    }
+    const [first] = this.feeding(name);
+    const subject = (level: number) => (first === undefined ? "?" : this.term(first, level));
+    if (type === "len" || !SIZES.has(type)) return [`${bare(type)}(${subject(0)})`, ATOM];
+    const { dim } = properties;
+    return [`${subject(ATOM)}.${type}(${dim == null ? "" : innerText(dim)})`, ATOM];
+  }
+
+  private itemsOf(name: string): string[] {
+    const wired = [...this.into(name)].map(([port, edge]) => [Number(port.split("_").at(-1)), edge] as const);
+    return wired.sort(([a], [b]) => a - b).map(([, edge]) => this.term(nodeOf(edge.source), 0));
+  }
+
+  private chains(): Run[] {
+    const links = new Map<string, string>();
+    for (const name of this.graph.nodes.keys()) {
+      const next = this.nextOf(name);
+      if (next !== null) links.set(name, next);
+    }
+    const followers = new Set(links.values());
+    const found: Run[] = [];
+    for (const start of links.keys()) {
+      if (followers.has(start)) continue;
+      const chain = [start];
+      for (let at = links.get(start); at !== undefined && chain.length < MOST_STEPS; at = links.get(at)) chain.push(at);
+      found.push(chain);
+    }
+    return found;
+  }
+
+  /** The step that follows one of an expression: it alone uses what that gives, and takes nothing else drawn. */
+  private nextOf(name: string): string | null {
+    if (!this.isStep(name)) return null;
+    const [next, more] = this.usersOf(name).filter((user) => !this.hidden.has(user));
+    if (next === undefined || more !== undefined || !this.isStep(next)) return null;
+    const drawn = this.feeding(next).filter((from) => !this.hidden.has(from) || this.picks.has(from));
+    return drawn.length === 1 ? next : null;
+  }
+
+  private isStep(name: string): boolean {
+    return !this.kept.has(name) && STEPS.has(this.typeOf(name));
+  }
+}
+
+/** Beyond so many steps, a card would be a list. */
+const MOST_STEPS = 4;
+/** Letters of an expression; what is longer is cut. */
+const MOST_LETTERS = 60;
+
+/** Whether a name says more than its type: `conv2` is what a `Conv2d` is called by itself, `stem` is not. */
+export function isGiven(name: string, type: string): boolean {
+  const plain = (words: string) =>
+    bare(words)
+      .replace(/_?\d*$/, "")
+      .toLowerCase();
+  return plain(name) !== plain(type);
+}
+
+function bare(type: string): string {
+  return type.replace(/^(operator|math)_/, "");
+}
+
+/** The nodes in an order in which every edge points forward; those on a loop, of a damaged file, are left out. */
+function orderOf(graph: Graph, { into, outOf }: Wiring): string[] {
+  const waiting = new Map([...graph.nodes.keys()].map((name) => [name, into.get(name)?.size ?? 0]));
+  const ready = [...graph.nodes.keys()].filter((name) => waiting.get(name) === 0);
+  for (const name of ready) {
+    for (const { target } of outOf.get(name) ?? []) {
+      const follower = nodeOf(target);
+      const left = (waiting.get(follower) ?? 0) - 1;
+      waiting.set(follower, left);
+      if (left === 0) ready.push(follower);
+    }
+  }
+  return ready;
+}
+
+/** Where an edge begins on screen that begins at an output of the document: a part that is taken begins at its giver. */
+export function giverOf({ picks }: Inlining, source: string): readonly [node: string, port: string] {
+  const [name, port] = splitPort(source);
+  const giver = picks.get(name);
+  return giver === undefined ? [name, port] : [giver, name];
+}
+
+/** Nodes, with what is written for them alone and the parts that are taken of them: they are copied and deleted together. */
+export function withOwn({ hidden, picks }: Inlining, graph: Graph, names: ReadonlySet<string>): ReadonlySet<string> {
+  if (hidden.size === 0) return names;
+  const { outOf } = wiringOf(graph);
+  const all = new Set(names);
+  const grow = (name: string) => {
+    const giver = picks.get(name);
+    const users = (outOf.get(name) ?? []).map(({ target }) => nodeOf(target));
+    return giver === undefined ? users.every((user) => all.has(user)) : all.has(giver);
+  };
+  let before: number;
+  do {
+    before = all.size;
+    for (const name of [...hidden].reverse()) if (!all.has(name) && grow(name)) all.add(name);
+  } while (all.size > before);
+  return all;
+}

@@ -1,0 +1,106 @@
+import type { Box } from "./boxes";
+import type { Point } from "./placement";
+
+/** The four points of a curve that leaves the first and reaches the last of them vertically, or horizontally. */
+export type Curve = readonly [Point, Point, Point, Point];
+
+/** How far beside the nodes that stand in its way an edge runs. */
+const CLEARANCE = 16;
+const SAMPLES = 12;
+
+/**
+ * The points that an edge passes vertically: its ends, and two beside what it would run behind;
+ * `tests/cases/routes.json` compares with Python's picture. `boxes` are the nodes between which it runs, without those at its ends. Edges that run right (`across`)
+ * pass the points horizontally, here and below.
+ */
+export function routed(start: Point, end: Point, boxes: readonly Box[], across = false): readonly Point[] {
+  if (across) {
+    const others = boxes.map(({ left, top, width, height }) => ({
+      left: top,
+      top: left,
+      width: height,
+      height: width,
+    }));
+    return routed(turned(start), turned(end), others).map(turned);
+  }
+  const [left, right] = [Math.min(start[0], end[0]), Math.max(start[0], end[0])];
+  const between = boxes.filter(
+    (box) =>
+      start[1] < box.top + box.height && box.top < end[1] && left < box.left + box.width && box.left < right + 1e-6,
+  );
+  const direct = curveBetween(start, end);
+  if (!between.some((box) => crosses(direct, box))) return [start, end];
+  // What stands beside the blocking nodes must be passed as well.
+  // And nothing before the edge leaves, or after it has arrived.
+  const room = Math.max(0, Math.min(CLEARANCE, (end[1] - start[1]) / 2));
+  const top = Math.max(start[1] + room, Math.min(...between.map((box) => box.top)));
+  const bottom = Math.min(end[1] - room, Math.max(...between.map((box) => box.top + box.height)));
+  const lanes = [
+    Math.min(...between.map((box) => box.left)) - CLEARANCE,
+    Math.max(...between.map((box) => box.left + box.width)) + CLEARANCE,
+  ];
+  const free = lanes.filter((lane) => !boxes.some((box) => standsIn(lane, top, bottom, box)));
+  const detour = (lane: number) => Math.abs(lane - start[0]) + Math.abs(lane - end[0]);
+  const [lane = 0] = (free.length > 0 ? free : lanes).sort((a, b) => detour(a) - detour(b));
+  return [start, [lane, top], [lane, bottom], end];
+}
+
+/** The curves through points that are passed vertically. */
+export function curvesThrough(points: readonly Point[], across = false): Curve[] {
+  return points.slice(1).map((point, place) => {
+    const before = points[place] as Point;
+    if (!across) return curveBetween(before, point);
+    const [a, b, c, d] = curveBetween(turned(before), turned(point));
+    return [turned(a), turned(b), turned(c), turned(d)];
+  });
+}
+
+/** The SVG path through points that are passed vertically. */
+export function pathThrough(points: readonly Point[], across = false): string {
+  const [start] = points;
+  return `M${start}${curvesThrough(points, across)
+    .map(([, b, c, d]) => `C${b} ${c} ${d}`)
+    .join("")}`;
+}
+
+/** Where an edge's label stands, and on which side: beside the edge's middle, away from the nodes that it passes. */
+export function labelPlace(points: readonly Point[]): { readonly at: Point; readonly side: -1 | 1 } {
+  const start = points[0] ?? [0, 0];
+  const [a, b] = points.length > 2 ? [points[1] ?? start, points[2] ?? start] : [start, points[1] ?? start];
+  return { at: [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2], side: points.length > 2 && a[0] < start[0] ? -1 : 1 };
+}
+
+/** With the axes changed: what runs right, as what runs down. */
+function turned([x, y]: Point): Point {
+  return [y, x];
+}
+
+/** As React Flow bends it: half the way down, or a wide turn where the target is above. */
+function curveBetween([x1, y1]: Point, [x2, y2]: Point): Curve {
+  const bend = y2 >= y1 ? (y2 - y1) / 2 : 6.25 * Math.sqrt(y1 - y2);
+  return [
+    [x1, y1],
+    [x1, y1 + bend],
+    [x2, y2 - bend],
+    [x2, y2],
+  ];
+}
+
+export function pointOn([a, b, c, d]: Curve, t: number): Point {
+  const s = 1 - t;
+  const mix = (axis: 0 | 1) =>
+    s * s * s * a[axis] + 3 * s * s * t * b[axis] + 3 * s * t * t * c[axis] + t * t * t * d[axis];
+  return [mix(0), mix(1)];
+}
+
+function crosses(curve: Curve, { left, top, width, height }: Box): boolean {
+  for (let step = 1; step < SAMPLES; step += 1) {
+    const [x, y] = pointOn(curve, step / SAMPLES);
+    if (left < x && x < left + width && top < y && y < top + height) return true;
+  }
+  return false;
+}
+
+function standsIn(lane: number, top: number, bottom: number, box: Box): boolean {
+  return box.left < lane && lane < box.left + box.width && box.top < bottom && top < box.top + box.height;
+}

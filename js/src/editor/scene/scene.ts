@@ -1,0 +1,258 @@
+import type { Diagnostic, EdgeState, NodeState, NodeTypeState } from "../../protocol";
+import type { Scene } from "../document/connection";
+import { definitionOf, usesOf } from "../document/definitions";
+import type { Graph } from "../document/document";
+import { graphAt, nodeOf, splitPort } from "../document/document";
+import { type Ports, type PortView, portsOf } from "../document/ports";
+import { type Run, runsOf } from "../document/repeats";
+import { UNWIRED, wiringOf } from "../document/wiring";
+import type { SessionState } from "../session/session";
+import { addressOn, type Card, cardOf, type Step } from "./card";
+import { type Folds, foldsOf, shownAt } from "./folded";
+import { runsRight } from "./geometry";
+import { giverOf, type Inlining, inliningOf, NOTHING_INLINED } from "./inlining";
+import { type Point, provisionalPositions } from "./placement";
+import type { Written } from "./summary";
+import { NOTHING } from "./view";
+
+/** One graph as one view shows it. */
+export interface ShownScene extends Scene {
+  readonly graphId: string;
+  /** `""` or `"block."`: what makes a name in this graph a full path. */
+  readonly prefix: string;
+  readonly cards: ReadonlyMap<string, Card>;
+  /** Whether the graph is drawn from left to right. */
+  readonly across: boolean;
+  /** Centres of nodes that have no position of their own. */
+  readonly provisional: ReadonlyMap<string, Point>;
+  /** Equal nodes in a row, folded or not. */
+  readonly runs: () => readonly Run[];
+  readonly folds: Folds;
+  /** What is written on the cards that use it instead of being drawn. */
+  readonly inlined: Inlining;
+  /** Whether anything could be, also while all is drawn. */
+  readonly absorbs: () => boolean;
+  /** The edges that are drawn: those into nodes that have no card of their own are not. */
+  readonly wires: readonly EdgeState[];
+}
+
+interface Made {
+  readonly card: Card;
+  readonly made: readonly unknown[];
+}
+
+const NO_DIAGNOSTICS: readonly never[] = [];
+
+/** Makes scenes; cards whose inputs have not changed keep their identity, so that React skips them. */
+export class SceneMaker {
+  private made = new Map<string, Made>();
+  private last: { inputs: readonly unknown[]; scene: ShownScene } | null = null;
+
+  make(
+    state: SessionState,
+    path: readonly string[],
+    shownPorts: ReadonlySet<string>,
+    folded: ReadonlySet<string> = NOTHING,
+    outlined: ReadonlySet<string> | "all" = NOTHING,
+  ): ShownScene | null {
+    const document = state.sync?.shown;
+    if (!document) return null;
+    const inputs = [document, state.derived, state.catalog, path, shownPorts, folded, outlined];
+    if (this.last && same(this.last.inputs, inputs)) return this.last.scene;
+    const graphId = graphAt(document, path) ?? "";
+    const graph = document.graphs.get(graphId) as Graph;
+    const types: ReadonlyMap<string, NodeTypeState> = state.catalog?.types ?? new Map();
+    const prefix = path.map((name) => `${name}.`).join("");
+    const exposed = new Set(
+      [...shownPorts].filter((port) => port.startsWith(prefix)).map((port) => port.slice(prefix.length)),
+    );
+    const { diagnostics: found, resolved: inferred } = state.derived;
+    const runs = once(() => runsOf(document, graph, (name) => inferred.get(prefix + name)));
+    const provisional = provisionalPositions(graph);
+    const toFold = [...folded].some((head) => head.startsWith(prefix))
+      ? runs().filter(([head]) => folded.has(prefix + head))
+      : [];
+    const inFolds = toFold.flat();
+    const own = (paths: ReadonlySet<string>) =>
+      [...paths].filter((each) => each.startsWith(prefix)).map((each) => each.slice(prefix.length));
+    const inlined = outlined === "all" ? NOTHING_INLINED : inliningOf(graph, new Set([...inFolds, ...own(outlined)]));
+    const folds = foldsOf(
+      graph,
+      toFold,
+      inlined.chains,
+      (name) => graph.nodes.get(name)?.position ?? provisional.get(name) ?? null,
+    );
+    const wiring = wiringOf(graph);
+    const usual = once(() => (outlined === "all" ? inliningOf(graph, NOTHING) : inlined));
+    const across = isAcross(graph, usual());
+    const counts = usesOf(document);
+    const cards = new Map<string, Card>();
+    const made = new Map<string, Made>();
+    for (const node of graph.nodes.values()) {
+      if (folds.heads.has(node.name) || inlined.hidden.has(node.name)) continue;
+      const full = prefix + node.name;
+      const run = folds.runs.get(node.name) ?? null;
+      const chain = folds.chains.get(node.name);
+      const steps = (chain ?? [node.name]).map((name): Step => {
+        const step = graph.nodes.get(name) as NodeState;
+        return {
+          node: step,
+          type: types.get(step.type),
+          resolved: inferred.get(prefix + name),
+          written: inlined.written.get(name),
+        };
+      });
+      const last = steps.at(-1)?.node as NodeState;
+      const into = wiring.into.get(node.name);
+      const outOf = wiring.outOf.get(last.name);
+      const picks = picksOf(inlined, graph, last.name);
+      const spoken = [...(run ?? chain ?? [node.name]), ...steps.flatMap(({ written }) => givers(written))];
+      const diagnostics = gathered(spoken.map((name) => found.get(prefix + name)));
+      const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === node.name).join();
+      const uses = counts.get(definitionOf(node) ?? "") ?? 0;
+      const key = [
+        ...steps.flatMap((step) => [step.node, step.type, step.resolved, textsOf(step.written)]),
+        `${[...(into?.keys() ?? [])].join()}|${outOf?.map(({ source }) => source).join() ?? ""}|${picks.join()}`,
+        diagnostics,
+        full,
+        shownBy(node, document.graphs),
+        asPorts,
+        uses,
+        run?.join(),
+        across,
+        state.catalog !== null,
+      ];
+      const earlier = this.made.get(node.name);
+      const entry =
+        earlier && same(earlier.made, key)
+          ? earlier
+          : {
+              card: cardOf(
+                full,
+                portsShown(
+                  portsOf(document, node, types.get(node.type), into, last === node ? outOf : [], exposed),
+                  last === node ? null : portsOf(document, last, types.get(last.type), UNWIRED, outOf),
+                  inlined.written.get(node.name),
+                  picks,
+                ),
+                diagnostics,
+                uses,
+                { run, steps, across, isAlone: !into?.size && !outOf?.length, isCatalogThere: state.catalog !== null },
+              ),
+              made: key,
+            };
+      made.set(node.name, entry);
+      cards.set(node.name, entry.card);
+    }
+    this.made = made;
+    const wires = [...graph.edges.values()].filter(({ target }) => {
+      const [name, port] = splitPort(target);
+      return cards.has(name) && !inlined.written.get(name)?.has(port);
+    });
+    const shown = { document, graph, types, graphId, prefix, cards, across, exposed, provisional };
+    const scene = { ...shown, runs, folds, inlined, wires, absorbs: () => usual() !== NOTHING_INLINED };
+    this.last = { inputs, scene };
+    return scene;
+  }
+}
+
+/** Whether a graph is drawn from left to right, as far as its cards have places. */
+function isAcross({ nodes, edges }: Graph, inlined: Inlining): boolean {
+  const heads = new Map(
+    inlined.chains.flatMap(([head = "", ...others]) => others.map((name) => [name, head] as const)),
+  );
+  const ends = [...edges.values()].flatMap(({ source, target }) => {
+    const [giver] = giverOf(inlined, source);
+    const taker = nodeOf(target);
+    if (inlined.hidden.has(giver) || inlined.hidden.has(taker) || heads.has(taker)) return [];
+    const [from, to] = [nodes.get(heads.get(giver) ?? giver)?.position, nodes.get(taker)?.position];
+    return from && to ? [[from[0], from[1], to[0], to[1]] as const] : [];
+  });
+  return runsRight(ends);
+}
+
+/** The ports of a card: those of its node, or of the first and the last of a chain, as far as they are not written on it. */
+function portsShown(first: Ports, last: Ports | null, written: Written | undefined, picks: readonly string[]): Ports {
+  const inputs = written ? first.inputs.filter(({ name }) => !written.has(name)) : first.inputs;
+  const outputs = (last ?? first).outputs;
+  if (picks.length === 0) return { inputs, outputs };
+  const part = (name: string): PortView => ({
+    name,
+    kind: "tensor",
+    optional: false,
+    wired: true,
+    doc: "",
+    address: `${name}.output`,
+  });
+  return { inputs, outputs: picks.map(part) };
+}
+
+/** The parts that nodes take of what a node gives, in their order: its outputs on screen. */
+function picksOf({ picks }: Inlining, { nodes }: Graph, giver: string): readonly string[] {
+  if (picks.size === 0) return [];
+  const index = (name: string) => Number(nodes.get(name)?.properties?.index);
+  return [...picks].flatMap(([name, of]) => (of === giver ? [name] : [])).sort((a, b) => index(a) - index(b));
+}
+
+function givers(written: Written | undefined): string[] {
+  return written ? [...written.values()].map(({ from }) => from) : [];
+}
+
+function textsOf(written: Written | undefined): string {
+  return written ? [...written].map(([port, { text, from }]) => `${port} ${text} ${from}`).join() : "";
+}
+
+/** Where a node stands in the document, or will stand until it is arranged. */
+export function placeOf({ graph, provisional }: ShownScene, name: string): Point {
+  return graph.nodes.get(name)?.position ?? provisional.get(name) ?? [0, 0];
+}
+
+/** Centre of a node as shown. */
+export function centreOf(scene: ShownScene, name: string, moving: ReadonlyMap<string, Point>): Point {
+  return moving.get(name) ?? shownAt(scene.folds, placeOf(scene, name));
+}
+
+/** The node whose card stands for a node: itself, unless it is folded away. */
+export function cardFor(scene: ShownScene, name: string): string {
+  return scene.folds.heads.get(name) ?? name;
+}
+
+/** The nodes that a card stands for, its own first. */
+export function membersOf({ folds }: ShownScene, name: string): readonly string[] {
+  return folds.runs.get(name) ?? folds.chains.get(name) ?? [name];
+}
+
+/** The node that has the ports of one side of a card: what a card of several gives, its last node gives. */
+export function ownerOf(scene: ShownScene, name: string, side: "input" | "output"): string {
+  return side === "output" ? (membersOf(scene, name).at(-1) ?? name) : name;
+}
+
+/** The address in the document of a port of a card, given as `"card.port"`. */
+export function addressOf(scene: ShownScene, place: string, side: "input" | "output"): string {
+  const [name, port] = splitPort(place);
+  const card = scene.cards.get(name);
+  return card ? addressOn(card, port, side) : place;
+}
+
+function shownBy(node: NodeState, graphs: ReadonlyMap<string, Graph>): Graph | undefined {
+  const id = definitionOf(node);
+  return id === null ? undefined : graphs.get(id);
+}
+
+function gathered(lists: readonly (readonly Diagnostic[] | undefined)[]): readonly Diagnostic[] {
+  const [first, more] = lists.filter((list) => list !== undefined && list.length > 0);
+  // The same list as before where there is one: cards are compared by it.
+  return more ? lists.flatMap((list) => list ?? []) : (first ?? NO_DIAGNOSTICS);
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | null = null;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
+}
+
+function same(a: readonly unknown[], b: readonly unknown[]): boolean {
+  return a.every((value, index) => Object.is(value, b[index]));
+}

@@ -1,0 +1,215 @@
+import type { NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
+import { items, tagged } from "../values/check";
+import { textOf } from "../values/text";
+
+/** Words on a card, and the property that they tell of; null where they tell of none that is edited there. */
+export interface Value {
+  readonly property: PropertyState | null;
+  readonly text: string;
+  /** The node that they are the value of, if one is written instead of drawn. */
+  readonly from?: string;
+}
+
+/** Values that belong together: `1→6` are two. */
+export type Part = readonly Value[];
+
+/** Arguments that say how many numbers go in, and those that say how many come out. */
+const INTO = ["in_channels", "in_features", "input_size"];
+const OUT_OF = ["out_channels", "out_features", "hidden_size"];
+const MAX_PARTS = 4;
+const MAX_VALUE = 24;
+/** Letters in one line of a card, and lines of one. */
+const LINE = 24;
+const MAX_LINES = 5;
+/** Properties and ports whose values say enough without their names. */
+const PLAIN = ["size", "shape", "dims", "dim0", "dim1", "other", "input", "a", "b"];
+
+/** What is written for ports that hidden nodes feed, and by which, by port (`inlining.ts`). */
+export type Written = ReadonlyMap<string, { readonly text: string; readonly from: string }>;
+
+const NOTHING_WRITTEN: Written = new Map();
+
+export const WITHIN_PART = "→";
+export const BETWEEN_PARTS = " · ";
+
+/** The few values that matter, on one line: `1→6 · 5×5 · stride 2`; `tests/cases/cards.json` compares with Python's. */
+export function summaryOf(
+  node: NodeState,
+  type: NodeTypeState | undefined,
+  resolved: Readonly<Record<string, unknown>> = {},
+): string {
+  return wordsOf(partsOf(node, type, resolved));
+}
+
+/** Parts in one line. */
+export function wordsOf(parts: readonly Part[]): string {
+  return parts.map(partText).join(BETWEEN_PARTS);
+}
+
+function partText(part: Part): string {
+  return part.map(({ text }) => text).join(WITHIN_PART);
+}
+
+/** The lines in which a card says its parts: as many in each as fit; a long one goes on below. */
+export function linesOf(parts: readonly Part[]): readonly (readonly Part[])[] {
+  const lines: { parts: Part[]; length: number }[] = [];
+  for (const part of parts) {
+    const words = partText(part);
+    const last = lines.at(-1);
+    if (last && last.length + BETWEEN_PARTS.length + words.length <= LINE) {
+      last.parts.push(part);
+      last.length += BETWEEN_PARTS.length + words.length;
+      continue;
+    }
+    const [value] = part;
+    for (const text of wrapped(words))
+      lines.push({ parts: [value && part.length === 1 ? [{ ...value, text }] : part], length: text.length });
+  }
+  const made = lines.map((line) => line.parts);
+  if (made.length <= MAX_LINES) return made;
+  const cut = `${wordsOf(made[MAX_LINES - 1] ?? []).slice(0, LINE - 1)}…`;
+  return [...made.slice(0, MAX_LINES - 1), [[{ property: null, text: cut }]]];
+}
+
+/** Words in lines, broken between them; what is longer than a line is broken anywhere. */
+function wrapped(words: string): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (let word of words.split(" ")) {
+    if (line && line.length + 1 + word.length <= LINE) {
+      line += ` ${word}`;
+      continue;
+    }
+    if (line) lines.push(line);
+    for (; word.length > LINE; word = word.slice(LINE)) lines.push(word.slice(0, LINE));
+    line = word;
+  }
+  return [...lines, line];
+}
+
+/** What the line of a card is made of: sizes, what is required, and whatever is not at its default. */
+export function partsOf(
+  node: NodeState,
+  type: NodeTypeState | undefined,
+  resolved: Readonly<Record<string, unknown>> = {},
+  written: Written = NOTHING_WRITTEN,
+): readonly Part[] {
+  const given = node.properties ?? {};
+  const told = [...written].map(([port, { text, from }]): Part => {
+    const isPlain = PLAIN.includes(port) || /\d$/.test(port);
+    const words = port === "index" ? `[${text}]` : isPlain ? text : `${brief(port)} ${text}`;
+    return [{ property: null, text: words, from }];
+  });
+  if (node.type === "Subgraph") {
+    const { definition } = given;
+    const isNamed = typeof definition === "string" && definition !== node.name;
+    return isNamed ? [[{ property: null, text: definition }], ...told] : told;
+  }
+  if (node.type === "Module") {
+    const name = typeof given.target === "string" ? (given.target.split(".").at(-1) ?? "") : "";
+    return name ? [[{ property: null, text: name }], ...told] : told;
+  }
+  const properties = type?.properties ?? [];
+  const valueFor = (property: PropertyState) => {
+    const value = property.name in given ? given[property.name] : property.default;
+    return value === "auto" && property.name in resolved ? resolved[property.name] : value;
+  };
+  const parts: Part[] = [];
+  const into = properties.find((property) => INTO.includes(property.name));
+  const out = properties.find((property) => OUT_OF.includes(property.name));
+  const sizes = into && out ? [into, out] : [];
+  if (sizes.length > 0) parts.push(sizes.map((property) => ({ property, text: short(valueFor(property)) })));
+  // Where a node runs, and whether it is computed again, was chosen for this one: it must not be cut off.
+  const isOwn = (property: PropertyState) => property.role === "node";
+  for (const property of [...properties.filter(isOwn), ...properties.filter((other) => !isOwn(other))]) {
+    if (sizes.includes(property) || written.has(property.name)) continue;
+    const text = textFor(property, valueFor(property), given, resolved);
+    if (text !== null) parts.push([{ property, text }]);
+  }
+  return [...told, ...parts.slice(0, MAX_PARTS)];
+}
+
+/** The properties that are edited on the card: those that its line tells of, and others of its type up to a few. */
+export function mainProperties(
+  node: NodeState,
+  type: NodeTypeState | undefined,
+  resolved: Readonly<Record<string, unknown>> = {},
+): readonly PropertyState[] {
+  if (node.type === "Subgraph" || node.type === "Module") return [];
+  const told = partsOf(node, type, resolved).flatMap((part) => part.flatMap(({ property }) => property ?? []));
+  const others = (type?.properties ?? []).filter(
+    (property) => !told.includes(property) && (property.role ?? "init") === "init",
+  );
+  return [...told, ...others.slice(0, Math.max(0, MAX_PARTS - told.length))];
+}
+
+function textFor(
+  property: PropertyState,
+  value: unknown,
+  given: Readonly<Record<string, unknown>>,
+  resolved: Readonly<Record<string, unknown>>,
+): string | null {
+  const isGiven = property.name in given;
+  if (property.name === "kernel_size" && value !== undefined) return times(property.type, value);
+  if (property.name === "shape" && Array.isArray(value)) return value.join("×") || "scalar";
+  // What is required and may come along an edge is not missing yet.
+  if (property.required && (isGiven || property.role !== "call")) return told(property.name, value);
+  if (isGiven && JSON.stringify(given[property.name]) !== JSON.stringify(property.default ?? null)) {
+    return typeof value === "boolean" ? `${value ? "" : "no "}${property.name}` : told(property.name, value);
+  }
+  return property.name in resolved && value === resolved[property.name] ? short(value) : null;
+}
+
+function told(name: string, value: unknown): string {
+  return PLAIN.includes(name) ? short(value) : `${brief(name)} ${short(value)}`;
+}
+
+function brief(name: string): string {
+  return name
+    .replace(/^(num|n)_/, "")
+    .replace(/_(size|channels|features)$/, "")
+    .replace(/^padding$/, "pad");
+}
+
+function short(value: unknown): string {
+  if (value === undefined) return "?";
+  if (value === "auto") return "auto";
+  const list = items(value);
+  if ((list ?? [value]).some(isSlice)) return `[${(list ?? [value]).map(subscript).join(", ")}]`.slice(0, MAX_VALUE);
+  if (list && list.length > 0) {
+    if (list.every((item) => typeof item === "number")) return list.map((item) => textOf(null, item)).join("×");
+    if (list.length > 1) return textOf(null, list).slice(0, MAX_VALUE);
+  }
+  return textOf(null, value).slice(0, MAX_VALUE);
+}
+
+function isSlice(value: unknown): boolean {
+  return Array.isArray(tagged(value, "$slice"));
+}
+
+/** What stands between brackets in Python: `1:` for a slice from 1 on. */
+export function subscript(value: unknown): string {
+  const parts = tagged(value, "$slice");
+  if (!Array.isArray(parts)) return textOf(null, value);
+  const [start, stop, step] = parts.map((part) => (part === null ? "" : textOf(null, part)));
+  return `${start}:${stop}${step ? `:${step}` : ""}`;
+}
+
+/** A window size in every dimension: 5 in a two-dimensional layer is `5×5`. */
+function times(kind: PropertyType, value: unknown): string {
+  const length = tupleLength(kind);
+  return typeof value === "number" && length ? Array.from({ length }, () => value).join("×") : short(value);
+}
+
+function tupleLength(kind: PropertyType): number | null {
+  switch (kind.type) {
+    case "tuple":
+      return kind.length ?? null;
+    case "optional":
+      return tupleLength(kind.item);
+    case "union":
+      return kind.options.map(tupleLength).find((length) => length !== null) ?? null;
+    default:
+      return null;
+  }
+}

@@ -1,0 +1,126 @@
+import type { EdgeState } from "../../protocol";
+import type { FrameBox } from "../document/frame";
+import type { Lens } from "../session/exporting";
+import type { Point } from "./placement";
+
+/** What belongs to one view in one browser and never to the document. */
+export interface ViewState {
+  /** Names of the Subgraph nodes that were entered, outermost first. */
+  readonly path: readonly string[];
+  readonly nodes: ReadonlySet<string>;
+  readonly edges: ReadonlySet<string>;
+  readonly frames: ReadonlySet<string>;
+  /** Whether there is too little width for panels beside the graph: they then cover it, one at a time. */
+  readonly narrow: boolean;
+  /** Whether the palette has no room when the source is shown beside the graph. */
+  readonly snug: boolean;
+  /** Whether the wheel zooms: from the first click inside until a click outside or Escape. */
+  readonly active: boolean;
+  readonly palette: boolean;
+  readonly properties: boolean;
+  readonly problems: boolean;
+  readonly source: boolean;
+  /** Whether the dialog for exporting is open. */
+  readonly exporting: boolean;
+  /** What colours nodes while it is. */
+  readonly lens: Lens | null;
+  /** Centres of nodes that are being dragged or nudged, before the gesture ends. */
+  readonly moving: ReadonlyMap<string, Point>;
+  /** Boxes of frames that are being dragged or resized, likewise. */
+  readonly boxes: ReadonlyMap<string, FrameBox>;
+  readonly connecting: Connecting | null;
+  /** The edge whose end is being dragged elsewhere. */
+  readonly reconnecting: EdgeState | null;
+  /** Id of the edge that a node would go into if it were dropped now. */
+  readonly dropEdge: string | null;
+  /** The search that is open over the canvas. */
+  readonly quick: Quick | null;
+  readonly snap: boolean;
+  /** Addresses of properties that are shown as ports although nothing feeds them, as full paths. */
+  readonly exposed: ReadonlySet<string>;
+  /** Full paths of the first nodes of the runs that are folded into one card each. */
+  readonly folded: ReadonlySet<string>;
+  /** Full paths of values and steps that are drawn although a card has them written on it; or all of them are. */
+  readonly outlined: ReadonlySet<string> | "all";
+  /** The node that the keyboard is at. */
+  readonly current: string | null;
+  /** The node whose values are edited on its card, and the one to begin with. */
+  readonly inline: { readonly node: string; readonly property: string | null } | null;
+  /** The node whose name is edited on its card. */
+  readonly renaming: string | null;
+  /** The commands for what is selected, offered at a place. */
+  readonly menu: OverCanvas | null;
+  /** Whether the list of all gestures is open. */
+  readonly sheet: boolean;
+  /** The block whose inside is shown beside it. */
+  readonly peek: string | null;
+  /** Where keys go: to the graph, to the notebook after one more Escape, or to the notebook. */
+  readonly keys: "here" | "leaving" | "left";
+  /** What a screen reader is told. */
+  readonly said: string;
+}
+
+export interface OverCanvas {
+  /** Pixels from the canvas's corner. */
+  readonly left: number;
+  readonly top: number;
+}
+
+/** A search over the canvas: for a type to add, a node to go to, a port to connect, an edge to select or take elsewhere. */
+export type Quick =
+  | (OverCanvas & {
+      readonly kind: "add";
+      readonly at: Point;
+      /** The port that the new node is to be connected with, or the edge that it goes into. */
+      readonly from: Connecting | null;
+      readonly edge: EdgeState | null;
+    })
+  | (OverCanvas & { readonly kind: "find" })
+  | (OverCanvas & { readonly kind: "connect"; readonly node: string })
+  | (OverCanvas & { readonly kind: "edges"; readonly node: string })
+  | (OverCanvas & { readonly kind: "type"; readonly node: string })
+  | (OverCanvas & { readonly kind: "reconnect"; readonly edge: EdgeState });
+
+/** A connection being drawn. */
+export interface Connecting {
+  readonly port: string;
+  readonly side: "input" | "output";
+}
+
+export const NOTHING: ReadonlySet<string> = new Set();
+export const STILL: ReadonlyMap<string, Point> = new Map();
+export const SETTLED: ReadonlyMap<string, FrameBox> = new Map();
+
+export const FIRST_VIEW: ViewState = {
+  path: [],
+  nodes: NOTHING,
+  edges: NOTHING,
+  frames: NOTHING,
+  narrow: false,
+  snug: false,
+  active: false,
+  palette: true,
+  properties: true,
+  problems: false,
+  source: false,
+  exporting: false,
+  lens: null,
+  moving: STILL,
+  boxes: SETTLED,
+  connecting: null,
+  reconnecting: null,
+  dropEdge: null,
+  quick: null,
+  snap: false,
+  exposed: NOTHING,
+  folded: NOTHING,
+  outlined: NOTHING,
+  current: null,
+  inline: null,
+  renaming: null,
+  menu: null,
+  sheet: false,
+  peek: null,
+  keys: "here",
+  said: "",
+};

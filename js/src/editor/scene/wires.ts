@@ -1,0 +1,94 @@
+import type { EdgeState } from "../../protocol";
+import { nodeOf, splitPort } from "../document/document";
+import { endsOf, type NodeBox } from "./boxes";
+import type { HandlePlace } from "./geometry";
+import type { Point } from "./placement";
+import { type Curve, curvesThrough, pointOn, routed } from "./routes";
+import type { ShownScene } from "./scene";
+
+const SAMPLES = 24;
+
+/** Up to so many nodes, edges run around those that stand in their way: each edge in view looks at all of them. */
+export const MOST_ROUTED = 500;
+
+/** The curve of an edge from port to port, whatever stands between. */
+export function curveOf(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): Curve | null {
+  const points = endsAt(edge, ends);
+  return points && (curvesThrough(points, isAcross(ends, edge))[0] ?? null);
+}
+
+/** The points that an edge passes, around the nodes between its ends. */
+export function routeOf(
+  edge: EdgeState,
+  ends: ReadonlyMap<string, NodeBox>,
+  boxes: readonly NodeBox[],
+): readonly Point[] | null {
+  const points = endsAt(edge, ends);
+  if (!points || boxes.length > MOST_ROUTED) return points;
+  const [source, target] = [ends.get(nodeOf(edge.source)), ends.get(nodeOf(edge.target))];
+  return routed(
+    points[0],
+    points[1],
+    boxes.filter((box) => box !== source && box !== target),
+    isAcross(ends, edge),
+  );
+}
+
+function isAcross(ends: ReadonlyMap<string, NodeBox>, edge: EdgeState): boolean {
+  return ends.get(nodeOf(edge.source))?.card.geometry.across ?? false;
+}
+
+function endsAt(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): readonly [Point, Point] | null {
+  const source = ends.get(nodeOf(edge.source));
+  const target = ends.get(nodeOf(edge.target));
+  if (!source || !target) return null;
+  const given = source.card.ports.outputs.find(({ address }) => address === edge.source)?.name;
+  return [
+    portPlace(source, given ?? splitPort(edge.source)[1], "output"),
+    portPlace(target, splitPort(edge.target)[1], "input"),
+  ];
+}
+
+/** The edge that runs within `reach` of a point, nearest first; those of the node `except` do not count. */
+export function edgeAt(
+  scene: ShownScene,
+  boxes: readonly NodeBox[],
+  [x, y]: Point,
+  reach: number,
+  except = "",
+): EdgeState | null {
+  const ends = endsOf(scene, boxes);
+  // A node that is held over an edge is not in its way.
+  const others = boxes.filter((box) => box.name !== except);
+  let best: EdgeState | null = null;
+  let nearest = reach;
+  for (const edge of scene.wires) {
+    if (nodeOf(edge.source) === except || nodeOf(edge.target) === except) continue;
+    for (const curve of curvesThrough(routeOf(edge, ends, others) ?? [], scene.across)) {
+      if (!mayPass(curve, x, y, reach)) continue;
+      for (let step = 1; step < SAMPLES; step += 1) {
+        const [px, py] = pointOn(curve, step / SAMPLES);
+        const distance = Math.hypot(px - x, py - y);
+        if (distance < nearest) [best, nearest] = [edge, distance];
+      }
+    }
+  }
+  return best;
+}
+
+function portPlace(box: NodeBox, port: string, side: HandlePlace["side"]): Point {
+  const place = box.card.geometry.handles.find((handle) => handle.port === port && handle.side === side);
+  return [box.left + (place?.x ?? box.width / 2), box.top + (place?.y ?? (side === "input" ? 0 : box.height))];
+}
+
+/** A curve stays inside the box of its four points. */
+function mayPass(curve: Curve, x: number, y: number, reach: number): boolean {
+  const xs = curve.map((point) => point[0]);
+  const ys = curve.map((point) => point[1]);
+  return (
+    x > Math.min(...xs) - reach &&
+    x < Math.max(...xs) + reach &&
+    y > Math.min(...ys) - reach &&
+    y < Math.max(...ys) + reach
+  );
+}

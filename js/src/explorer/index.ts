@@ -1,0 +1,56 @@
+// The explorer's part in the page: keys and a screen reader for a graph that is painted on a canvas, the page's theme,
+// and a graph that fits its place.
+import type { MoveMessage, PageTheme } from "../protocol";
+import { fitGraph } from "./fit";
+import { listenToKeys } from "./keys";
+import { pageTheme } from "./theme";
+
+/** The part of anywidget's model that is used here. */
+interface Model {
+  get(name: "theme" | "told"): unknown;
+  set(name: "theme", value: PageTheme): void;
+  save_changes(): void;
+  on(event: "change:told", listener: () => void): void;
+  off(event: "change:told", listener: () => void): void;
+  send(message: MoveMessage): void;
+}
+
+function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
+  const ended = new AbortController();
+  const said = document.createElement("div");
+  said.setAttribute("role", "status");
+  said.className = "pnne-unseen";
+  el.append(said);
+  const say = () => {
+    said.textContent = String(model.get("told"));
+  };
+  const tell = () => {
+    const theme = pageTheme();
+    if (model.get("theme") === theme) return;
+    model.set("theme", theme);
+    model.save_changes();
+  };
+  const themes = new MutationObserver(tell);
+  themes.observe(document.body, { attributes: true });
+  model.on("change:told", say);
+  say();
+  // This widget is rendered before its parents are in the page.
+  const frame = requestAnimationFrame(() => {
+    const root = el.closest<HTMLElement>(".pnne-explorer");
+    const place = root?.querySelector<HTMLElement>(".pnne-explorer-graph");
+    tell();
+    if (!root || !place) return;
+    root.dataset.testid = "pnne-explorer";
+    fitGraph(place, ended.signal);
+    const search = () => root.querySelector<HTMLElement>("input[type=text]")?.focus();
+    listenToKeys(place, (move) => model.send({ kind: "move", move }), search, ended.signal);
+  });
+  return () => {
+    cancelAnimationFrame(frame);
+    ended.abort();
+    themes.disconnect();
+    model.off("change:told", say);
+  };
+}
+
+export default { render };

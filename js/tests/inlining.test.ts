@@ -1,0 +1,67 @@
+import { expect, test } from "vitest";
+import { lines } from "../../tests/cases/cards.json";
+import { cases } from "../../tests/cases/inlining.json";
+import { EMPTY_GRAPH } from "../src/editor/document/document";
+import { giverOf, inliningOf, withOwn } from "../src/editor/scene/inlining";
+import { linesOf, wordsOf } from "../src/editor/scene/summary";
+
+interface Case {
+  nodes: Record<string, [type: string, properties: Record<string, unknown>]>;
+  edges: [source: string, target: string][];
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+function graphOf({ nodes, edges }: Case) {
+  return {
+    ...EMPTY_GRAPH,
+    nodes: new Map(
+      Object.entries(nodes).map(([name, [type, properties]]) => [name, { name, type, properties } as never]),
+    ),
+    edges: new Map(edges.map(([source, target]) => [target, { source, target }])),
+  };
+}
+
+test.each(cases)("$about: as in Python's picture", (each) => {
+  const found = inliningOf(graphOf(each as unknown as Case), NONE);
+  expect([...found.hidden].sort()).toEqual([...each.hidden].sort());
+  const written = [...found.written].flatMap(([name, ports]) =>
+    [...ports].map(([port, { text }]) => [`${name}.${port}`, text]),
+  );
+  expect(Object.fromEntries(written)).toEqual(each.written);
+  expect(Object.fromEntries(found.picks)).toEqual(each.picks);
+  expect(found.chains).toEqual(each.chains);
+});
+
+test.each(lines)("$parts stand in the lines that Python draws", ({ parts, lines }) => {
+  expect(linesOf(parts.map((text) => [{ property: null, text }])).map(wordsOf)).toEqual(lines);
+});
+
+const [, sizes, parts] = cases as unknown as [Case, Case, Case];
+
+test("what a view keeps as a card is drawn, and what leads to it is written on it", () => {
+  const found = inliningOf(graphOf(sizes), new Set(["tuple"]));
+  expect(found.hidden.has("tuple")).toBe(false);
+  expect([...(found.written.get("tuple")?.values() ?? [])].map(({ text }) => text)).toEqual([
+    "B",
+    "4",
+    "x.shape[1]//4",
+  ]);
+  expect(found.written.has("view")).toBe(false);
+});
+
+test("an edge from a part begins at the card that gives it", () => {
+  const found = inliningOf(graphOf(parts), NONE);
+  expect(giverOf(found, "q.output")).toEqual(["chunk", "q"]);
+  expect(giverOf(found, "view.output")).toEqual(["view", "output"]);
+});
+
+test("a card goes with what is written for it alone, and with the parts that are taken of it", () => {
+  const graph = graphOf(sizes);
+  expect([...withOwn(inliningOf(graph, NONE), graph, new Set(["view"]))].sort()).toEqual(
+    ["B", "constant", "floordiv", "getattr", "getitem2", "tuple", "view"].sort(),
+  );
+  const split = graphOf(parts);
+  expect([...withOwn(inliningOf(split, NONE), split, new Set(["chunk"]))]).toEqual(["chunk", "q", "k"]);
+  expect([...withOwn(inliningOf(split, NONE), split, new Set(["matmul"]))]).toEqual(["matmul"]);
+});

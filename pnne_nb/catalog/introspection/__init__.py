@@ -1,0 +1,1 @@
+"""Reads torch's own signatures, operator schemas and docstrings."""

@@ -1,0 +1,1 @@
+"""What torch does not say of itself, and is written down here."""

@@ -1,0 +1,96 @@
+"""Generates example inputs from the shapes and element types of the Input nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from pnne_nb.compiler.analysis.verify import call_arguments
+from pnne_nb.compiler.shapes.fake_tensors import imitation
+from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, shown
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.node import Node
+
+BATCH = 3
+"""Of the first axis, where it has a name: one sample alone is refused by batch normalisation."""
+
+SIZES = (8, 5, 16, 32, 64, 224)
+"""What named sizes of other axes are tried with, until the model takes them."""
+
+
+def example_inputs(graph: NodeGraph, model: nn.Module) -> tuple[Any, ...]:
+    """Return example inputs for `model`, compiled from `graph`: normal floats, integers 0 or 1.
+
+    Raises:
+        CompileError: If an Input has no shape, or no sizes that were tried fit.
+    """
+    nodes = [node for node in graph.nodes.values() if node.type == "Input"]
+    missing = [node.name for node in nodes if not isinstance(node.properties.get("shape"), tuple)]
+    if missing:
+        raise CompileError(
+            f"Example inputs are needed, and {', '.join(missing)} has no shape to make one from: pass args=(...), or "
+            "give the Input a shape.",
+            [Diagnostic(code="no-example", message="The Input has no shape.", node=name) for name in missing],
+        )
+    failed: Exception | None = None
+    for size in SIZES:
+        try:
+            inputs = tuple(_tensor(node, size) for node in nodes)
+            with imitation(model, inputs) as (twin, given), torch.no_grad():
+                twin(*given)
+        except Exception as error:  # noqa: BLE001  # whatever it is, another size is tried
+            failed = error
+            continue
+        return inputs
+    raise CompileError(
+        f"No example inputs were found that the model takes: pass args=(...). The last attempt failed with: {failed}"
+    ) from failed
+
+
+def _tensor(node: Node, size: int) -> torch.Tensor:
+    shape = node.properties["shape"]
+    assert isinstance(shape, tuple), "looked at before"
+    sizes = [each if isinstance(each, int) else BATCH if axis == 0 else size for axis, each in enumerate(shape)]
+    dtype = getattr(torch, str(node.properties.get("dtype", "float32")))
+    generator = torch.Generator().manual_seed(0)
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(sizes, generator=generator, dtype=torch.float32).to(dtype)
+    return torch.randint(0, 2, sizes, generator=generator).to(dtype)
+
+
+def normal_inputs(input_size: object, args: object) -> tuple[torch.Tensor, ...]:
+    """Return one normal float32 tensor for each shape of `input_size`, which may be one shape alone.
+
+    Raises:
+        ArgumentError: If it is no shape, or `args` are given too.
+    """
+    if not isinstance(args, (tuple, list)) or args:
+        raise ArgumentError(
+            "Give args or input_size, not both: input_size=(2, 3) stands for args=(torch.randn(2, 3),)."
+        )
+    sizes = input_size if isinstance(input_size, (tuple, list)) else ()
+    shapes = [sizes] if all(isinstance(size, int) for size in sizes) else list(sizes)
+    whole = [isinstance(shape, (tuple, list)) and all(isinstance(size, int) for size in shape) for shape in shapes]
+    if not sizes or not all(whole):
+        raise ArgumentError(
+            f"input_size must be a shape such as (2, 3), the batch first, or a sequence of shapes, not {shown(input_size)}."
+        )
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(tuple(shape), generator=generator) for shape in shapes)
+
+
+def call_inputs(
+    graph: NodeGraph, model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the given inputs as arguments of a call (one tensor is the only argument), or generate examples.
+
+    Raises:
+        ArgumentError: If they are no sequence and no mapping.
+        CompileError: If examples are needed, and none can be made.
+    """
+    if args is None and not kwargs:
+        return example_inputs(graph, model), {}
+    return call_arguments(() if args is None else args, kwargs)

@@ -1,0 +1,256 @@
+"""Plans the memory of one pass of a model: lifetime of each node's results, peak use, and where the peak is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from html import escape
+from typing import Any, final
+
+import msgspec
+import torch
+from torch import nn
+from torch.autograd.graph import Node
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler.analysis.example_inputs import call_inputs
+from pnne_nb.compiler.analysis.interpreter import NodeExecution, added_functions, stepping
+from pnne_nb.compiler.analysis.observe import Observer
+from pnne_nb.compiler.analysis.verify import copied
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.compiler.module.call_errors import blame
+from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.compiler.shapes.fake_tensors import imitation
+from pnne_nb.compiler.weights.deepcopy import duplicate
+from pnne_nb.errors import CompileError, Diagnostic, PnneError, expect
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.process.random_state import private_random_state
+
+BACKWARD = "(backward)"
+"""Stands behind the path of a node in the backward pass; alone where no node is known."""
+
+
+class Lifetime(msgspec.Struct, frozen=True):
+    """Memory that one node allocates at one step, and the steps during which it is in use.
+
+    Attributes:
+        node: Path of the node.
+        bytes: How much.
+        born: Step at which it was taken.
+        died: Last step at which it was in use.
+        saved: Whether it was in use when the forward pass was over: a result, or kept for the backward pass.
+    """
+
+    node: str
+    bytes: int
+    born: int
+    died: int
+    saved: bool
+
+
+@final
+class MemoryPlan(msgspec.Struct, frozen=True):
+    """Lifetimes of all memory in one forward pass, or in one training step.
+
+    Attributes:
+        steps: Path of the node that ran at each step, with `BACKWARD` behind it in the backward pass.
+        live: The most bytes in use during each step, beside what is there all the time.
+        lifetimes: Results of nodes and what is kept with them, in the order in which they were taken.
+        fixed: Bytes of parameters, buffers and inputs, there all the time.
+    """
+
+    steps: tuple[str, ...]
+    live: tuple[int, ...]
+    lifetimes: tuple[Lifetime, ...]
+    fixed: int
+
+    @property
+    def peak(self) -> int:
+        """Most bytes in use at once, parameters and inputs included."""
+        return self.fixed + max(self.live, default=0)
+
+    @property
+    def peak_at(self) -> str:
+        """Path of the node that runs at the peak."""
+        return self.steps[self.live.index(max(self.live))] if self.live else ""
+
+    def saved_by(self, node: str) -> int:
+        """Return how many bytes of a node and its content are still in use after the forward pass."""
+        return sum(
+            each.bytes for each in self.lifetimes
+            if each.saved and (each.node == node or each.node.startswith(f"{node}."))
+        )  # fmt: skip
+
+    def table(self) -> list[tuple[str, int, str, str]]:
+        """Return node, bytes, and the nodes at which the memory is allocated and freed, the largest first."""
+        rows = [
+            (each.node, each.bytes, self.steps[each.born], "kept" if each.saved else self.steps[each.died])
+            for each in self.lifetimes
+        ]
+        return sorted(rows, key=lambda row: -row[1])
+
+    def __repr__(self) -> str:
+        return f"MemoryPlan({len(self.steps)} steps, peak {size(self.peak)} at {self.peak_at or 'rest'})"
+
+    def __str__(self) -> str:
+        width = max((len(step) for step in self.steps), default=0)
+        top = max(self.live, default=0) or 1
+        lines = [
+            f"peak {size(self.peak)} at {self.peak_at or 'rest'}: {size(self.fixed)} always, {size(top)} while it runs"
+        ]
+        for step, live in zip(self.steps, self.live, strict=True):
+            lines.append(
+                f"  {step:<{width}} {size(live):>9} {'█' * round(24 * live / top)}{' ← peak' if live == top else ''}"
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        top = max(self.live, default=0) or 1
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{escape(step)}</td><td style='text-align:right'>{size(live)}</td>"
+            f"<td style='min-width:220px'><div style='height:.8em;width:{100 * live / top:.1f}%;background:"
+            f"{'#d62728' if live == top else '#1f77b4'}'></div></td></tr>"
+            for step, live in zip(self.steps, self.live, strict=True)
+        )
+        longest = "".join(
+            f"<tr><td style='text-align:left'>{escape(node)}</td><td style='text-align:right'>{size(bytes)}</td>"
+            f"<td style='text-align:left'>{escape(born)} → {escape(died)}</td></tr>"
+            for node, bytes, born, died in self.table()[:10]
+        )
+        return (
+            f"<b>Peak {size(self.peak)}</b> at {escape(self.peak_at)}; {size(self.fixed)} of it always"
+            "<div style='max-height:32em;overflow:auto'>"
+            f"<table><tr><th>step</th><th>in use</th><th></th></tr>{rows}</table></div>"
+            f"<table><caption>The largest</caption><tr><th>node</th><th>bytes</th><th>lives</th></tr>{longest}</table>"
+        )
+
+
+def plan_memory(
+    model: NodeGraph | nn.Module,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    training: bool = False,
+) -> MemoryPlan:
+    """Plan the memory of a forward pass or of a training step: lifetimes, and the peak with its node.
+
+    The model runs on tensors without data, so this costs no memory itself, and works for a model that would not fit.
+    Counted is what tensors hold, as torch's own bookkeeping would for each device together; what kernels use inside
+    for a moment is not.
+
+    Args:
+        model: A document, or a model compiled from one.
+        args: Positional inputs, of which only shapes and element types matter; from the shapes of the Input nodes if
+            neither these nor `kwargs` are given.
+        kwargs: Those by name.
+        training: Whether to run forward and backward, keeping what the backward pass needs.
+
+    Raises:
+        CompileError: If the document cannot be compiled, `model` is no compiled model, there is nothing to make inputs
+            from, or the model looks at its data, which tensors without data do not have.
+    """
+    expect(model, (NodeGraph, nn.Module), "model", "a NodeGraph or a model compiled from one")
+    expect(training, bool, "training", "True or False")
+    graph = model if isinstance(model, NodeGraph) else None
+    if isinstance(model, NodeGraph):
+        model = compile_graph(model)
+    loader.require(model, "it has no nodes whose memory to plan")
+    if graph is None and args is None and not kwargs:
+        raise CompileError("Inputs are needed to run the model: pass args=(...), or the graph instead of the model.")
+    args, kwargs = call_inputs(graph or NodeGraph(), model, args, kwargs)
+    try:
+        return measure_memory(model, args, kwargs, training=training)
+    except PnneError:
+        raise
+    except Exception as error:
+        node = blame(error)
+        place = f" at {node!r}" if node is not None else ""
+        message = f"The memory cannot be computed without data{place}: {error}"
+        raise CompileError(message, [Diagnostic(code="needs-data", message=message, node=node)]) from error
+
+
+def measure_memory(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, training: bool, data: bool = False
+) -> MemoryPlan:
+    """Run a compiled model on fake tensors, and return the memory that it would use.
+
+    Args:
+        model: From ``pn.compile``; it is not changed.
+        args: Positional inputs; only their shapes and types matter.
+        kwargs: Those by name.
+        training: Whether to run a training step, forward and backward, rather than a forward pass for inference.
+        data: Whether to run it on copies with their data, for a model that looks at it; that does take the memory.
+    """
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+    fixed = sum(tensor.nbytes for tensor in (*tensors.values(), *inputs))
+    with (_copies if data else imitation)(model, (args, dict(kwargs))) as (twin, given):
+        twin.train(training)
+        del tensors, inputs
+        with Observer() as observer, torch.set_grad_enabled(training):
+            result = _announced(twin, given, observer)
+            forward = len(observer.nodes)
+            alive = {id(kept) for kept in observer.kept if kept.died is None}
+            if training:
+                backward(result)
+    return _plan(observer, forward, alive, fixed)
+
+
+@contextmanager
+def _copies(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
+    with private_random_state():
+        yield duplicate(model), copied(inputs)
+
+
+def _announced(model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], observer: Observer) -> Any:
+    """Run the forward pass; in the backward pass, set the node whose autograd functions run."""
+    known: set[Node] = set()  # gone before the backward pass: it would keep what that releases
+
+    def note(step: NodeExecution) -> None:
+        for function in added_functions(known, step):
+            if step.node and type(function).__name__ != "AccumulateGrad":
+                place = f"{step.node} {BACKWARD}"
+                function.register_prehook(lambda _, place=place: setattr(observer, "during", place))
+
+    with stepping(model, note):
+        return model(*given[0], **given[1])
+
+
+def backward(result: Any) -> None:
+    """Run the backward pass of a loss that depends on every result."""
+    leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if leaves:
+        torch.autograd.backward(leaves, [torch.ones_like(leaf) for leaf in leaves])
+
+
+def _plan(observer: Observer, forward: int, alive: set[int], fixed: int) -> MemoryPlan:
+    steps: list[str] = []
+    live: list[int] = []
+    step_of: list[int] = []
+    for number, (node, bytes) in enumerate(zip(observer.nodes, observer.live(), strict=True)):
+        name = node or BACKWARD if number >= forward else node
+        if not steps or steps[-1] != name:
+            steps.append(name)
+            live.append(0)
+        live[-1] = max(live[-1], bytes)
+        step_of.append(len(steps) - 1)
+    lifetimes = tuple(
+        Lifetime(
+            node=kept.node or BACKWARD,
+            bytes=kept.bytes,
+            born=step_of[kept.born],
+            died=step_of[kept.died] if kept.died is not None else len(steps) - 1,
+            saved=id(kept) in alive,
+        )
+        for kept in observer.kept
+        if kept.bytes
+    )
+    return MemoryPlan(tuple(steps), tuple(live), lifetimes, fixed)
+
+
+def size(bytes: float) -> str:
+    """Return a number of bytes as text, e.g. ``"14.9 MB"``."""
+    for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if bytes >= scale:
+            return f"{bytes / scale:.3g} {unit}"
+    return f"{bytes:g} B"

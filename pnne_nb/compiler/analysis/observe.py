@@ -1,0 +1,121 @@
+"""Records a run operation by operation: random numbers, in-place changes, and the lifetime of each allocation."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any, final
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pnne_nb.compiler.analysis.interpreter import current_node
+
+
+@final
+class Allocation:
+    """Memory that an operation has allocated.
+
+    Attributes:
+        node: Path of the node that made it; ``""`` outside of any, as in the backward pass.
+        bytes: Its size.
+        born: Number of the operation that made it.
+        died: Number of the last operation that ran before it was released; None if it outlived the run.
+        users: Paths of the nodes that had a tensor in it.
+    """
+
+    __slots__ = ("born", "bytes", "died", "node", "users")
+
+    def __init__(self, node: str, bytes: int, born: int) -> None:
+        self.node = node
+        self.bytes = bytes
+        self.born = born
+        self.died: int | None = None
+        self.users: set[str] = {node}
+
+
+@final
+class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
+    """Records every operation during a ``with`` block (``with Observer() as run: ...``).
+
+    Attributes:
+        nodes: By operation, the path of the node that it belongs to; ``""`` outside of any.
+        random: Paths of the nodes that use random numbers.
+        writing: Paths of the nodes that change memory in place which is not theirs alone.
+        changed: Paths of the nodes that had a tensor in such memory.
+        kept: Memory taken, in order.
+        during: Path of the node whose backward pass runs; the caller sets it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
+        self.nodes: list[str] = []
+        self.random: set[str] = set()
+        self.writing: set[str] = set()
+        self.changed: set[str] = set()
+        self.kept: list[Allocation] = []
+        self.during = ""
+        self._by_storage: dict[int, Allocation] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        # What is computed again belongs to the node that asked for it, and knows only the end of its path.
+        node = self.during or current_node(sys._getframe(1))
+        self.nodes.append(node)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.random.add(node)
+        given = [self._kept(tensor) for tensor in _tensors((args, kwargs))]
+        result = func(*args, **(kwargs or {}))
+        for kept in given:
+            kept.users.add(node)
+        for tensor in _tensors(result):
+            self._kept(tensor, node).users.add(node)
+        for tensor in _written(func, args, kwargs or {}):
+            users = self._kept(tensor).users
+            if users != {node}:
+                self.writing.add(node)
+                self.changed |= users
+        return result
+
+    def live(self) -> Iterator[int]:
+        """Yield the bytes in use after each operation."""
+        changes = [0] * (len(self.nodes) + 1)
+        for kept in self.kept:
+            changes[kept.born] += kept.bytes
+            if kept.died is not None:
+                changes[kept.died + 1] -= kept.bytes
+        total = 0
+        for change in changes[:-1]:
+            total += change
+            yield total
+
+    def _kept(self, tensor: torch.Tensor, maker: str | None = None) -> Allocation:
+        storage = tensor.untyped_storage()
+        found = self._by_storage.get(id(storage))
+        if found is None:
+            found = self._by_storage[id(storage)] = Allocation(maker or "", storage.nbytes(), len(self.nodes) - 1)
+            if maker is not None:
+                # Without a maker it is an argument, a parameter or a constant, which was there before.
+                self.kept.append(found)
+            weakref.finalize(storage, self._released, id(storage), found)
+        return found
+
+    def _released(self, storage: int, kept: Allocation) -> None:
+        kept.died = len(self.nodes) - 1
+        if self._by_storage.get(storage) is kept:
+            del self._by_storage[storage]
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """Yield the arguments that an operation changes in place."""
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            yield from _tensors(value)

@@ -1,0 +1,429 @@
+"""Verifies that a compiled model equals another module: results, gradients, buffer updates and state_dict keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import fields, is_dataclass
+from html import escape
+from types import NoneType
+from typing import Any, Literal, TypeAlias, final
+
+import msgspec
+import numpy as np
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pnne_nb.compiler.lowering.attributes import whole_node
+from pnne_nb.compiler.module.call_errors import describe
+from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.compiler.weights.deepcopy import Copies, computed, untouched
+from pnne_nb.errors import CompileError, expect
+from pnne_nb.graph.document import NodeGraph, expect_graph
+from pnne_nb.graph.model.node import whole_of
+from pnne_nb.process.random_state import private_random_state
+
+Mode: TypeAlias = Literal["train", "eval"]
+
+_aten = torch.ops.aten
+
+_FRESH = (_aten.empty, _aten.empty_like, _aten.empty_permuted, _aten.empty_strided, _aten.new_empty,
+          _aten.new_empty_strided)  # fmt: skip
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One comparison of two modules.
+
+    Attributes:
+        what: ``"keys"``, ``"outputs"``, ``"gradients"`` or ``"buffers"`` (what running changes: parameters too).
+        mode: ``"train"`` or ``"eval"``; empty where it does not matter.
+        equal: Whether both sides are equal, bit for bit.
+        detail: What differs, and by how much.
+    """
+
+    what: Literal["keys", "outputs", "gradients", "buffers"]
+    mode: Mode | Literal[""]
+    equal: bool
+    detail: str = ""
+
+    def __str__(self) -> str:
+        place = f" in {self.mode} mode" if self.mode else ""
+        said = f" ({self.detail})" if self.detail else ""
+        return f"{self.what}{place}: {'equal' if self.equal else 'different'}{said}"
+
+
+@final
+class VerificationReport(msgspec.Struct, frozen=True):
+    """Result of `verify`; true if everything is equal.
+
+    Attributes:
+        checks: Every comparison.
+        opaque: Paths of the nodes that are kept as they are, with the reason.
+    """
+
+    checks: tuple[Check, ...]
+    opaque: dict[str, str] = {}
+
+    @property
+    def equal(self) -> bool:
+        """Whether all comparisons are equal, bit for bit."""
+        return all(check.equal for check in self.checks)
+
+    @property
+    def differences(self) -> tuple[Check, ...]:
+        """The comparisons that failed."""
+        return tuple(check for check in self.checks if not check.equal)
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    def __repr__(self) -> str:
+        headline = "equal" if self.equal else f"{len(self.differences)} of {len(self.checks)} comparisons differ"
+        kept = f", {len(self.opaque)} opaque" if self.opaque else ""
+        return f"VerificationReport({headline}{kept})\n{self}"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<li>{escape(line)}</li>" for line in str(self).splitlines())
+        return f"<p>{escape(repr(self).splitlines()[0])}</p><ul>{rows}</ul>"
+
+    def __str__(self) -> str:
+        lines = [str(check) for check in self.checks]
+        return "\n".join([*lines, *(f"opaque: {path}: {reason}" for path, reason in self.opaque.items())])
+
+
+def verify(
+    graph: NodeGraph, net: nn.Module, args: Sequence[Any] | torch.Tensor = (), kwargs: Mapping[str, Any] | None = None
+) -> VerificationReport:
+    """Compare the model that `graph` compiles to with the module that it was imported from.
+
+    Both run on the same inputs under the same seed, in training and in evaluation mode. Neither `net`, nor the
+    inputs, nor torch's random state are changed.
+
+    Args:
+        graph: The document.
+        net: The module to compare with; the compiled model takes its tensors and opaque modules from it.
+        args: Positional arguments of the call, such as images `[N, C, H, W]`; a tensor alone is the only argument.
+        kwargs: Keyword arguments of the call.
+
+    Raises:
+        CompileError: If the document cannot be compiled, or the inputs are refused in both modes: nothing would be proved.
+        ArgumentError: If an argument is of the wrong kind.
+    """
+    expect_graph(graph)
+    expect(net, nn.Module, "net", "the module to compare with")
+    args, given = call_arguments(args, kwargs)
+    opaque: dict[str, str] = {}
+    _collect_opaque(graph, "", "", opaque)
+    with untouched(net):
+        with private_random_state():
+            model = compile_graph(graph, reuse=net)
+        checks = tuple(compare(net, model, args, given, key_prefix(graph)))
+    results = [check for check in checks if check.what == "outputs"]
+    if all(check.equal and check.detail for check in results):
+        raise CompileError(f"Nothing can be compared: {results[0].detail}. Give the arguments of a call: args=(x,).")
+    return VerificationReport(checks, opaque)
+
+
+def call_arguments(
+    args: Sequence[Any] | torch.Tensor, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call as a tuple; one tensor alone is the only argument.
+
+    Raises:
+        ArgumentError: If they are no sequence and no mapping.
+    """
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    expect(args, (tuple, list), "args", "a tuple of the arguments of a call, or its only tensor")
+    expect(kwargs, (Mapping, NoneType), "kwargs", "the keyword arguments of a call by name")
+    return tuple(args), dict(kwargs or {})
+
+
+def whole_prefix(graph: NodeGraph) -> str:
+    """Return the prefix of all paths of a document whose one node is the imported module itself."""
+    whole = whole_node(graph)
+    return f"{whole}." if whole else ""
+
+
+def key_prefix(graph: NodeGraph) -> str:
+    """Return the prefix of all ``state_dict`` keys of such a document's model, if it differs."""
+    return whole_prefix(graph) if whole_of(graph.nodes) != whole_node(graph) else ""
+
+
+def _collect_opaque(graph: NodeGraph, id: str, prefix: str, found: dict[str, str]) -> None:
+    for name, node in graph.graphs[id].nodes.items():
+        if node.origin is not None and node.origin.proof == "opaque":
+            found[prefix + name] = node.origin.reason
+        if node.definition is not None:
+            _collect_opaque(graph, node.definition, f"{prefix}{name}.", found)
+
+
+def compare(
+    net: nn.Module,
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    prefix: str = "",
+    copies: tuple[Copies, Copies] | None = None,
+) -> Iterator[Check]:
+    """Yield every comparison of copies of two modules; keys of the second begin with `prefix`.
+
+    What differs is compared again with memory filled that code leaves as it was: its content makes no difference.
+    Whoever has `copies` of both already may give them.
+    """
+    mine, theirs = [f"{prefix}{key}" for key in net.state_dict()], list(model.state_dict())
+    detail = "" if mine == theirs else _keys(mine, theirs)
+    yield Check("keys", "", not detail, detail)
+    ours, others = copies or (Copies(net), Copies(model))
+    for mode in ("train", "eval"):
+        for memory in (nullcontext, FillEmptyTensors):
+            with memory():
+                checks = _checks(ours, others, args, kwargs, mode, prefix)
+            if all(check.equal for check in checks):
+                break
+        yield from checks
+
+
+def _checks(
+    ours: Copies, others: Copies, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, prefix: str
+) -> list[Check]:
+    """Compare in one mode: in evaluation with inputs that require gradients, where the first module takes such.
+
+    A module that keeps what it has computed is called three times, before one backward pass through all of the calls.
+    """
+
+    def run(calls: int, *, wanted: bool) -> tuple[list[Check] | None, bool]:
+        pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
+        before = tuple(map(_numbers, pair))
+        found = _run_both(*pair, args, kwargs, mode, prefix, calls, wanted=wanted)
+        return found, any(map(_keeps_results, pair)) or tuple(map(_numbers, pair)) != before
+
+    found, keeps = run(1, wanted=mode == "eval")
+    if found is None:  # it changes its inputs in place, as none can be that requires gradients
+        found, keeps = run(1, wanted=False)
+    assert found is not None, "only inputs that require gradients are tried"
+    if keeps and all(check.equal for check in found) and found[0].what == "outputs" and len(found) > 1:
+        found = run(3, wanted=False)[0] or found
+    return found
+
+
+def _keeps_results(module: nn.Module) -> bool:
+    """Whether a later call could be given what an earlier one has computed, with its gradients."""
+    return next(computed(module), None) is not None
+
+
+def _numbers(module: nn.Module) -> list[object]:
+    """Return the plain attributes of a module and its parts, such as a counter of calls."""
+    return [
+        value
+        for part in module.modules()
+        for name, value in vars(part).items()
+        if name not in ("training", "_is_full_backward_hook") and isinstance(value, (int, float, str))
+    ]
+
+
+def copied(value: Any) -> Any:
+    """Return a deep copy of arguments, with the same ``requires_grad``."""
+
+    def fresh(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        # Sparse ones have no memory format, not even their own.
+        kept = {"memory_format": torch.preserve_format} if leaf.layout == torch.strided else {}
+        return leaf.detach().clone(**kept).requires_grad_(leaf.requires_grad)
+
+    return pytree.tree_map(fresh, value)
+
+
+def difference(mine: Any, theirs: Any, place: str = "") -> str:  # noqa: PLR0911  # one for each kind of value
+    """Describe how two results differ; empty if they are equal, bit for bit."""
+    if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+            return f"{place}{describe(mine)} and {describe(theirs)}"
+        if mine.device.type == "meta" or _same(mine, theirs):
+            return ""
+        if mine.layout != torch.strided and mine.layout == theirs.layout:
+            return difference(mine.to_dense(), theirs.to_dense(), place)
+        gap = (mine.detach().double() - theirs.detach().double()).abs().max().item() if not mine.is_complex() else ""
+        return f"{place}differs by up to {gap}"
+    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        if list(mine) != list(theirs):
+            return f"{place}the keys {list(mine)} and {list(theirs)}"
+        return next((d for key in mine if (d := difference(mine[key], theirs[key], f"{place}{key}: "))), "")
+    if isinstance(mine, (tuple, list)) and isinstance(theirs, (tuple, list)):
+        if type(mine) is not type(theirs) or len(mine) != len(theirs):
+            return f"{place}a {type(mine).__name__} of {len(mine)} and a {type(theirs).__name__} of {len(theirs)}"
+        pairs = enumerate(zip(mine, theirs, strict=True))
+        return next((d for index, (a, b) in pairs if (d := difference(a, b, f"{place}item {index}: "))), "")
+    if is_dataclass(mine) and type(mine) is type(theirs) and not isinstance(mine, type):
+        one, other = ({field.name: getattr(side, field.name) for field in fields(side)} for side in (mine, theirs))
+        return difference(one, other, place)
+    if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
+        same = mine.dtype == theirs.dtype and np.array_equal(mine, theirs, equal_nan=mine.dtype.kind in "fc")
+        return "" if same else f"{place}different values in an array"
+    if type(mine) is type(theirs) and _is_made_of_attributes(mine) and mine is not theirs:
+        return difference(vars(mine), vars(theirs), place)
+    if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, _COMPARED)):
+        return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
+    return f"{place}{describe(mine)} and {describe(theirs)}"
+
+
+_COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice, np.generic, torch.Size, torch.device)
+"""What is equal if it says so."""
+
+
+def _is_made_of_attributes(value: Any) -> bool:
+    """Whether a result is an object of a plain class, such as a cache."""
+    return hasattr(value, "__dict__") and not isinstance(value, (type, nn.Module)) and not callable(value)
+
+
+def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    if mine.layout != torch.strided and mine.layout == theirs.layout and not mine.is_quantized:
+        return _same(mine.to_dense(), theirs.to_dense())
+    if mine.is_quantized or mine.layout != torch.strided:
+        return torch.equal(mine, theirs)
+    return torch.equal(mine, theirs) or (
+        (mine.is_floating_point() or mine.is_complex()) and torch.allclose(mine, theirs, rtol=0, atol=0, equal_nan=True)
+    )
+
+
+def _run_both(
+    one: nn.Module,
+    other: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    mode: Mode,
+    prefix: str,
+    calls: int = 1,
+    *,
+    wanted: bool = False,
+) -> list[Check] | None:
+    """Compare `calls` calls with one backward pass, and another call without gradients.
+
+    Where gradients to the inputs are `wanted`, return None if the first module refuses to compute them.
+    """
+    results, inputs = [], []
+    refused: list[str] = []
+    backward: list[str] = []
+    for module in (one, other):
+        given = [copied((args, kwargs)) for _ in range(calls)]
+        for leaf in tensors_in(given) if wanted else ():
+            leaf.requires_grad_(leaf.requires_grad or leaf.is_floating_point())
+        with private_random_state():
+            try:
+                result = [module(*each[0], **each[1]) for each in given]
+            except Exception as error:
+                if wanted and module is one:
+                    return None
+                # BatchNorm refuses a single sample in training mode: so must both.
+                if module is other and not refused:
+                    raise
+                refused.append(str(error))
+                continue
+            try:
+                _backward(result)
+            except RuntimeError as error:
+                # As for a result that was changed in place after something was computed from it.
+                if module is other and not backward:
+                    raise
+                backward.append(str(error))
+        results.append(result)
+        inputs.append(given)
+    if refused:
+        said = (
+            f"both modules refuse these inputs: {refused[0]}" if not results else "only one module accepts these inputs"
+        )
+        return [Check("outputs", mode, not results, said)]
+    detail = _first(difference(*pair) for pair in zip(*results, strict=True))
+    # A buffer that remembers how it was computed would forget it in such a call, and the next run with it.
+    if not detail and (mode == "eval" or all(buffer.grad_fn is None for buffer in one.buffers())):
+        detail = _without_gradients(one, other, args, kwargs)
+    found = [Check("outputs", mode, not detail, detail)]
+    if len(backward) == 1:
+        detail = "only one of them has gradients"
+    else:
+        detail = difference(_gradients(one, inputs[0], prefix), _gradients(other, inputs[1]))
+    found.append(Check("gradients", mode, not detail, detail))
+    # Parameters too: some are changed by the forward itself, as a moving average of others.
+    kept = {f"{prefix}{name}": tensor for name, tensor in (*one.named_buffers(), *one.named_parameters())}
+    others = dict((*other.named_buffers(), *other.named_parameters()))
+    detail = difference(kept, {name: others.get(name) for name in kept})
+    return [*found, Check("buffers", mode, not detail, detail)]
+
+
+def _first(details: Iterator[str]) -> str:
+    return next(filter(None, details), "")
+
+
+def _without_gradients(one: nn.Module, other: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Call two modules again where torch records no gradients, and describe how the results differ."""
+    results = []
+    for module in (one, other):
+        given = copied((args, kwargs))
+        with private_random_state(), torch.no_grad():
+            try:
+                results.append(module(*given[0], **given[1]))
+            except Exception:
+                if module is one:
+                    return ""  # it needs gradients itself
+                raise
+    detail = difference(*results)
+    return f"without gradients, {detail}" if detail else ""
+
+
+def _gradients(module: nn.Module, given: Any, prefix: str = "") -> dict[str, torch.Tensor | None]:
+    # Copies of scripted modules have parameters that are computed.
+    found = {f"{prefix}{name}": p.grad if p.is_leaf else None for name, p in module.named_parameters()}
+    return {**found, **{f"input {index}": leaf.grad for index, leaf in enumerate(tensors_in(given))}}
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in a nested value, fields of data classes included."""
+    found: list[torch.Tensor] = []
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            found += tensors_in([getattr(leaf, field.name) for field in fields(leaf)])
+    return found
+
+
+def _backward(result: Any) -> None:
+    leaves = [leaf for leaf in tensors_in(result) if leaf.requires_grad]
+    if leaves:
+        # A sum would give every element the same gradient, and hide what is swapped.
+        losses = [
+            (leaf * torch.linspace(0.5, 1.5, leaf.numel(), device=leaf.device).reshape(leaf.shape)).abs().sum()
+            for leaf in leaves
+        ]
+        torch.stack([loss.double() for loss in losses]).sum().backward()  # type: ignore[no-untyped-call]  # torch does not say
+
+
+def _keys(mine: list[str], theirs: list[str]) -> str:
+    lost, new = [key for key in mine if key not in theirs], [key for key in theirs if key not in mine]
+    if not lost and not new:
+        return "the same keys in a different order"
+    return f"{', '.join(lost[:3]) or 'nothing'} is missing, {', '.join(new[:3]) or 'nothing'} is new"
+
+
+@final
+class FillEmptyTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
+    """During a ``with`` block, `torch.empty` and its like return ones, in the calling thread.
+
+    torch's own switch for this belongs to the whole process, and so to a training beside it, whose algorithms it
+    changes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in _FRESH and result.layout == torch.strided:
+            # Ones are valid as numbers and as most indices, and hide nothing as NaN would.
+            result.fill_(1)
+        return result

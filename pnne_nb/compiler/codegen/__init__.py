@@ -1,0 +1,1 @@
+"""Writes a program as a Python module and loads it."""

@@ -1,0 +1,90 @@
+"""Compares the arguments of a failed call with the shapes and element types that the Input nodes declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from pnne_nb.compiler.ir.snapshot import GraphSnapshot
+
+
+class Expected(NamedTuple):
+    """One argument of a model, as its Input node declares it.
+
+    Attributes:
+        name: Of the Input node, and of the argument.
+        shape: Sizes: numbers, and names for those that vary; None if it need not be a tensor.
+        dtype: Name of the element type.
+    """
+
+    name: str
+    shape: tuple[int | str, ...] | None
+    dtype: str
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return self.name
+        sizes = ", ".join(map(str, self.shape))
+        return f"{self.name} ({sizes}{',' if len(self.shape) == 1 else ''}) {self.dtype}"
+
+
+def inputs_of(snapshot: GraphSnapshot) -> tuple[Expected, ...]:
+    """Return what the outermost Input nodes of a document declare."""
+    found = []
+    for name in snapshot.inputs:
+        properties = snapshot.nodes[name].properties
+        shape, dtype = properties.get("shape"), str(properties.get("dtype", "float32"))
+        sizes = tuple(size for size in shape if isinstance(size, (int, str))) if isinstance(shape, tuple) else None
+        found.append(Expected(name, sizes, dtype))
+    return tuple(found)
+
+
+def misfits(
+    expected: Sequence[Expected],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    home: torch.device | None,
+    floats: torch.dtype | None,
+) -> Iterator[str]:
+    """Yield a sentence for each argument of a call that does not match its Input node.
+
+    Args:
+        expected: What they say.
+        args: Arguments by position.
+        kwargs: Those by name.
+        home: Where all parameters and buffers of the model are; None if that is not one place.
+        floats: The element type of those that hold floating-point numbers; None if that is not one type.
+    """
+    known: dict[str, int] = {}
+    given = {**dict(zip((each.name for each in expected), args, strict=False)), **kwargs}
+    if len(args) > len(expected) or any(each.name not in given for each in expected) or len(given) > len(expected):
+        yield f"The model takes {', '.join(map(str, expected)) or 'no arguments'}."
+        return
+    for each in expected:
+        value = given[each.name]
+        if each.shape is None:
+            continue
+        if not isinstance(value, torch.Tensor):
+            kind = "None" if value is None else f"a {type(value).__name__}"
+            hint = "" if value is None else ": torch.as_tensor makes one of numbers and arrays"
+            yield f"Input {each.name!r} expects a tensor, and was given {kind}{hint}."
+        elif not _fits(value.shape, each.shape, known):
+            yield f"Input {each.name!r} expects {each}, and was given {tuple(value.shape)}."
+        elif value.is_floating_point() != getattr(torch, each.dtype).is_floating_point:
+            kind = str(value.dtype).removeprefix("torch.")
+            yield f"Input {each.name!r} expects {each.dtype}, and was given {kind}: convert it with .to(torch.{each.dtype})."
+        elif floats is not None and value.is_floating_point() and value.dtype != floats:
+            types = (str(each).removeprefix("torch.") for each in (value.dtype, floats))
+            yield "Input {!r} is {}, and the model {}: convert one of them with .to(...).".format(each.name, *types)
+        elif home is not None and value.device != home:
+            yield f"Input {each.name!r} is on {value.device}, and the model on {home}: move one of them with .to(...)."
+
+
+def _fits(actual: Sequence[int], wanted: Sequence[int | str], known: dict[str, int]) -> bool:
+    """Whether sizes are the declared ones; a symbol has one size wherever it occurs."""
+    return len(actual) == len(wanted) and all(
+        size == (want if isinstance(want, int) else known.setdefault(want, size))
+        for size, want in zip(actual, wanted, strict=True)
+    )

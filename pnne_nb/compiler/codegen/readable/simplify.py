@@ -1,0 +1,163 @@
+"""Rewrites a program into its readable form, which `to_source` returns; `compile` runs the program as it was lowered.
+
+The form that runs has one line for each node and one class for each nested graph, so that errors, hooks and the
+debugger find them. In the readable form sizes are inlined (``x.view(b, x.shape[1], -1)``), calls are nested, chains
+become ``nn.Sequential``, and classes that differ only in sizes become one class with arguments. Both give equal
+modules: same keys, same results. `compiler.codegen.writer` says why there are two forms and what proves them equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from pnne_nb.compiler.codegen.readable.inline_sizes import inlined
+from pnne_nb.compiler.codegen.readable.nest_calls import composed
+from pnne_nb.compiler.codegen.readable.share_classes import Comments, shown_in, stem, unified
+from pnne_nb.compiler.codegen.readable.unpack_tuples import NO_PARTS, PartCounts, unpacked
+from pnne_nb.compiler.ir.program import Call, Chain, Member, Nested, Opaque, Program, Ref, Unit, Weight
+from pnne_nb.compiler.shapes.infer import Shapes, TensorSpec
+from pnne_nb.graph.document import NodeGraph
+
+
+def tidied(unit: Unit, comments: Comments, parts: Mapping[str, PartCounts]) -> tuple[Unit, Comments]:
+    """Return a program in its readable form, and the comments that still apply.
+
+    Args:
+        unit: The lowered document.
+        comments: What to say at the end of each node's line, by definition and node.
+        parts: How many parts values have, by definition.
+    """
+    programs = {id: inlined(program) for id, program in unit.programs.items()}
+    chains = {
+        id for id, program in programs.items() if id and is_chain(program) and not _holds_opaque(program, programs)
+    }
+    users = Counter(stem(id) for program in programs.values() for id in shown_in(program.members))
+    # What a person has named and uses several times, or with several sizes, stays a class.
+    named = {id for id in chains if users[stem(id)] > 1 and stem(id) != "Sequential"}
+    programs = {id: _chained(program, programs, chains - named) for id, program in programs.items()}
+    programs, comments = unified({id: programs[id] for id in programs if id not in chains - named}, comments)
+    programs = {
+        id: msgspec.structs.replace(each, form="chain" if id in named else _form(each, programs))
+        for id, each in programs.items()
+    }
+    used = {id for program in programs.values() for id in shown_in(program.members)}
+    programs = {
+        id: program if program.form in ("chain", "loop") else composed(unpacked(program, parts.get(id, NO_PARTS)))
+        for id, program in programs.items()
+        if not id or id in used
+    }
+    return msgspec.structs.replace(unit, programs=programs), comments
+
+
+def is_chain(program: Program) -> bool:
+    """Whether ``nn.Sequential`` does the same: each member is called once, in order, on the last result."""
+    if len(program.entries) != 1 or len(program.results) != 1 or not program.members:
+        return False
+    if [member.name for member in program.members] != [str(index) for index in range(len(program.calls))]:
+        return False
+    before = Ref(program.entries[0].node, "output")
+    for call, member in zip(program.calls, program.members, strict=True):
+        if not _is_step(call) or call.target != member.name or call.arguments != (before,):
+            return False
+        before = _result(call)
+    return program.results[0].value == before and not program.parameters and not program.frozen
+
+
+def _holds_opaque(program: Program, programs: Mapping[str, Program]) -> bool:
+    return any(isinstance(member, Opaque) for member in program.members) or any(
+        _holds_opaque(programs[id], programs) for id in shown_in(program.members)
+    )
+
+
+def _chained(program: Program, programs: Mapping[str, Program], chains: set[str]) -> Program:
+    def chained(member: Member) -> Member:
+        if isinstance(member, Nested) and member.definition in chains:
+            inner = programs[member.definition].members
+            return Chain(member.name, tuple(map(chained, inner)), member.device)
+        return member
+
+    return msgspec.structs.replace(program, members=tuple(map(chained, program.members)))
+
+
+def _form(program: Program, programs: Mapping[str, Program]) -> Literal["", "chain", "list", "loop"]:
+    if program.holds in ("Module", "ModuleDict"):
+        return ""
+    names = [member.name for member in program.members if not isinstance(member, Weight)]
+    if not names or names != [str(index) for index in range(len(names))]:
+        return ""
+    if program.frozen:
+        return ""
+    if not program.definition and (program.ties or [each.node for each in program.entries] != ["input"]):
+        return ""  # nn.Sequential calls its argument so
+    if not program.definition or _holds_opaque(program, programs):
+        return "chain" if is_chain(program) else ""
+    if program.parameters:
+        return ""
+    if program.holds == "Sequential":
+        return "chain"
+    # A list may have tensors of its own, as that of a parametrization has the one that it is made from.
+    return "loop" if 1 < len(names) == len(program.members) and _repeats(program) else "list"
+
+
+def _repeats(program: Program) -> bool:
+    """Whether each member gets what the first got, but the last result in place of one argument."""
+    if [call.target for call in program.calls] != [member.name for member in program.members]:
+        return False
+    if len(program.results) != 1 or not all(_is_step(call) for call in program.calls):
+        return False
+    first, *rest = program.calls
+    changing = next((index for index, value in enumerate(rest[0].arguments) if value == _result(first)), None)
+    if changing is None or len(first.arguments) <= changing or not isinstance(first.arguments[changing], Ref):
+        return False
+    before = first
+    for call in rest:
+        expected = list(first.arguments)
+        expected[changing] = _result(before)
+        if list(call.arguments) != expected or first.arguments.count(first.arguments[changing]) > 1:
+            return False
+        before = call
+    return program.results[0].value == _result(before)
+
+
+def _is_step(call: Call) -> bool:
+    plain = call.kind == "member" and call.single and not call.keywords
+    return plain and not call.again and not call.inside
+
+
+def _result(call: Call) -> Ref:
+    port = call.results[0]
+    return Ref(call.node, port if isinstance(port, str) else "")
+
+
+def comments(graph: NodeGraph, shapes: Shapes) -> Comments:
+    """Return the comment of each node's line: its shapes, if every use has the same."""
+    found: dict[tuple[str, str], set[str]] = {}
+    by_node: dict[str, list[TensorSpec]] = {}
+    for path, spec in shapes.tensors.items():
+        by_node.setdefault(path.rpartition(".")[0], []).append(spec)
+    for path, specs in by_node.items():
+        definition, name = _written_at(graph, path)
+        found.setdefault((definition, name), set()).add(", ".join(map(str, specs)))
+    return {place: next(iter(texts)) for place, texts in found.items() if len(texts) == 1}
+
+
+def parts_of(graph: NodeGraph, shapes: Shapes) -> dict[str, PartCounts]:
+    """Return how many parts values have, if every use has the same number; otherwise 0."""
+    found: dict[str, PartCounts] = {}
+    for path, count in (*((path, len(spec.shape)) for path, spec in shapes.tensors.items()), *shapes.items.items()):
+        node, _, port = path.rpartition(".")
+        definition, name = _written_at(graph, node)
+        parts = found.setdefault(definition, PartCounts({}, {}))
+        counts = parts.sizes if path in shapes.tensors else parts.items
+        counts[Ref(name, port)] = count if counts.get(Ref(name, port), count) == count else 0
+    return found
+
+
+def _written_at(graph: NodeGraph, path: str) -> tuple[str, str]:
+    """Return the definition that a node is written in, and its name there."""
+    prefix, _, name = path.rpartition(".")
+    return (graph[prefix].definition if prefix else "") or "", name

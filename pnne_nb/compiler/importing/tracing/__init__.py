@@ -1,0 +1,1 @@
+"""Records one ``forward`` of a module as the calls that it makes."""

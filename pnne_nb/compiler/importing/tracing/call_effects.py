@@ -1,0 +1,98 @@
+"""Effects of a recorded call: in-place changes, random numbers, or reading only a size."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from pnne_nb.graph.schema.registry import registry
+
+CREATORS = frozenset(
+    getattr(torch, name)
+    for name in ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
+)
+"""What makes tensors of sizes, and is called without a tensor."""
+
+SWAPPED = {
+    "__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul, "__rtruediv__": operator.truediv,
+    "__rdiv__": operator.truediv, "__rfloordiv__": operator.floordiv, "__rmod__": operator.mod,
+    "__rpow__": operator.pow, "__rmatmul__": operator.matmul,
+}  # fmt: skip
+"""Operators whose right operand is the tensor."""
+
+
+def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call changes its first argument in place."""
+    if kind == "call_method":
+        name = str(target)
+    else:
+        name = str(getattr(target, "__name__", ""))
+        if target in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow):
+            return True
+    return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
+
+
+def list_places(target: Any) -> frozenset[int]:
+    """Return the positions of arguments that are lists of tensors: the first of ``torch.stack``."""
+    spec = registry.get(str(getattr(target, "__name__", "")))
+    if spec is None or spec.kind != "function" or not any(port.variadic for port in spec.inputs):
+        return frozenset()
+    several = {port.name for port in spec.inputs if port.variadic}
+    return frozenset(place for place, name in enumerate(spec.positional) if name.removeprefix("*") in several)
+
+
+def only_looks(node: fx.Node) -> bool:
+    """Whether a call computes nothing from a tensor's elements."""
+    target: Any = node.target
+    if node.op == "call_method":
+        return target in ("size", "detach")
+    if (
+        node.op != "call_function"
+        or target is operator.setitem
+        or str(getattr(target, "__name__", ""))
+        in (
+            "iadd",
+            "isub",
+            "imul",
+            "itruediv",
+            "ipow",
+        )
+    ):
+        return False
+    return target is getattr or getattr(target, "__module__", "") in ("_operator", "math")
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a call uses random numbers, so that later calls would get others."""
+    name = str(getattr(node.target, "__name__", node.target))
+    return any(word in name for word in ("rand", "drop", "bernoulli", "normal", "multinomial", "poisson", "uniform"))
+
+
+def certain(node: fx.Node) -> bool | None:
+    """Return the comparison of a random number in [0, 1) with a limit, if every number gives the same."""
+    drawn, limit = node.args if len(node.args) == 2 else (None, None)
+    if not isinstance(drawn, fx.Node) or drawn.target is not torch.rand or not isinstance(limit, (int, float)):
+        return None
+    below = getattr(node.target, "__name__", node.target) == "lt"
+    return None if not below or 0 < limit < 1 else limit >= 1
+
+
+def sweep(graph: fx.Graph, looked_at: set[fx.Node]) -> None:
+    """Remove recorded calls that only Python has read, `looked_at` among them."""
+    checks = {node for node in looked_at if not draws(node)}
+    for node in reversed(list(graph.nodes)):
+        if node.users:
+            continue
+        if (
+            node in checks
+            and node.op in ("call_function", "call_method")
+            and not changes(node.op, node.target, node.kwargs)
+        ):
+            checks.update(each for each in node.all_input_nodes if not draws(each))
+            graph.erase_node(node)
+        elif node.op == "get_attr" or only_looks(node):
+            graph.erase_node(node)

@@ -1,0 +1,231 @@
+"""Guards: what an import takes from its example because Python asked for a value, and the checks of it.
+
+A loop runs as often as in the example, and a branch goes the same way. With other sizes the module itself may do
+something else, so the document checks the condition at that place: ``torch._assert(x.shape[1] == 6, …)``. What cannot
+depend on the inputs, such as the size of a parameter, is not checked.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import fx
+
+from pnne_nb.compiler.importing.draft.describe import in_words, shown
+from pnne_nb.compiler.importing.tracing.call_effects import changes, draws
+from pnne_nb.compiler.importing.tracing.call_site import line_of, place_of, spot_of
+from pnne_nb.compiler.importing.tracing.proxies import EXAMPLE, UNKNOWN, Traced, TracedTensor
+
+_OPPOSITE: Mapping[Callable[..., Any], Callable[..., Any]] = {
+    operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: operator.ge, operator.ge: operator.lt,
+    operator.gt: operator.le, operator.le: operator.gt,
+}  # fmt: skip
+
+MAX_SAID = 80
+"""Letters of a condition that a check repeats."""
+
+_CUTS = frozenset(("chunk", "split", "tensor_split", "unbind"))
+"""Functions and methods whose number of results depends on a size."""
+
+
+class FixedBatch(NamedTuple):
+    """The first size of an argument, which Python took as a number from the example.
+
+    Attributes:
+        size: In the example.
+        text: What was asked, in the words of the source.
+    """
+
+    size: int
+    text: str
+
+
+@final
+class Assumptions:
+    """Collects the assumptions of one recording, and records their checks.
+
+    Attributes:
+        texts: In words.
+        batches: First sizes of arguments that were fixed.
+        ranked: Whether a number of dimensions was asked for.
+    """
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._graph = graph
+        self._done: set[str] = set()
+        self.texts: dict[str, None] = {}
+        self.batches: dict[FixedBatch, None] = {}
+        self.ranked = False
+
+    def went(self, value: Traced, answer: bool) -> None:
+        """Record the answer of a branch."""
+        node = value.node
+        self.texts.setdefault(f"{shown(node)} is {answer}")
+        opposite = _OPPOSITE.get(node.target) if node.op == "call_function" else None  # type: ignore[arg-type]  # of any kind
+        if not _varies(node):
+            return
+        if answer:
+            self._check(node)
+        elif opposite is not None:
+            self._check(self._graph.create_node("call_function", opposite, node.args))
+        else:
+            self._check(self._graph.create_node("call_function", operator.not_, (node,)))
+
+    def settled(self, node: fx.Node, value: Any) -> None:
+        """Record that a number was taken from the example."""
+        self.texts.setdefault(f"{shown(node)} is {value}")
+        if not _varies(node):
+            return
+        if type(value) is int and _is_first_size(node):
+            self.batches.setdefault(FixedBatch(value, shown(node)))
+        self._check(self._graph.create_node("call_function", operator.eq, (node, value)))
+
+    def given(self, node: fx.Node, value: Any) -> None:
+        """Record that an argument is a constant."""
+        self._check(
+            self._graph.create_node("call_function", operator.is_ if value is None else operator.eq, (node, value))
+        )
+
+    def computed(self, node: fx.Node, answer: bool) -> None:
+        """Record the answer of a branch on a tensor that is computed without the elements of any input."""
+        self.texts.setdefault(f"{shown(node)} is {answer}")
+        if _varies(node):
+            self._check(node if answer else self._graph.create_node("call_function", operator.not_, (node,)))
+
+    def placed(self, tensor: fx.Node, *, is_cuda: bool) -> None:
+        """Record on which kind of device a tensor lies."""
+        node = self._graph.create_node("call_function", getattr, (tensor, "is_cuda"))
+        self.texts.setdefault(f"{shown(node)} is {is_cuda}")
+        if _varies(node):
+            self._check(node if is_cuda else self._graph.create_node("call_function", operator.not_, (node,)))
+
+    def required(self, node: fx.Node, frame: FrameType, *, answer: bool) -> None:
+        """Record the condition without which the code of a frame raises: ``assert x.max() < 1``."""
+        condition = node if answer else self._graph.create_node("call_function", operator.not_, (node,))
+        place = place_of(frame)
+        text = shown(node)
+        text = text if len(text) <= MAX_SAID else "a condition on the data"
+        said = f"the module itself stops unless {text} is {answer} ({place})"
+        self._graph.create_node("call_function", torch._assert, (condition, said))
+
+    def counted(self, value: Traced) -> None:
+        """Record that the number of rows or results was taken from the example."""
+        node: Any = value.node
+        if isinstance(value.value, torch.Size):
+            self.ranked = True
+        elif type(value) is TracedTensor:
+            self.settled(self._size(node, 0), len(value.value))
+        elif _name(node) == "unbind":
+            dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
+            self.settled(self._size(node.args[0], dim), len(value.value))
+        elif node.target is operator.mul or (_name(node) in _CUTS and len(value.value) not in node.args):
+            # What chunk(3) makes is 3.
+            self.settled(self._graph.create_node("call_function", len, (node,)), len(value.value))
+
+    def _size(self, tensor: fx.Node, dim: Any) -> fx.Node:
+        shape = self._graph.create_node("call_function", getattr, (tensor, "shape"))
+        return self._graph.create_node("call_function", operator.getitem, (shape, dim))
+
+    def _check(self, condition: fx.Node) -> None:
+        key = _origin(condition)
+        if key not in self._done:
+            self._done.add(key)
+            text = shown(condition)
+            said = f"imported for {text if len(text) <= MAX_SAID else 'such sizes'}; else import again"
+            line = line_of(spot_of(sys._getframe(1)))
+            if line:
+                said += f" ({in_words(condition)}{line})"
+            self._graph.create_node("call_function", torch._assert, (condition, said))
+
+
+def without_inputs(node: fx.Node) -> Any:
+    """Return the value of a recorded tensor that is computed from sizes and constants alone; else `UNKNOWN`.
+
+    ``(torch.arange(x.shape[1]) >= 0).all()`` is such, whatever `x` holds.
+    """
+    made: dict[fx.Node, Any] = {}
+    try:
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            value = _value(node, made)
+    except Exception:  # noqa: BLE001  # what needs an input, or cannot be computed here
+        return UNKNOWN
+    changed = any(
+        each.op.startswith("call_")
+        and (each.target is operator.setitem or changes(each.op, each.target, each.kwargs))
+        and each not in made
+        and not made.keys().isdisjoint(_bases(each))
+        for each in node.graph.nodes
+    )
+    return UNKNOWN if changed else value
+
+
+def _value(node: fx.Node, made: dict[fx.Node, Any]) -> Any:
+    if node in made:
+        return made[node]
+    example = node.meta.get(EXAMPLE, UNKNOWN)
+    value: Any
+    if isinstance(example, (bool, int, float, str, torch.dtype, torch.Size)):
+        value = example
+    elif isinstance(example, torch.device):
+        value = torch.device("cpu")
+    elif node.op not in ("call_function", "call_method") or draws(node):
+        raise LookupError(node.name)
+    else:
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: _value(each, made))
+        kwargs = {name: "cpu" if name == "device" else each for name, each in kwargs.items()}
+        target: Any = node.target
+        value = getattr(args[0], target)(*args[1:], **kwargs) if node.op == "call_method" else target(*args, **kwargs)
+    made[node] = value
+    return value
+
+
+def _bases(node: fx.Node) -> Iterator[fx.Node]:
+    """Yield what a changed tensor may be a view of."""
+    base = node.args[0] if node.args else None
+    while isinstance(base, fx.Node):
+        yield base
+        base = base.args[0] if base.args else None
+
+
+def _name(node: fx.Node) -> str:
+    return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
+
+
+def _varies(node: fx.Node) -> bool:
+    """Whether a value depends on what the module is called with."""
+    seen: set[fx.Node] = set()
+    pending = [node]
+    while pending:
+        found = pending.pop()
+        if found.op == "placeholder":
+            return True
+        if found not in seen:
+            seen.add(found)
+            pending += found.all_input_nodes
+    return False
+
+
+def _is_first_size(node: fx.Node) -> bool:
+    """Whether a value is ``x.shape[0]`` or ``x.size(0)`` of an argument."""
+    source, last = (*node.args, None, None)[:2]
+    if not isinstance(source, fx.Node) or last != 0 or type(last) is not int:
+        return False
+    if node.target is operator.getitem and (source.target is getattr or source.target == "size"):
+        source = source.args[0]
+    elif node.target != "size":
+        return False
+    return isinstance(source, fx.Node) and source.op == "placeholder"
+
+
+def _origin(value: Any) -> str:
+    """Return where a number comes from: the same text for ``x.shape[1]`` wherever it is asked."""
+    if not isinstance(value, fx.Node):
+        return repr(value)
+    if value.target in ("size", getattr) or getattr(value.target, "__module__", "") in ("_operator", "math"):
+        return f"{value.target}({', '.join(map(_origin, value.args))})"
+    return value.name

@@ -1,0 +1,186 @@
+"""Runs a module once in each mode and records the arguments and results of each submodule.
+
+Of tensors it keeps only shape, element type and device, as tensors on the meta device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from pnne_nb.compiler.analysis.verify import copied
+from pnne_nb.compiler.importing.tracing.proxies import UNKNOWN
+from pnne_nb.compiler.module.call_errors import describe
+from pnne_nb.compiler.weights.deepcopy import duplicate
+from pnne_nb.errors import CompileError, Diagnostic
+from pnne_nb.process.random_state import private_random_state
+
+
+@dataclass(eq=False)
+class ObservedCall:
+    """One call of one module, with the calls that it made.
+
+    Attributes:
+        path: Of the module.
+        args: By position.
+        kwargs: By name.
+        result: What it returned.
+        inner: The calls that it made, in order.
+        failed: Whether it raised an exception.
+    """
+
+    path: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    result: Any = UNKNOWN
+    inner: list[ObservedCall] = field(default_factory=list)
+    failed: bool = False
+
+    @cached_property
+    def calls(self) -> dict[str, list[ObservedCall]]:
+        """The calls that it made, by path; known once it has returned."""
+        found: dict[str, list[ObservedCall]] = {}
+        for frame in self.inner:
+            found.setdefault(frame.path, []).append(frame)
+        return found
+
+
+ObservedCalls = dict[bool, ObservedCall]
+"""A call in training mode (True) and in evaluation mode; one of them may be missing."""
+
+
+def observe(
+    net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: Callable[[str], None] = lambda _path: None
+) -> ObservedCalls:
+    """Call `net` in evaluation mode, and in training mode, without data where that suffices.
+
+    Args:
+        net: The module; it is not changed.
+        args: Of the call, by position.
+        kwargs: By name.
+        tell: Called with the path of each module that is called.
+
+    Raises:
+        CompileError: If it can be called in neither of them.
+    """
+    frames: ObservedCalls = {}
+    failure: Exception | None = None
+    try:
+        frames[False] = _call(duplicate(net), args, kwargs, tell, training=False)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may do
+        failure = error
+        with contextlib.suppress(Exception):
+            # torch.cond and its like compile what they call, and refuse what is watched.
+            frames[False] = _call(duplicate(net), args, kwargs, tell, training=False, parts=False)
+    try:
+        frames[True] = _call(duplicate(net, outlined), outlined(args), outlined(kwargs), tell, training=True)
+    except Exception:  # noqa: BLE001  # something goes by the data
+        try:
+            frames[True] = _call(duplicate(net), args, kwargs, tell, training=True)
+        except Exception as error:  # noqa: BLE001  # as above
+            failure = failure or error
+    if False in frames or (frames and failure is None):
+        return frames
+    if True in frames:
+        with contextlib.suppress(Exception):
+            # Without data, it may take what it would refuse.
+            return {True: _call(duplicate(net), args, kwargs, tell, training=True)}
+    shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
+    message = f"{type(net).__name__} cannot be called with ({shown}): {failure}"
+    hint = "Pass args and kwargs that the module takes; with partial=True, the node that fails is shown in a drawing."
+    if any(module._forward_hooks or module._forward_pre_hooks for module in net.modules()):
+        hint += " Or its hooks, which still speak of the original, are in the way of calling a copy of it: remove them."
+    raise CompileError(message, [Diagnostic(code="bad-inputs", message=message, hint=hint)]) from failure
+
+
+def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
+    """Call a module that fails, in evaluation mode, and return what was seen until then."""
+    root = ObservedCall("")
+    with contextlib.suppress(Exception):
+        _call(duplicate(net), args, kwargs, lambda _path: None, training=False, root=root)
+    return root.inner[0] if root.inner else ObservedCall("", failed=True)
+
+
+def _call(
+    net: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tell: Callable[[str], None],
+    *,
+    training: bool,
+    root: ObservedCall | None = None,
+    parts: bool = True,
+) -> ObservedCall:
+    root = root or ObservedCall("")
+    stack = [root]
+    for path, module in net.named_modules():
+        if "forward" not in vars(module) and (parts or not path):
+            vars(module)["forward"] = _watched(module.forward, path, stack, tell)
+    given = copied((args, kwargs))
+    with private_random_state(), torch.no_grad():
+        net.train(training)(*given[0], **given[1])
+    return root.inner[0] if root.inner else ObservedCall("")
+
+
+def _watched(
+    forward: Callable[..., Any], path: str, stack: list[ObservedCall], tell: Callable[[str], None]
+) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        tell(path)
+        frame = ObservedCall(path, outlined(args), outlined(kwargs))
+        stack[-1].inner.append(frame)
+        stack.append(frame)
+        try:
+            result = forward(*args, **kwargs)
+        except Exception:
+            frame.failed = True
+            raise
+        frame.result = outlined(result)
+        stack.pop()
+        return result
+
+    return run
+
+
+def outlined(value: Any) -> Any:
+    """Return a value with meta tensors for its tensors; `UNKNOWN` for what needs data."""
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided or value.is_quantized:
+            return UNKNOWN
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        try:
+            return type(value)(*map(outlined, value))
+        except Exception:  # noqa: BLE001  # a class may ask anything of its parts
+            return UNKNOWN
+    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        return type(value)(map(outlined, value))
+    if type(value) in (dict, OrderedDict):
+        return {key: outlined(each) for key, each in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return with_fields(value, {name: outlined(each) for name, each in fields_of(value).items()})
+    return value
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass object by name."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def with_fields(value: Any, new: dict[str, Any]) -> Any:
+    """Return an object of the same dataclass with other field values."""
+    changed = copy.copy(value)
+    for name, each in new.items():
+        if getattr(value, name) is not each:
+            object.__setattr__(changed, name, each)
+            if isinstance(changed, dict) and name in changed:
+                dict.__setitem__(changed, name, each)
+    return changed

@@ -1,0 +1,391 @@
+"""Patches functions that would turn traced values into plain numbers, for the time of the trace.
+
+``len(x)``, ``int(n / 2)`` and ``math.sqrt(n)`` return plain numbers for any argument. The traced code sees functions of
+this module under these names: in copies of the class's methods and of the functions beside them, so that other code is
+not affected.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import nn
+from torch.autograd import Function
+from torch.distributions import Distribution
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from pnne_nb.compiler.importing.draft.draft import UntranslatableError
+from pnne_nb.compiler.importing.tracing.proxies import (
+    UNKNOWN,
+    Traced,
+    TracedFloat,
+    TracedInt,
+    TracedTensor,
+    is_traced,
+    known,
+    type_of,
+)
+from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
+
+_SIZED = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
+"""What torch makes of sizes: refused by its compiled code where a size is only known when it runs."""
+
+
+NOTHING: Mapping[str, Any] = {}
+
+_CALLED_BY_TORCH = ("forward", "extra_repr", "reset_parameters", "init_weights")
+
+
+def plainly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Replace ``torch.utils.checkpoint.checkpoint``: call the function without the arguments of checkpointing."""
+    own = {*inspect.signature(checkpoint).parameters, "preserve_rng_state"}
+    return function(*args, **{name: value for name, value in kwargs.items() if name not in own})
+
+
+def plainly_sequential(functions: Any, segments: int, input: Any, *_: Any, **__: Any) -> Any:
+    """Replace ``torch.utils.checkpoint.checkpoint_sequential``, which recomputes all segments but the last."""
+    functions = list(functions.children() if isinstance(functions, nn.Sequential) else functions)
+    length = len(functions) // segments
+
+    def run(first: int, last: int, value: Any) -> Any:
+        for function in functions[first:last]:
+            value = function(value)
+        return value
+
+    for first in range(0, length * (segments - 1), length):
+        input = plainly(run, first, first + length, input)
+    return run(length * (segments - 1), len(functions), input)
+
+
+@final
+class Rebound:
+    """Classes whose methods are copies that see patched names.
+
+    Args:
+        recorder: Records what the functions are called with.
+        leaves: Functions that are recorded as a whole.
+    """
+
+    def __init__(self, recorder: TraceRecorder, leaves: Collection[Any]) -> None:
+        self._view = _View(recorder, leaves)
+        self._classes: dict[type[nn.Module], type[nn.Module]] = {}
+        self._made: set[type[nn.Module]] = set()
+        self._told: dict[type[nn.Module], bool] = {}
+
+    @contextmanager
+    def among(self, modules: Iterable[nn.Module]) -> Iterator[None]:
+        """Patch helper methods of modules during the block."""
+        with ExitStack() as stack:
+            for module in modules:
+                cls = type(module)
+                if cls not in self._told:
+                    self._told[cls] = has_methods(cls)
+                if self._told[cls]:
+                    stack.enter_context(self.one(module))
+            yield
+
+    @contextmanager
+    def one(self, module: nn.Module, methods: Mapping[str, Any] = NOTHING) -> Iterator[None]:
+        """Patch the methods of a module, which is a private copy, during the block; `methods` are further ones."""
+        original = module.__class__
+        if original in self._made:
+            yield
+            return
+        if original not in self._classes:
+            self._classes[original] = self._copied(original)
+        made = self._classes[original]
+        if methods:
+            made = type(original.__name__, (made,), {**methods, "__module__": original.__module__})
+        self._made.add(made)
+        module.__class__ = made
+        try:
+            yield
+        finally:
+            module.__class__ = original
+
+    def _copied(self, cls: type[nn.Module]) -> type[nn.Module]:
+        own: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            if _is_torchs(base):
+                continue
+            for name, value in vars(base).items():
+                if isinstance(value, (staticmethod, classmethod)):
+                    own[name] = type(value)(self._view.copied(value.__func__))
+                elif isinstance(value, types.FunctionType) and not name.startswith("__"):
+                    own[name] = self._view.copied(value)
+        return type(cls.__name__, (cls,), {**own, "__module__": cls.__module__, "__reduce__": object.__reduce__})
+
+
+def has_methods(cls: type[nn.Module]) -> bool:
+    """Whether a class outside of torch has methods that others may call instead of ``forward``."""
+    return any(
+        isinstance(value, (staticmethod, types.FunctionType))
+        and not name.startswith("_")
+        and name not in _CALLED_BY_TORCH
+        for base in cls.__mro__
+        if not _is_torchs(base)
+        for name, value in vars(base).items()
+    )
+
+
+def _is_torchs(base: type) -> bool:
+    return base.__module__.partition(".")[0] in ("torch", "builtins")
+
+
+class Names(dict[str, Any]):
+    """Global names as traced code sees them; each is patched at its first use."""
+
+    def __init__(self, original: dict[str, Any], view: _View) -> None:
+        super().__init__({name: original[name] for name in ("__name__", "__builtins__") if name in original})
+        self._original = original
+        self._view = view
+
+    def __missing__(self, name: str) -> Any:
+        if name in self._original:
+            found = self._view.seen(self._original[name], _package(self._original))
+        elif name in self._view.builtins:
+            found = self._view.builtins[name]
+        else:
+            raise KeyError(name)
+        self[name] = found
+        return found
+
+
+@final
+class _Namespace:
+    """A module as traced code sees it."""
+
+    def __init__(self, module: types.ModuleType, view: _View, package: str) -> None:
+        self._seen = module, view, package
+
+    def __getattr__(self, name: str) -> Any:
+        module, view, package = self._seen
+        found = vars(self)[name] = view.seen(getattr(module, name), package)
+        return found
+
+
+@final
+class _Applied:
+    """A ``torch.autograd.Function`` whose calls are recorded as a whole."""
+
+    def __init__(self, function: type[Function], recorder: TraceRecorder) -> None:
+        self._function = function
+        self._recorder = recorder
+
+    def apply(self, *args: Any) -> Any:
+        return _whole(self._function, self._recorder, args, {})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+
+@final
+class _View:
+    """What traced code sees in place of what other code sees."""
+
+    def __init__(self, recorder: TraceRecorder, leaves: Collection[Any]) -> None:
+        self._recorder = recorder
+        self._leaves = leaves
+        self._spaces: dict[int, Names] = {}
+        self._copies: dict[int, Any] = {}
+        replaced = _functions(recorder)
+        self.builtins = {name: replaced[name] for name in ("len", "int", "float", "isinstance", "range")}
+        self._replaced = {
+            id(f): self._settling(f) for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)
+        }
+        self._replaced |= {id(getattr(math, name)): replaced[name] for name in ("sqrt", "floor", "ceil")}
+        self._replaced[id(np.sqrt)] = replaced["sqrt"]
+        self._replaced |= {id(getattr(torch, name)): replaced[name] for name in ("finfo", "iinfo", "is_tensor")}
+        self._replaced[id(checkpoint)] = plainly
+        self._replaced[id(checkpoint_sequential)] = plainly_sequential
+        self._replaced |= {id(getattr(torch, name)): self._sized(getattr(torch, name)) for name in _SIZED}
+
+    def seen(self, value: Any, package: str) -> Any:
+        """Return the replacement of a value for traced code."""
+        if id(value) in self._replaced:
+            return self._replaced[id(value)]
+        if (context := self._recorder.surroundings.seen(value)) is not None:
+            return context
+        if isinstance(value, types.FunctionType):
+            if value in self._leaves:
+                return lambda *args, **kwargs: _whole(value, self._recorder, args, kwargs)
+            return self.copied(value) if _package(value.__globals__) == package else value
+        if isinstance(value, types.ModuleType):
+            return _Namespace(value, self, package)
+        if isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState, np.random.Generator)):
+            return _refuse_draw
+        if getattr(value, "__module__", None) == "numpy" and not isinstance(value, type) and callable(value):
+            return self._settling(value)
+        if _is_autograd(value):
+            return _Applied(value, self._recorder)
+        if isinstance(value, type) and type(value) is type and issubclass(value, Distribution):
+            return self._copies.setdefault(id(value), self._unchecked(value))
+        owner: Any = getattr(value, "__self__", None) if isinstance(value, types.MethodType) else None
+        if _is_autograd(owner) and value.__name__ == "apply":
+            return _Applied(owner, self._recorder).apply
+        return value
+
+    def copied(self, function: Any) -> Any:
+        """Return a copy of a function that sees patched names."""
+        if not isinstance(function, types.FunctionType):
+            return function
+        if id(function) in self._copies:
+            return self._copies[id(function)]
+        space = self._spaces.setdefault(id(function.__globals__), Names(function.__globals__, self))
+        # What a decorator wraps is in a cell of its closure.
+        cells = tuple(types.CellType() if self._wraps(cell) else cell for cell in function.__closure__ or ())
+        copied = types.FunctionType(
+            function.__code__, space, function.__name__, function.__defaults__, cells if function.__closure__ else None
+        )
+        self._copies[id(function)] = copied
+        for new, old in zip(cells, function.__closure__ or (), strict=True):
+            if new is not old:
+                new.cell_contents = self.seen(old.cell_contents, _package(function.__globals__))
+        copied.__kwdefaults__ = function.__kwdefaults__
+        copied.__dict__.update(function.__dict__)
+        return copied
+
+    def _wraps(self, cell: types.CellType) -> bool:
+        """Whether a cell holds a function, or the context that a decorator calls one in."""
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            return False  # still empty
+        return isinstance(value, types.FunctionType) or self._recorder.surroundings.seen(value) is not None
+
+    def _unchecked(self, distribution: type[Distribution]) -> type:
+        """Return a class of distributions that does not ask a sample for its class, which a traced one has not."""
+        own = {
+            name: self.copied(value)
+            for base in reversed(distribution.__mro__)
+            for name, value in vars(base).items()
+            if isinstance(value, types.FunctionType) and "finfo" in value.__code__.co_names
+        }
+        own |= {"__module__": distribution.__module__, "_validate_sample": lambda _self, _value: None}
+        return _Unchecked(distribution.__name__, (distribution,), own)
+
+    def _settling(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that is given sizes as they are in the example, which it would not ask for."""
+
+        def plain(value: Any) -> Any:
+            return self._recorder.settle(value) if type(value) in (TracedInt, TracedFloat) else value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
+
+        return call
+
+    def _sized(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if is_traced((args, kwargs)) and known((args, kwargs)) is UNKNOWN:
+                return self._recorder.watched(function, args, kwargs)
+            return function(*args, **kwargs)
+
+        return call
+
+
+class _Unchecked(type):
+    """Metaclass of the replacements of distribution classes, which accept the originals' objects."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.__base__ or cls)
+
+
+def _refuse_draw(*_: Any, **__: Any) -> Any:
+    raise UntranslatableError("it draws random numbers with Python or NumPy, which the graph would keep as constants")
+
+
+def _is_autograd(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Function)
+
+
+def _whole(target: Any, recorder: TraceRecorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not is_traced((args, kwargs)):
+        call: Any = target.apply if _is_autograd(target) else target
+        return call(*args, **kwargs)
+    return recorder.create_proxy("call_function", target, args, kwargs)
+
+
+def _package(space: dict[str, Any]) -> str:
+    return str(space.get("__name__", "")).partition(".")[0]
+
+
+def _functions(recorder: TraceRecorder) -> dict[str, Any]:
+    def length(value: Any) -> int:
+        if type(value) is TracedTensor:
+            size: int = value.size(0)
+            return size
+        return len(value)
+
+    def is_instance(value: Any, kind: Any) -> bool:
+        stands_for = type_of(value)
+        return isinstance(value, kind) if stands_for is type(value) else _is_subclass(stands_for, kind)
+
+    def recorded(plain: Callable[..., Any], target: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            value: Any = args[0] if len(args) == 1 else None
+            if not issubclass(type(value), Traced):
+                return plain(*args)
+            if type(value) is TracedTensor:
+                number = value.item()
+                return number if plain is float or not _has_fraction(value) else call(number)
+            if isinstance(value, (int, float)) or value.value is UNKNOWN:
+                return value if plain is float else recorder.create_proxy("call_function", target, (value,), {})
+            return plain(value)
+
+        return call
+
+    def settled(value: Any) -> Any:
+        return recorder.settle(value) if issubclass(type(value), Traced) else value
+
+    def counted(*args: Any) -> range:
+        return range(*map(settled, args))  # range itself takes a size without asking
+
+    return {
+        "isinstance": is_instance,
+        "is_tensor": lambda value: is_instance(value, torch.Tensor),
+        "finfo": lambda dtype: torch.finfo(settled(dtype)),
+        "iinfo": lambda dtype: torch.iinfo(settled(dtype)),
+        "len": length,
+        "int": _Number("int", (int,), {"kind": int, "convert": staticmethod(recorded(int, math.trunc))}),
+        "float": _Number("float", (float,), {"kind": float, "convert": staticmethod(recorded(float, float))}),
+        "range": _Number("range", (), {"kind": range, "convert": staticmethod(counted)}),
+        "sqrt": recorded(math.sqrt, math.sqrt),
+        "floor": recorded(math.floor, math.floor),
+        "ceil": recorded(math.ceil, math.ceil),
+    }
+
+
+def _has_fraction(value: TracedTensor) -> bool:
+    return value.value is UNKNOWN or value.value.is_floating_point()
+
+
+def _is_subclass(kind: type, parent: Any) -> bool:
+    if isinstance(parent, tuple):
+        return any(_is_subclass(kind, each) for each in parent)
+    return issubclass(kind, parent)
+
+
+class _Number(type):
+    """Metaclass of the replacements of ``int``, ``float`` and ``range``, for calls and ``isinstance``."""
+
+    kind: type
+    convert: Callable[..., Any]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.kind(*args, **kwargs) if kwargs else cls.convert(*args)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.kind)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, cls.kind)

@@ -1,0 +1,290 @@
+"""Proxies of values in a traced ``forward``: a place in the recording, and what is known of the value.
+
+A traced size is an ``int`` and a traced shape a ``tuple``, so that ``torch.zeros(x.shape[0], 4)`` accepts them. Where
+Python itself needs a size (a branch, a loop, an index), the proxy answers as in the example; it refuses where the
+answer depends on the data of a tensor.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any, final
+
+import torch
+from torch import fx, nn
+
+from pnne_nb.catalog.operators import ATTRIBUTES
+from pnne_nb.compiler.importing.draft.draft import UntranslatableError
+from pnne_nb.compiler.importing.draft.variable_names import parts
+from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
+
+UNKNOWN = object()
+"""The value of what depends on the data of a tensor."""
+
+TYPE = "type"
+"""Where a recorded call keeps the type of its result."""
+
+EXAMPLE = "example"
+"""Where a recorded call keeps its result in the example, if that is known."""
+
+_RECORDED = frozenset(ATTRIBUTES) - {"ndim", "is_cuda"}
+_OWN = ("node", "tracer", "value", "parameter")
+
+
+class Traced(fx.Proxy):
+    """Proxy of a traced value.
+
+    Attributes:
+        value: What it is in the example; tensors have no data; `UNKNOWN` if it depends on data.
+    """
+
+    tracer: TraceRecorder
+    value: Any
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.getitem, (self, index), {})
+
+    def __bool__(self) -> bool:
+        return self.tracer.decide(self)
+
+    def __len__(self) -> int:
+        if self.value is UNKNOWN:
+            raise self.tracer.unknown(self)
+        self.tracer.assumptions.counted(self)
+        return len(self.value)
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self.value, dict):
+            return iter(self.value)
+        count = parts(sys._getframe(1))
+        if count is None or self.value is not UNKNOWN:
+            count = len(self) if count is None else len(self.value)
+        return (self[index] for index in range(count))
+
+    def keys(self) -> Any:
+        """Return the keys of a dictionary, or record the method of another value."""
+        return _Method(self, "keys")()
+
+    def __index__(self) -> int:
+        if isinstance(self.value, (tuple, float)):
+            raise TypeError(f"a {type(self.value).__name__} is no index")  # torch asks whether it is
+        return operator.index(self.tracer.settle(self))
+
+    def __int__(self) -> int:
+        return int(self.tracer.settle(self))
+
+    def __float__(self) -> float:
+        return float(self.tracer.settle(self))
+
+    def __contains__(self, item: object) -> bool:
+        return any(bool(each == item) for each in self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self.round() if type(self) is TracedTensor else round(self.tracer.settle(self), digits)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.node = self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {}).node
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place(operator.iadd, other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place(operator.isub, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place(operator.imul, other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place(operator.itruediv, other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._in_place(operator.ipow, other)
+
+    def _in_place(self, function: Callable[..., Any], other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OWN:
+            raise AttributeError(name)
+        kind = torch.Tensor if self.value is UNKNOWN else type(self.value)
+        if callable(getattr(kind, name, None)):
+            return _Method(self, name)
+        if issubclass(kind, torch.Tensor) and name in _RECORDED:
+            return self.tracer.create_proxy("call_function", getattr, (self, name), {})
+        if self.value is UNKNOWN:
+            raise self.tracer.unknown(self)
+        names = getattr(kind, "_fields", getattr(kind, "__match_args__", ())) if issubclass(kind, tuple) else ()
+        if name in names:
+            return self[names.index(name)]
+        self.tracer.assumptions.ranked |= name == "ndim"
+        if name in ("is_cuda", "is_cpu") and isinstance(self.value, torch.Tensor):
+            return self.tracer.kind_of(self.node) == name.removeprefix("is_")
+        # Without data, every tensor is on the meta device.
+        found = getattr(self.tracer.device if isinstance(self.value, torch.device) else self.value, name)
+        if isinstance(self.value, torch.device) and name == "type":
+            return self.tracer.kind_of(self.node.args[0])
+        if isinstance(found, torch.Tensor):
+            raise UntranslatableError(f"it reads {name} of a {kind.__name__}")
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "data" and type(self) is TracedTensor:
+            self.data.copy_(value)
+        elif name == "requires_grad" and self.node.op in ("call_function", "call_method"):
+            pass  # of a tensor made here, whose gradient nobody sees
+        elif name in _OWN:
+            object.__setattr__(self, name, value)
+        else:
+            raise UntranslatableError(f"it sets the attribute {name} of a tensor")
+
+    def opened(self) -> Any:
+        """Return the tuple, list or dictionary of proxies behind a proxy."""
+        if isinstance(self.value, dict):
+            return {key: self[key] for key in self.value}
+        if isinstance(self.value, (tuple, list)):
+            return (tuple if isinstance(self.value, tuple) else list)(self)
+        return self.value
+
+
+@final
+class TracedTensor(Traced):
+    """Proxy of a tensor with known shape and element type.
+
+    It does not pretend to be a ``torch.Tensor``: torch's compiled code would believe it, and read its memory.
+
+    Attributes:
+        parameter: Whether it is a parameter.
+    """
+
+    parameter: bool = False
+
+
+@final
+class TracedInt(Traced, int):  # type: ignore[misc]  # abs() is recorded
+    """Proxy of a size."""
+
+    # It takes the place of an int, not of a tensor.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as torch's own classes
+    __hash__ = Traced.__hash__
+
+    def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: int) -> TracedInt:
+        return int.__new__(cls, value)
+
+    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: int) -> None:
+        fx.Proxy.__init__(self, node, tracer)
+
+
+@final
+class TracedFloat(Traced, float):  # type: ignore[misc]  # abs() is recorded
+    """Proxy of a number that is computed from sizes."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as above
+    __hash__ = Traced.__hash__
+
+    def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: float) -> TracedFloat:
+        return float.__new__(cls, value)
+
+    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: float) -> None:
+        fx.Proxy.__init__(self, node, tracer)
+
+
+@final
+class TracedTuple(Traced, tuple):  # type: ignore[type-arg]  # noqa: SLOT001  # of anything; a proxy has a dictionary
+    """Proxy of a shape, or of several results."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as above
+    __hash__ = Traced.__hash__
+
+    def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: tuple[Any, ...]) -> TracedTuple:
+        return tuple.__new__(cls, value)
+
+    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: tuple[Any, ...]) -> None:
+        fx.Proxy.__init__(self, node, tracer)
+
+
+@final
+class _Method:
+    """A method of a traced value, to be called."""
+
+    def __init__(self, owner: Traced, name: str) -> None:
+        self._owner = owner
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._owner.tracer.call_method(self._owner, self._name, args, kwargs)
+
+
+def wrap(node: fx.Node, tracer: TraceRecorder, value: Any) -> Traced:
+    """Return the proxy of the result of a recorded call."""
+    if isinstance(value, torch.Tensor):
+        found: Traced = TracedTensor(node, tracer)
+    elif type(value) is int:
+        found = TracedInt(node, tracer, value)
+    elif type(value) is float:
+        found = TracedFloat(node, tracer, value)
+    elif isinstance(value, torch.Size):
+        # Compiled code, such as that of torch.Size, reads the items without asking.
+        sizes = (
+            node.graph.create_node("call_function", operator.getitem, (node, index)) for index in range(len(value))
+        )
+        found = TracedTuple(node, tracer, tuple(map(wrap, sizes, repeat(tracer), value)))
+    elif isinstance(value, tuple):
+        found = TracedTuple(node, tracer, value)
+    else:
+        found = Traced(node, tracer)
+    found.value = value
+    if value is not UNKNOWN:
+        node.meta.update({TYPE: type(value), EXAMPLE: value})
+    return found
+
+
+def type_of(value: Any) -> type:
+    """Return the type of the value behind a proxy."""
+    if type(value) is TracedTensor:
+        return nn.Parameter if value.parameter else torch.Tensor
+    return type(value.value) if issubclass(type(value), Traced) and value.value is not UNKNOWN else type(value)
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value, or a part of it, is a proxy."""
+    if issubclass(type(value), Traced):
+        return True
+    if isinstance(value, (tuple, list)):
+        return any(map(is_traced, value))
+    if isinstance(value, dict):
+        return any(map(is_traced, value.values()))
+    return isinstance(value, slice) and any(map(is_traced, (value.start, value.stop, value.step)))
+
+
+def known(value: Any) -> Any:
+    """Return an argument as in the example; `UNKNOWN` if a part of it depends on data."""
+    if issubclass(type(value), Traced):
+        return value.value
+    if type(value) in (tuple, list, torch.Size):
+        parts = [known(each) for each in value]
+        return UNKNOWN if any(part is UNKNOWN for part in parts) else tuple(parts) if type(value) is not list else parts
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        parts = [known(each) for each in value]
+        return UNKNOWN if any(part is UNKNOWN for part in parts) else type(value)(*parts)
+    if type(value) in (dict, OrderedDict):
+        named = {key: known(each) for key, each in value.items()}
+        return UNKNOWN if any(part is UNKNOWN for part in named.values()) else named
+    if isinstance(value, slice):
+        parts = [known(each) for each in (value.start, value.stop, value.step)]
+        return UNKNOWN if any(part is UNKNOWN for part in parts) else slice(*parts)
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    return value

@@ -1,0 +1,80 @@
+"""Defines what proxies need of the tracer that records them: an interface, because the tracer imports the proxies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+import torch
+from torch import fx
+from torch.overrides import TorchFunctionMode
+
+from pnne_nb.compiler.importing.draft.draft import UntranslatableError
+from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts
+
+
+class Assumed(Protocol):
+    """What a recording takes from the example.
+
+    Attributes:
+        ranked: Whether a number of dimensions was asked for.
+    """
+
+    ranked: bool
+
+    def counted(self, value: Any) -> None:
+        """Record that the number of parts of a proxy was taken from the example."""
+
+
+class TraceRecorder(fx.Tracer, ABC):
+    """Records operations on proxies.
+
+    Attributes:
+        assumptions: What Python has taken from the example.
+        device: Where the tensors of the traced module lie.
+        surroundings: The contexts that the code is in.
+    """
+
+    assumptions: Assumed
+    device: torch.device
+    surroundings: ActiveContexts
+
+    @abstractmethod
+    def call_method(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record the call of a method."""
+
+    @abstractmethod
+    def watched(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record a torch call, or run it if no argument is a proxy."""
+
+    @abstractmethod
+    def decide(self, value: Any) -> bool:
+        """Return the answer of a branch on a proxy."""
+
+    @abstractmethod
+    def settle(self, value: Any) -> Any:
+        """Return the value of a proxy in the example, for Python."""
+
+    @abstractmethod
+    def kind_of(self, tensor: Any) -> str:
+        """Return the type of the device on which the tensor of a node lies."""
+
+    @staticmethod
+    @abstractmethod
+    def unknown(value: Any) -> UntranslatableError:
+        """Return the error for a ``forward`` that depends on data."""
+
+
+@final
+class Watch(TorchFunctionMode):
+    """Has a recorder see every function of torch's that the code calls."""
+
+    def __init__(self, recorder: TraceRecorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self._recorder.watched(func, args, kwargs or {})

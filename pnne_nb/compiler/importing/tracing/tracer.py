@@ -1,0 +1,497 @@
+"""Traces one ``forward`` without entering the submodules that it calls.
+
+Each module is traced alone, with the arguments of its caller: computed values are recorded, constants stay constants. A
+branch on a constant argument therefore goes the same way as in the original, and so does a branch on a size, which the
+example determines. A module that branches on its training mode is traced in both (`train_eval` joins the recordings).
+
+The traced module is a private copy and nothing outside it is replaced: other threads may run modules meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import is_dataclass
+from types import FunctionType
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from pnne_nb.catalog.operators import ordered
+from pnne_nb.compiler.importing.draft.describe import shown
+from pnne_nb.compiler.importing.draft.draft import UntranslatableError
+from pnne_nb.compiler.importing.draft.layers import obstacle
+from pnne_nb.compiler.importing.tracing import decompositions
+from pnne_nb.compiler.importing.tracing import recorder as recording
+from pnne_nb.compiler.importing.tracing.call_effects import CREATORS, SWAPPED, certain, changes, list_places, sweep
+from pnne_nb.compiler.importing.tracing.call_site import (
+    accepted,
+    applied,
+    asking,
+    beside,
+    is_checkpointed,
+    is_followed,
+    is_literal,
+    outside,
+    reason_of,
+    spot_of,
+    variable,
+)
+from pnne_nb.compiler.importing.tracing.calls import (
+    Arguments,
+    Slot,
+    can_be_passed,
+    forward_of,
+    one_form,
+    opened,
+    parameter_names,
+)
+from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, DeviceKind
+from pnne_nb.compiler.importing.tracing.guards import Assumptions, FixedBatch, without_inputs
+from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
+from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of, with_fields
+from pnne_nb.compiler.importing.tracing.patching import Rebound
+from pnne_nb.compiler.importing.tracing.proxies import (
+    TYPE,
+    UNKNOWN,
+    Traced,
+    TracedFloat,
+    TracedInt,
+    TracedTensor,
+    TracedTuple,
+    is_traced,
+    known,
+    wrap,
+)
+from pnne_nb.compiler.ir.node_settings import Inside, casts
+from pnne_nb.compiler.shapes.fake_tensors import cast
+
+MODE = "training"
+"""Target of the node of ``self.training``."""
+
+FRAMES = "frames"
+"""Where a call of a submodule keeps what was observed of it."""
+
+AGAIN = "again"
+"""Where a call of a submodule keeps whether training computes it again for the backward pass."""
+
+WITHIN = "within"
+"""Where a recorded call keeps the contexts that the code has entered round it."""
+
+VARIABLE = "variable"
+"""Where a recorded call keeps in which variable the code puts its result."""
+
+SPOT = "spot"
+"""Where a recorded call keeps the line of the code that makes it."""
+
+MAX_LEAVES = 8
+"""Functions of one ``forward`` that are tried to be called as a whole."""
+
+
+class Recording(NamedTuple):
+    """The recording of one ``forward``.
+
+    Attributes:
+        graph: The recorded calls.
+        slots: The slot of each placeholder by its target.
+        branches: Whether it branches on its training mode.
+        assumed: What it took from the example, in words.
+        batches: First sizes of its arguments that it took from the example.
+        ranked: Whether it asked for a number of dimensions.
+    """
+
+    graph: fx.Graph
+    slots: dict[str, Slot]
+    branches: bool
+    assumed: tuple[str, ...]
+    batches: tuple[FixedBatch, ...]
+    ranked: bool
+
+
+def trace(
+    module: nn.Module,
+    arguments: Arguments,
+    frames: ObservedCalls,
+    followed: Collection[str] = (),
+    *,
+    training: bool,
+    literals: list[Any] | None = None,
+) -> Recording:
+    """Record a module's ``forward`` in one mode.
+
+    Args:
+        module: A module that may be changed for the time of the call.
+        arguments: What it is called with.
+        frames: What was observed of that call.
+        followed: Paths of submodules whose calls are recorded as if they were its own code.
+        training: The mode.
+        literals: Where numbers are put of which the code makes tensors, if that is recorded as a call; tensors that
+            are made of constants alone are constants otherwise.
+
+    Raises:
+        UntranslatableError: If it cannot be recorded.
+    """
+    leaves: list[Any] = []
+    watched: set[str] = set()
+    while True:
+        recorder = ForwardTracer(module, frames, followed, training=training, literals=literals)
+        try:
+            return recorder.run(arguments, leaves, watched)
+        except AssignedError as error:
+            if error.paths <= watched:
+                raise
+            watched |= error.paths
+        except Exception as error:
+            # A function that cannot be followed may still be called as a whole.
+            found = outside(error)
+            if found is None or found in leaves or len(leaves) >= MAX_LEAVES:
+                if recorder.fails:
+                    return recorder.cut()
+                raise UntranslatableError(reason_of(error)) from error
+            leaves.append(found)
+
+
+@final
+class ForwardTracer(recording.TraceRecorder):
+    """Records the calls of one ``forward`` with the shapes of their results."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        frames: ObservedCalls,
+        followed: Collection[str] = (),
+        *,
+        training: bool,
+        literals: list[Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.graph = fx.Graph(tracer_cls=type(self))
+        self._module = module
+        self._training = training
+        self._followed = followed
+        self._literals = literals
+        self._frames = frames
+        self._frame = frames.get(training) or frames.get(not training)
+        self.fails = self._frame is not None and self._frame.failed
+        self._prefix = f"{self._frame.path}." if self._frame is not None and self._frame.path else ""
+        self._rebound = Rebound(self, ())
+        self._obstacles = {path: obstacle(each) for path, each in module.named_modules() if path}
+        self._slots: dict[str, Slot] = {}
+        self._by_mode: set[fx.Node] = set()
+        self._checked: set[fx.Node] = set()
+        self._count: Counter[str] = Counter()
+        self._branches = False
+        self.assumptions: Assumptions = Assumptions(self.graph)
+        self.surroundings = ActiveContexts()
+        self.device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), torch.device("cpu"))
+        self.root = module  # where fx looks for constants
+        self.tensor_attrs = plain_tensors(module)
+
+    def run(self, arguments: Arguments, leaves: Sequence[Any] = (), watched: Collection[str] = ()) -> Recording:
+        """Record the call.
+
+        Args:
+            arguments: What the module is called with.
+            leaves: Functions that are recorded as a whole.
+            watched: Paths of submodules whose attributes it assigns.
+        """
+        self._rebound = Rebound(self, leaves)
+        frame = self._frame
+        named = parameter_names(self._module)
+        seen = {} if frame is None else {**{named(i): value for i, value in enumerate(frame.args)}, **frame.kwargs}
+        args = tuple(self._placeholders(v, seen.get(named(i), UNKNOWN)) for i, v in enumerate(arguments[0]))
+        kwargs = {name: self._placeholders(v, seen.get(name, UNKNOWN)) for name, v in arguments[1].items()}
+        # torch.arange(n) and its like take no traced tensor: a mode, which is of this thread alone, sees them.
+        with ExitStack() as stack:
+            mode = wrap(self.graph.get_attr(MODE), self, self._training)
+            self._by_mode.add(mode.node)
+            watchers = stack.enter_context(intercepted(self, self._module, mode, self._calling, watched))
+            stack.enter_context(recording.Watch(self))
+            for each, watcher in watchers:
+                stack.enter_context(self._rebound.one(each, watcher.methods))
+            stack.enter_context(self._rebound.among(self._module.modules()))
+            result = forward_of(self._module)(*args, **kwargs)
+            if is_dataclass(result) and frame is not None and frame.path:
+                result = tuple(fields_of(result).values())
+        return self._finished(self.create_arg(result))
+
+    def cut(self) -> Recording:
+        """Return the recording up to where the code fails, which gives the last tensor of it."""
+        made = [node for node in self.graph.nodes if node.op == "call_module" or node.meta.get(TYPE) is torch.Tensor]
+        return self._finished(made[-1] if made else None)
+
+    def _finished(self, result: Any) -> Recording:
+        self.graph.output(result)
+        sweep(self.graph, self._checked)
+        assumed = self.assumptions
+        return Recording(
+            self.graph, self._slots, self._branches, tuple(assumed.texts), tuple(assumed.batches), assumed.ranked
+        )
+
+    def _placeholders(self, value: Any, seen: Any) -> Any:
+        if isinstance(value, Slot):
+            node = self.graph.create_node("placeholder", f"slot{len(self._slots)}", name=value.name)
+            self._slots[str(node.target)] = value
+            if value.only:
+                self.assumptions.given(node, value.only[0])
+                return value.only[0]
+            return wrap(node, self, seen)
+        if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
+            parts = (
+                list(seen) if isinstance(seen, (tuple, list)) and len(seen) == len(value) else [UNKNOWN] * len(value)
+            )
+            made = [self._placeholders(each, part) for each, part in zip(value, parts, strict=True)]
+            return made if isinstance(value, list) else tuple(made)
+        if isinstance(value, dict):
+            items = seen if isinstance(seen, dict) else {}
+            return {key: self._placeholders(each, items.get(key, UNKNOWN)) for key, each in value.items()}
+        return value
+
+    # What the forward of the module finds
+
+    def _calling(self, path: str) -> Callable[..., Any]:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            within = self.surroundings.inside()
+            frames = self._frames_of(path)
+            if path in self._followed or not can_be_passed((args, kwargs)):
+                return self._follow(path, frames, args, kwargs)
+            seen = frames.get(self._training) or frames.get(not self._training)
+            args, kwargs = opened(one_form(self._module.get_submodule(path), args, kwargs))
+            node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
+            self._count[path] += 1
+            node.meta[FRAMES] = frames
+            node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), ForwardTracer.run.__code__), WITHIN: within})
+            result = seen.result if seen is not None else UNKNOWN
+            if not is_dataclass(result):
+                return self._called(wrap(node, self, result))
+            # It comes apart at the border of the nested graph, which has an output for each field.
+            parts = fields_of(result)
+            whole = wrap(node, self, tuple(parts.values()))
+            return with_fields(result, {name: whole[index] for index, name in enumerate(parts)})
+
+        return forward
+
+    def _follow(self, path: str, frames: ObservedCalls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record what a submodule does that is called in several ways, or given an object that no port can carry."""
+        module = self._module.get_submodule(path)
+        if self._obstacles[path]:
+            why = "called in different ways" if path in self._followed else "given an object that no port can carry"
+            raise UntranslatableError(f"{path} is {why}, and {self._obstacles[path]}")
+        self._count[path] += 1
+        before = self._frames, self._frame
+        self._frames, self._frame = frames, frames.get(self._training) or frames.get(not self._training)
+        try:
+            with self._rebound.one(module):
+                return forward_of(module)(*args, **kwargs)
+        finally:
+            self._frames, self._frame = before
+
+    def _frames_of(self, path: str) -> ObservedCalls:
+        """Return what was observed of the next call of a submodule, in both modes."""
+        found: ObservedCalls = {}
+        for mode, frame in self._frames.items():
+            calls = frame.calls.get(self._prefix + path)
+            if calls:
+                found[mode] = calls[min(self._count[path], len(calls) - 1)]
+        return found
+
+    # Recording
+
+    def create_arg(self, a: Any) -> Any:
+        """Return an argument in the form of the recording."""
+        if issubclass(type(a), Traced):
+            if a.tracer is not self:
+                raise UntranslatableError("it is given an object, such as a cache, that other calls have filled")
+            return a.node
+        if isinstance(a, np.generic):
+            return a.item()  # NumPy's numbers are Python's
+        if type(a) is DeviceKind:
+            return str(a)
+        if isinstance(a, torch.Size):
+            a = tuple(a)  # which may have recorded items
+        if type(a) is OrderedDict:
+            return self.create_node("call_function", ordered, (self.create_arg(list(a.values())), tuple(a)), {})
+        if is_dataclass(a) and not isinstance(a, type):
+            # Some are dictionaries as well, which would lose their class.
+            given = {name: self.create_arg(value) for name, value in fields_of(a).items() if value is not None}
+            return self.create_node("call_function", type(a), (), given)
+        return super().create_arg(a)
+
+    def create_proxy(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
+    ) -> Any:
+        """Record a call and return the proxy of its result."""
+        within = self.surroundings.inside()
+        if target in (operator.eq, operator.ne) and (same := self._same_device(*args)) is not None:
+            return same is (target is operator.eq)
+        if any(type(each) is TracedTuple for each in args):
+            places = list_places(target)
+            args = tuple(opened(each) if place in places else each for place, each in enumerate(args))
+        if within and (name := applied(sys._getframe(1), ForwardTracer.run.__code__)):
+            raise UntranslatableError(f"it calls {name}.apply, whose own backward pass would be lost")
+        node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
+        node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), ForwardTracer.run.__code__), WITHIN: within})
+        node.meta[SPOT] = spot_of(sys._getframe(1))
+        module = getattr(target, "__module__", "")
+        if module == "_operator" and any(source in self._by_mode for source in node.all_input_nodes):
+            self._by_mode.add(node)
+        evaluated = self._evaluated(kind, target, args, kwargs, within)
+        if target is operator.getitem and (evaluated is None or type(evaluated) is str):
+            return evaluated  # one of several results, for `is None` to see, or a name
+        found = wrap(node, self, evaluated)
+        if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
+            # The same tensor: what uses it from here on stands after the change.
+            args[0].node = node
+        return self._called(found, args[1] if target is operator.getitem else None)
+
+    def _called(self, value: Any, part: object = None) -> Any:
+        """Return what the code is given, under the name that the code will give it."""
+        frame = sys._getframe(1)
+        # A size or type that other code reads on its way to what it gives has no name here.
+        is_given = type(value) is TracedTensor or (issubclass(type(value), Traced) and is_followed(asking(frame)))
+        found = variable(frame, part) if is_given else None
+        if found is not None:
+            value.node.meta[VARIABLE] = found
+        return value
+
+    def call_method(self, owner: Traced, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record the call of a method."""
+        found = decompositions.method(self, name, owner, args, kwargs)
+        if found is not decompositions.ABSENT:
+            return self._called(found)
+        if type(owner) not in (TracedTensor, TracedInt, TracedFloat) and owner.value is not UNKNOWN:
+            if name == "numel" and isinstance(owner.value, torch.Size):
+                return math.prod(owner.opened())
+            return getattr(owner.opened(), name)(*args, **kwargs)
+        return self.create_proxy("call_method", name, (owner, *args), kwargs)
+
+    def watched(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record a torch call, or run it if no argument is a proxy."""
+        name = getattr(function, "__name__", "")
+        if name == "_set_grad_enabled":
+            return function(*map(bool, args))
+        if function not in CREATORS and not is_traced((args, kwargs)):
+            near = beside(asking(sys._getframe(1))) if function is torch.tensor else None
+            if near is not None:
+                kwargs = {"dtype": near.dtype, "device": near.device}
+            elif self._literals is not None and function is torch.tensor and is_literal(args, kwargs):
+                self._literals.append(args[0])
+                return self._called(self.create_proxy("call_function", torch.as_tensor, args, {}))
+            else:
+                return function(*args, **kwargs)
+        if function is torch._assert:
+            if type(args[0]) is TracedTensor or args[0].value is UNKNOWN:
+                self.create_node("call_function", torch._assert, (args[0].node, str(args[1])), {})
+            else:
+                bool(args[0])  # a check of its own becomes one of ours
+            return None
+        if kwargs.get("out") is not None:
+            target = kwargs.pop("out")
+            return self.call_method(target, "copy_", (self.watched(function, args, kwargs),), {})
+        if name == "__get__":  # of a property
+            return getattr(args[0], function.__self__.__name__)  # type: ignore[attr-defined]  # a bound descriptor
+        if name in SWAPPED:
+            return self.create_proxy("call_function", SWAPPED[name], (args[1], args[0]), {})
+        if getattr(torch.Tensor, name, None) is function:
+            plain = getattr(operator, name, None) if name.startswith("__") else None
+            if plain is not None:
+                return self.create_proxy("call_function", plain, args, kwargs)
+            if is_traced(args[:1]):
+                return self.call_method(args[0], name, args[1:], kwargs)
+            return self.create_proxy("call_method", name, args, kwargs)
+        found = decompositions.function(self, function, args, kwargs)
+        if found is not decompositions.ABSENT:
+            return self._called(found)
+        return self.create_proxy("call_function", function, args, kwargs)
+
+    @staticmethod
+    def _evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], within: Inside) -> Any:
+        """Return what a call gives in the example."""
+        given, named = known(args), known(kwargs)
+        if given is UNKNOWN or named is UNKNOWN:
+            return UNKNOWN
+        if target in CREATORS or "device" in named:
+            named = {**named, "device": "meta"}
+        call: Any = target
+        if kind == "call_method":
+            call = (
+                getattr(torch.Tensor, target) if isinstance(given[0], torch.Tensor) else getattr(type(given[0]), target)
+            )
+        elif isinstance(target, type) and issubclass(target, torch.autograd.Function):
+            call = target.apply
+        if target is getattr and args[1] == "requires_grad":
+            return UNKNOWN  # the caller says for each call what has gradients
+        try:
+            with torch.no_grad():
+                return cast(call, given, named, within) if casts(within) else call(*given, **named)
+        except Exception as error:
+            if isinstance(error, (RuntimeError, NotImplementedError)) or isinstance(target, FunctionType):
+                return UNKNOWN  # what only data can tell
+            raise
+
+    # What Python wants to know
+
+    def decide(self, value: Traced) -> bool:
+        """Return the answer of a branch on a proxy."""
+        if value.node in self._by_mode:
+            self._branches = True
+            return bool(value.value)
+        if value.value is UNKNOWN or type(value) is TracedTensor:
+            frame = asking(sys._getframe(1))
+            answer = accepted(frame)
+            if answer is not None:
+                self.assumptions.required(value.node, frame, answer=answer)
+                return answer
+            answer = certain(value.node)
+            if answer is None:
+                found = without_inputs(value.node)
+                if found is UNKNOWN:
+                    raise self.unknown(value)
+                self.assumptions.computed(value.node, bool(found))
+                return bool(found)
+            self._checked.add(value.node)
+            return answer
+        answer = bool(value.value)
+        self.assumptions.went(value, answer)
+        return answer
+
+    def settle(self, value: Traced) -> Any:
+        """Return the value of a proxy in the example, for Python."""
+        if value.value is UNKNOWN or type(value) is TracedTensor:
+            found = without_inputs(value.node)
+            if not isinstance(found, (bool, int, float)):
+                raise self.unknown(value)
+            self.assumptions.settled(value.node, found)
+            return found
+        if value.node in self._by_mode:
+            self._branches = True
+        else:
+            self.assumptions.settled(value.node, value.value)
+        return value.value
+
+    def kind_of(self, tensor: Any) -> DeviceKind:
+        """Return the type of the device on which the tensor of a node lies."""
+        kind = self.device.type
+        return DeviceKind(kind, lambda: self.assumptions.placed(tensor, is_cuda=kind == "cuda"))
+
+    def _same_device(self, one: Any, other: Any) -> bool | None:
+        """Whether the device of a traced tensor is of the same kind as a device that the code names."""
+        if isinstance(one, torch.device):
+            one, other = other, one
+        is_asked = (
+            issubclass(type(one), Traced) and isinstance(one.value, torch.device) and isinstance(other, torch.device)
+        )
+        return self.kind_of(one.node.args[0]) == other.type if is_asked else None
+
+    @staticmethod
+    def unknown(value: Traced) -> UntranslatableError:
+        """Return the error for a ``forward`` that depends on data."""
+        return UntranslatableError(
+            f"its forward depends on the values of its inputs ({shown(value.node)} is only known when it runs)"
+        )

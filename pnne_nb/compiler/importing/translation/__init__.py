@@ -1,0 +1,1 @@
+"""Turns a recording into nodes and edges."""

@@ -1,0 +1,121 @@
+"""Nests the submodules of a list or dictionary of modules in a graph of their own.
+
+``self.layers[0](x)`` calls a module inside a container, and the container itself is never called. To keep the keys of
+``state_dict``, the container becomes a nested graph with everything from the first to the last call of its members.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from pnne_nb.compiler.importing.draft.draft import Item, Level, Source, UntranslatableError
+from pnne_nb.compiler.importing.draft.variable_names import is_possible
+from pnne_nb.compiler.importing.translation.emit_ops import class_title, complete
+
+
+def nest(level: Level) -> None:
+    """Nest the containers of a level in graphs of their own, in place.
+
+    A container whose members take turns with others (``for conv, norm in zip(self.convs, self.norms)``) stays what it
+    is in the original: its members are called one by one, and a list or dictionary holds them.
+
+    Raises:
+        UntranslatableError: If a container is called as a whole and its members are called as well.
+    """
+    _refer_to_called(level)
+    called = {item.member[0] for item in level.items if len(item.member) == 1}
+    for name in dict.fromkeys(item.member[0] for item in level.items if len(item.member) > 1):
+        if name in called:
+            for item in level.items:
+                if item.member[:1] == (name,) and len(item.member) > 1:
+                    _refer(item)
+        elif _stands_together(level, name):
+            _nest(level, name)
+        else:
+            for item in level.items:
+                if item.member[:1] == (name,) and item.type in ("Parameter", "Buffer"):
+                    _refer(item)
+
+
+def _stands_together(level: Level, name: str) -> bool:
+    """Whether nothing else is called between a container's members, and what they compute is used."""
+    _hoist(level, name)
+    if not all(map(is_possible, getattr(level.holder, name)._modules)):
+        return False  # what only a dictionary can hold: heads["class"]
+    places = [index for index, item in enumerate(level.items) if item.member[:1] == (name,)]
+    inside = level.items[places[0] : places[-1] + 1]
+    members = set(inside)
+    used = any(source in members for item in level.items[places[-1] + 1 :] for source, _ in item.inputs.values())
+    return used and all(not item.member or item.member[0] == name for item in inside)
+
+
+def _refer_to_called(level: Level) -> None:
+    """Replace parameters of called members by references to these: ``self.cells[0].conv.weight.device``."""
+    members = {item.member for item in level.items if item.inner is not None or item.type == "Module"}
+    for item in level.items:
+        if item.type == "Parameter" and any(item.member[:n] in members for n in range(2, len(item.member))):
+            _refer(item)
+
+
+def _refer(item: Item) -> None:
+    """Turn an item into a reference to a tensor of a called submodule: ``self.embed.weight``."""
+    if item.type != "Parameter":
+        raise UntranslatableError(
+            f"it uses the buffer {'.'.join(item.member)} beside calls of what {item.member[0]} is or holds"
+        )
+    item.name = "_".join(item.member)
+    item.properties = {**item.properties, "of": ".".join(item.member)}
+    item.member = ()
+
+
+def _nest(level: Level, name: str) -> None:
+    places = [index for index, item in enumerate(level.items) if item.member[:1] == (name,)]
+    first, last = places[0], places[-1] + 1
+    inside = level.items[first:last]
+    holder = getattr(level.holder, name)
+    plain = isinstance(holder, (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict))
+    inner = Level(name.capitalize() if plain else class_title(holder), holder)
+    group = Item("Subgraph", name, member=(name,), inner=inner)
+    members = set(inside)
+    entries: dict[Source, Item] = {}
+    for item in inside:
+        for port, source in item.inputs.items():
+            if source[0] in members:
+                continue
+            if source not in entries:
+                kind = source[0].kinds.get(source[1], "tensor")
+                entries[source] = inner.add(Item("Input", source[0].name, kinds={"output": kind}))
+            item.inputs[port] = (entries[source], "output")
+    for item in inside:
+        item.member = item.member[1:]
+        inner.add(item)
+    results: dict[Source, Item] = {}
+    users: list[tuple[Item, str, Item]] = []
+    for item in level.items[last:]:
+        for port, source in item.inputs.items():
+            if source[0] in members:
+                if source not in results:
+                    results[source] = inner.add(Item("Output", f"output_{len(results)}", inputs={"input": source}))
+                users.append((item, port, results[source]))
+    nest(inner)
+    complete(inner)
+    group.inputs = {entry.name: source for source, entry in entries.items()}
+    for (giver, port), output in results.items():
+        group.kinds[output.name] = giver.kinds.get(port, "tensor")
+    for item, port, output in users:
+        item.inputs[port] = (group, output.name)
+    level.items[first:last] = [group]
+
+
+def _uses(item: Item, others: list[Item]) -> bool:
+    return any(source in others for source, _ in item.inputs.values())
+
+
+def _hoist(level: Level, name: str) -> None:
+    """Move stored tensors, which are not calls, in front of the calls around them."""
+    stored = [item for item in level.items if item.type in ("Parameter", "Buffer") and item.member]
+    own = [item for item in stored if len(item.member) == 1]
+    inside = [item for item in stored if item.member[0] == name and len(item.member) > 1]
+    rest = [item for item in level.items if item not in own and item not in inside]
+    first = next((index for index, item in enumerate(rest) if item.member[:1] == (name,) or _uses(item, inside)), 0)
+    level.items[:] = [*own, *rest[:first], *inside, *rest[first:]]

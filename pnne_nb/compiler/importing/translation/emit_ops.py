@@ -1,0 +1,291 @@
+"""Turns levels into the ops of a document: names, shared definitions, and members in their original order."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import final
+
+import msgspec
+import torch
+from torch import nn
+
+from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
+from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.variable_names import is_possible, name_by_variables
+from pnne_nb.compiler.ir.identifiers import is_attribute
+from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, Op
+from pnne_nb.graph.model.origin import Origin, Proof
+from pnne_nb.graph.schema.names import free_name
+from pnne_nb.graph.schema.values import DTYPES, decimals
+
+MAX_STORED = 10_000
+"""Elements of a buffer or constant whose values a document keeps."""
+
+MAX_WISH = 90
+"""Letters of a name that is made of several, so that there is place for a number."""
+
+UNCALLED = "it is not called on the given inputs"
+
+
+def complete(level: Level) -> None:
+    """Add the unused members of a level's module, and name every item.
+
+    What is never called and holds no tensor, such as a submodule for another configuration, is left out.
+
+    Raises:
+        UntranslatableError: If a member has a name that no node can have.
+    """
+    held = {item.member: item for item in level.items if item.member and item.owner is None}
+    order: list[Item] = []
+    _arrange(level, level.holder, (), held, order)
+    taken = {name for name, _ in _members(level.holder)}
+    name_by_variables(level)
+    wishes: Counter[str] = Counter()
+    for item in level.items:
+        if item.owner is None and len(item.member) == 1 and is_possible(item.member[0]):
+            item.name = item.member[0]
+            continue
+        said = "_".join(item.member) if item.owner is None and item.member else item.name
+        wish = legal(said)
+        wishes[wish] += 1  # of a thousand equal calls, each would try the numbers of those before it
+        item.name = free_name(wish, taken, max(2, wishes[wish]))
+        taken.add(item.name)
+    level.order = {item: index for index, item in enumerate(order)}
+
+
+def legal(name: str) -> str:
+    """Return a name with ``_`` for what no node's name can have."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)[:MAX_WISH]
+
+
+def _arrange(
+    level: Level, holder: nn.Module, path: tuple[str, ...], held: dict[tuple[str, ...], Item], order: list[Item]
+) -> None:
+    """Sort items in the order of `holder`, those in containers that are never called included."""
+    for name, value in _members(holder):
+        # What a member is called may be no name for a node, which then has another one: "conv-1", "class", "type".
+        if not path and not is_attribute(name):
+            raise UntranslatableError(f"no generated class can have an attribute {name!r}, as its member is called")
+        below = (*path, name)
+        if below in held:
+            order.append(held[below])
+        elif isinstance(value, nn.Module) and (_is_in_use(below, held) or _is_container(value)):
+            _arrange(level, value, below, held, order)
+        elif isinstance(value, nn.Module) and layer_spec(value) is None and not _has_state(value):
+            continue  # never called, and nothing to keep
+        else:
+            order.append(level.add(_unused(holder, below, value)))
+
+
+def _has_state(module: nn.Module) -> bool:
+    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
+
+
+def _is_in_use(path: tuple[str, ...], held: dict[tuple[str, ...], Item]) -> bool:
+    return any(member[: len(path)] == path for member in held)
+
+
+def _is_container(module: nn.Module) -> bool:
+    """Whether a module that is not called is nothing but what it holds."""
+    return isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict)) and any(module.children())
+
+
+def _members(module: nn.Module) -> Iterator[tuple[str, object]]:
+    for group in (module._parameters, module._buffers, module._modules):
+        for name, value in group.items():
+            if value is not None:
+                yield name, value
+
+
+def _unused(holder: nn.Module, path: tuple[str, ...], value: object) -> Item:
+    name = "_".join(path)
+    if not isinstance(value, nn.Module):
+        return stored(holder, path)
+    spec = layer_spec(value)
+    properties = read_properties(value, spec) if spec is not None and not obstacle(value) else None
+    if spec is not None and properties is not None:
+        return Item(spec.type, name, properties, member=path, called=False)
+    properties = {"target": class_name(value), "inputs": (), "outputs": ()}
+    return Item("Module", name, properties, member=path, reason=UNCALLED)
+
+
+def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
+    """Return the item of a parameter or buffer of `holder`, by the last name of `path`."""
+    name = path[-1]
+    trained = name in holder._parameters
+    tensor = holder._parameters[name] if trained else holder._buffers[name]
+    assert tensor is not None, "members that are None are left out"
+    properties: dict[str, object] = {"shape": tuple(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+    if trained and not tensor.requires_grad:
+        properties["requires_grad"] = False
+    if not trained and name in holder._non_persistent_buffers_set:
+        properties["persistent"] = False
+    item = Item("Parameter" if trained else "Buffer", name, properties, member=path)
+    item.absent = not (_keep_start(tensor, properties) if trained else _keep_values(tensor, properties))
+    return item
+
+
+def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
+    """Have a Parameter begin as the original is, or with numbers of the same distribution; False if it has other values."""
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.numel() == 0:
+        return tensor.is_meta or tensor.numel() == 0
+    found = tensor.detach()
+    first = found.flatten()[0].item()
+    is_one_value = bool((found == first).all())
+    if is_one_value and first in (0, 1):
+        properties.update({"init": "ones"} if first == 1 else {})
+    elif found.is_floating_point():
+        std, mean = map(float, torch.std_mean(found.double(), correction=0))
+        if is_one_value:
+            std, mean = (
+                0.0,
+                float(str(decimals(found.flatten()[0].cpu()))),
+            )  # 0.1, and not all digits of the nearest float32
+        if not math.isfinite(mean + std):
+            return False
+        if not is_one_value:
+            # A mean as near to 0 as chance would have it is 0.
+            mean = 0.0 if abs(mean) < 3 * std / math.sqrt(found.numel()) else float(f"{mean:.2g}")
+            std = float(f"{std:.2g}")
+        properties.update({"init": "normal", "mean": mean, "std": std})
+    else:
+        return False
+    return is_one_value
+
+
+def _keep_values(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
+    """Have a Buffer begin as the original is; False if that takes more values than a document keeps."""
+    if tensor.layout != torch.strided:
+        return False
+    if tensor.is_meta or tensor.numel() == 0 or not tensor.any():
+        return True
+    flat = tensor.detach().cpu().flatten()
+    if bool((flat == 1).all()):
+        properties["init"] = "ones"
+    elif not flat.is_complex() and torch.equal(flat, torch.arange(len(flat)).to(flat.dtype)):
+        properties["init"] = "arange"
+    elif tensor.dim() >= 2 and torch.equal(tensor.detach().cpu(), torch.ones(tensor.shape, dtype=tensor.dtype).tril()):
+        properties["init"] = "tril"
+    elif len(flat) <= MAX_STORED:
+        properties.update(values_of(tensor))
+    else:
+        return False
+    return True
+
+
+def values_of(tensor: torch.Tensor) -> dict[str, object]:
+    """Return the property of a Buffer with a tensor's values.
+
+    Shape:
+        - tensor: `[*]`, any shape; the property has nested tuples of the same shape.
+    """
+
+    def frozen(value: object) -> object:
+        return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+    return {"values": frozen(decimals(tensor.detach().cpu()))}
+
+
+def class_name(module: nn.Module) -> str:
+    """Return the qualified name of a module's class."""
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def class_title(module: nn.Module) -> str:
+    """Return a module's class name as the name of a document or definition."""
+    return "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter == "_") else "_" for letter in type(module).__name__
+    )[:90]
+
+
+def likeness(ops: Sequence[Op]) -> tuple[str, ...]:
+    """Return what equal definitions have in common: all but how widely each draws the values of its parameters."""
+    return tuple(repr(_drawn_anyhow(op)) for op in ops)
+
+
+def _drawn_anyhow(op: Op) -> Op:
+    if isinstance(op, AddNode) and op.type == "Parameter" and op.properties.get("std"):
+        kept = {name: value for name, value in op.properties.items() if name not in ("mean", "std")}
+        return msgspec.structs.replace(op, properties=kept)
+    return op
+
+
+@final
+class Assembly:
+    """Collects definitions, equal ones once, and the ops that create them.
+
+    Args:
+        proved: Whether the nodes are to be compared with the original; what fails cannot be.
+
+    Attributes:
+        ops: In an order in which they can be applied.
+    """
+
+    def __init__(self, *, proved: bool = True) -> None:
+        self._proof: Proof = "equal" if proved else "edited"
+        self.ops: list[Op] = []
+        self._known: dict[tuple[str, ...], str] = {}
+        self._taken: set[str] = set()
+        self._ids: dict[Level, str] = {}
+
+    def definition(self, level: Level) -> str:
+        """Return the id of a definition that equals a level, which is added if there is none."""
+        if level in self._ids:
+            return self._ids[level]
+        draft = self._draft(level, "")
+        key = likeness(draft)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = free_name(level.title, self._taken)
+            self._taken.add(found)
+            self.ops.append(AddGraph(found))
+            self.ops += self._draft(level, found)
+        self._ids[level] = found
+        return found
+
+    def root(self, level: Level) -> list[Op]:
+        """Return all ops, with `level` as the outermost graph."""
+        inside = self._draft(level, "")
+        return [*self.ops, *inside]
+
+    def _draft(self, level: Level, graph: str) -> list[Op]:
+        nodes: list[Op] = []
+        edges: list[Op] = []
+        for item in level.items:
+            properties = dict(item.properties)
+            if item.inner is not None:
+                properties["definition"] = self.definition(item.inner)
+            if item.owner is not None:
+                properties["shares"] = item.owner.name
+            nodes.append(
+                AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, self._proof))
+            )
+            edges += [
+                Connect(f"{source.name}.{port}", f"{item.name}.{target}", graph)
+                for target, (source, port) in item.inputs.items()
+            ]
+        return [*nodes, *edges]
+
+
+def _origin(item: Item, level: Level, proof: Proof) -> Origin:
+    held = ".".join(item.member) if item.owner is None and item.member and item.member != (item.name,) else None
+    name = item.argument or item.name
+    assumed = level.assumed if item.type == "Input" else ()
+    return Origin(
+        proof="opaque" if item.reason else proof,
+        reason=item.reason,
+        member=level.order.get(item),
+        held="" if item.in_place else held,  # by the model itself
+        assumes=tuple(text for text in assumed if re.search(rf"\b{re.escape(name)}\b", text)),
+        variables=dict(item.variables),
+        ties=dict(item.ties),
+        frozen=item.frozen,
+        dtype=next((dtype for dtype in DTYPES if dtype == item.element), None),
+        twice=item.twice,
+        initial="absent" if item.absent else None,
+        called=item.called,
+        whole=item.whole,
+    )

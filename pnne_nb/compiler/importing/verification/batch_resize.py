@@ -1,0 +1,181 @@
+"""Tries an import on inputs of other sizes: it must do what the module does, or refuse them.
+
+Only this finds sizes that Python has used unseen, such as a size that selects an item of a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.catalog.operators import CHECK
+from pnne_nb.compiler.analysis.verify import FillEmptyTensors, copied, difference, tensors_in
+from pnne_nb.compiler.importing.verification.bisect import TRIES
+from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
+from pnne_nb.errors import ExecutionError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.process.random_state import private_random_state
+
+MAX_SIZES = 4
+"""Sizes of the example that are tried with other numbers, the largest first."""
+
+
+def resized(inputs: Any) -> Iterator[Any]:
+    """Yield inputs with one size changed everywhere: halved, or increased by one if odd."""
+    sizes = sorted({size for tensor in tensors_in(inputs) for size in tensor.shape if size > 1}, reverse=True)
+    for size in sizes[:MAX_SIZES]:
+        yield with_size(inputs, size, size // 2 if size % 2 == 0 else size + 1)
+
+
+def with_size(inputs: Any, size: int, new: int) -> Any:
+    """Return inputs whose dimensions of `size` elements have `new` elements.
+
+    More than there are repeat the last: what is in order stays so, as the offsets of bags must be. With others some of
+    torch's kernels leave parts of the result unwritten.
+    """
+
+    def other(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
+            return leaf
+        for dim, present in enumerate(leaf.shape):
+            if present == size:
+                leaf = leaf.index_select(dim, torch.arange(new, device=leaf.device).clamp(max=size - 1))
+        return leaf
+
+    return pytree.tree_map(other, inputs)
+
+
+def batch_of(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Return the first size of the inputs if it counts examples: one example changes one row of the results.
+
+    None if it counts something else, such as steps of a sequence, or if that is unknown.
+    """
+    inputs = args, kwargs
+    size = next((len(tensor) for tensor in tensors_in(inputs) if tensor.dim()), 0)
+
+    def rows(change: bool) -> list[torch.Tensor]:
+        def doubled(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor) or not leaf.dim() or len(leaf) != size:
+                return leaf
+            other = leaf[-1:].flip(-1) if leaf.dim() > 1 else leaf[-1:]
+            return torch.cat([other if change else leaf[:1], leaf[1:], leaf])
+
+        given = copied(pytree.tree_map(doubled, inputs))
+        with _trial():
+            results = tensors_in(duplicate(net).eval()(*given[0], **given[1]))
+        return [result for result in results if result.dim() and len(result) == 2 * size]
+
+    try:
+        before, after = rows(change=False), rows(change=True)
+    except Exception:  # noqa: BLE001  # it takes no other batch
+        return None
+    pairs = list(zip(before, after, strict=False))
+    told = any(difference(one[0], other[0]) for one, other in pairs)
+    return size if told and not any(difference(one[1:], other[1:]) for one, other in pairs) else None
+
+
+class Unlike(NamedTuple):
+    """Inputs of other sizes.
+
+    Attributes:
+        inputs: Arguments by position and by name.
+        differs: Whether an import silently differs from the module for them.
+    """
+
+    inputs: tuple[tuple[Any, ...], dict[str, Any]]
+    differs: bool
+
+
+def unlike(graph: NodeGraph, copies: tuple[Copies, Copies], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Unlike:
+    """Return inputs of other sizes for which an import silently differs from the module, or the smallest that fit.
+
+    Args:
+        graph: The import.
+        copies: Of the module, and of the model that the import compiles to.
+        args: Of the call, by position.
+        kwargs: By name.
+    """
+    one, other = (each.next().eval() for each in copies)
+    smallest = args, kwargs
+    if any("_orig_mod" in module._modules for module in one.modules()):
+        return Unlike(smallest, differs=False)  # it compiles for each size, and says aloud where that fails
+    for index, given in enumerate(resized(smallest)):
+        answer = tried(graph, one, other, given, torch.inference_mode if index else torch.no_grad)
+        if answer is False:
+            return Unlike(given, differs=True)
+        if answer and _size(given) < _size(smallest):
+            smallest = given
+    return Unlike(smallest, differs=False)
+
+
+def _size(inputs: Any) -> int:
+    return sum(tensor.numel() for tensor in tensors_in(inputs))
+
+
+def tried(
+    graph: NodeGraph, one: nn.Module, other: nn.Module, given: Any, context: Callable[[], Any] = torch.no_grad
+) -> bool | None:
+    """Return whether an import computes what the module does with some inputs; None if either refuses them.
+
+    Args:
+        graph: The import.
+        one: The module.
+        other: What the import compiles to; its checks may refuse what the module takes.
+        given: Arguments by position and by name.
+        context: In which both are called.
+    """
+    for memory in (nullcontext, *[FillEmptyTensors] * (TRIES - 1)):
+        with memory():
+            expected, refused = _result(one, given, context)
+            found, error = _result(other, given, context) if refused is None else (None, None)
+        if refused is not None or (isinstance(error, ExecutionError) and _is_check(graph, error)):
+            return None
+        if error is None and not _differ(expected, found):
+            return True
+    with FillEmptyTensors():
+        again, _ = _result(one, given, context)
+    return None if difference(expected, again) else False  # it may not be equal to itself
+
+
+def _differ(expected: Any, found: Any) -> str:
+    """Compare results and the buffers of both; the import has others besides, for the constants that it draws."""
+    (mine, kept), (theirs, others) = expected, found
+    return difference(mine, theirs) or difference(kept, {name: others.get(name) for name in kept})
+
+
+def _result(module: nn.Module, given: Any, context: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    args, kwargs = copied(given)
+    try:
+        copy = duplicate(module, _shared)
+        with _trial(), context():
+            result = copy(*args, **kwargs)
+            # What it keeps for the next call counts too.
+            return (result, {name: buffer.detach() for name, buffer in copy.named_buffers()}), None
+    except Exception as error:  # noqa: BLE001  # whatever it says
+        return None, error
+
+
+@contextmanager
+def _trial() -> Iterator[None]:
+    """Run a module on generated inputs, which it may refuse.
+
+    Indices of a sparse tensor that lie outside of it are such, and torch would read where they point to.
+    """
+    checking = torch.sparse.check_sparse_tensor_invariants()  # type: ignore[no-untyped-call]  # torch does not say
+    with private_random_state(), torch.no_grad(), checking:
+        yield
+
+
+def _shared(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor for a copy: a parameter is shared, which needs no memory."""
+    return tensor.detach() if tensor.requires_grad else tensor.detach().clone()
+
+
+def _is_check(graph: NodeGraph, error: ExecutionError) -> bool:
+    """Whether a check of the import has failed."""
+    return any(found.node is not None and graph[found.node].type == CHECK for found in error.diagnostics)

@@ -1,0 +1,129 @@
+"""Finds the first module whose results in a compiled import differ from the original's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler.analysis.verify import (
+    Check,
+    FillEmptyTensors,
+    compare,
+    copied,
+    difference,
+    key_prefix,
+    whole_prefix,
+)
+from pnne_nb.compiler.importing.draft.layers import difference as layer_difference
+from pnne_nb.compiler.importing.draft.layers import layer_spec
+from pnne_nb.compiler.module.call_errors import blame
+from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.process.random_state import private_random_state
+
+TRIES = 5
+"""Repetitions of a failed comparison: other threads may use random numbers in between."""
+
+
+class ImportFault(NamedTuple):
+    """A module whose import differs from it.
+
+    Attributes:
+        path: Of the module.
+        reason: What differs.
+        again: Whether it is computing something again for the backward pass that fails.
+    """
+
+    path: str
+    reason: str
+    again: bool = False
+
+
+def find_fault(
+    graph: NodeGraph,
+    net: nn.Module,
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    copies: tuple[Copies, Copies],
+) -> ImportFault | None:
+    """Return the innermost module whose import differs, or None; `copies` are of `net` and `model`."""
+    modules = dict(net.named_modules(remove_duplicate=False))
+    prefix = key_prefix(graph)
+    drawn = model.get_submodule(prefix.removesuffix("."))
+    for path, module in drawn.named_modules():
+        original = modules.get(path)
+        if original is not None and layer_spec(module) is not None and layer_spec(original) is not None:
+            reason = layer_difference(original, module)
+            if reason:
+                return ImportFault(path, reason)
+    try:
+        before: list[Check] = []
+        for _ in range(TRIES):
+            failed = [check for check in compare(net, model, args, kwargs, prefix, copies) if not check.equal]
+            if failed == before:
+                break  # what is wrong is wrong in the same way again
+            before = failed
+    except Exception as error:  # noqa: BLE001  # whatever the drawn model raises is what is wrong with it
+        place = f"{blame(error) or ''}.".removeprefix(whole_prefix(graph)).rstrip(".")
+        while place and place not in modules:
+            place = place.rpartition(".")[0]
+        return ImportFault(place, f"the imported graph fails: {str(error).splitlines()[0] if str(error) else error!r}")
+    if not failed:
+        return None
+    for mode in {check.mode for check in failed} & {"train", "eval"}:
+        found = _first_difference(net, drawn, args, kwargs, mode)
+        if found is not None:
+            return found
+    return ImportFault(_around(net, failed[0]), f"the imported graph has other {failed[0]}")
+
+
+def _first_difference(
+    net: nn.Module, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str
+) -> ImportFault | None:
+    """Return the first module, in the order in which they finish, whose results differ."""
+    mine, theirs = (_results(module, args, kwargs, mode) for module in (net, model))
+    places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
+    shared = {name for name, module in net.named_modules() if places[id(module)] > 1}
+    for name, results in mine.items():
+        others = theirs.get(name)
+        if others is None or name in shared:
+            continue
+        detail = difference([result for _, result in results], [result for _, result in others])
+        if detail:
+            return ImportFault(name, f"the imported graph computes something else in {mode} mode: {detail}")
+    return None
+
+
+def _results(
+    net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str
+) -> dict[str, list[tuple[int, Any]]]:
+    module = duplicate(net).train(mode == "train")
+    found: dict[str, list[tuple[int, Any]]] = {}
+    for name, each in module.named_modules():
+        if isinstance(each, torch.jit.ScriptModule):
+            continue
+
+        def record(_module: nn.Module, _args: Any, result: Any, name: str = name) -> None:
+            kept = pytree.tree_map(lambda v: v.detach().clone() if isinstance(v, torch.Tensor) else v, result)
+            found.setdefault(name, []).append((len(found), kept))
+
+        each.register_forward_hook(record)
+    given = copied((args, kwargs))
+    with FillEmptyTensors(), private_random_state(), contextlib.suppress(Exception):
+        module(*given[0], **given[1])
+    return found
+
+
+def _around(net: nn.Module, check: Check) -> str:
+    """Return the innermost module around the tensor that a failed check names."""
+    path = check.detail.partition(":")[0]
+    modules = dict(net.named_modules())
+    while path and path not in modules:
+        path = path.rpartition(".")[0]
+    return path

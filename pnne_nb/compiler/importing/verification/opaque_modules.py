@@ -1,0 +1,282 @@
+"""Imports the layers and blocks inside an opaque module, which its own code calls.
+
+The module stays opaque and runs its own code; its submodules become nodes without edges. A submodule becomes a graph
+if all calls of it have one form and the code around it only calls it, or if it equals another of its class for which
+this holds. Any other submodule is itself opaque.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from inspect import getclosurevars
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias, final
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.catalog.operators import CHECK
+from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
+from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.variable_names import is_possible
+from pnne_nb.compiler.importing.tracing.calls import argument_names, parameter_names
+from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls
+from pnne_nb.compiler.importing.translation.emit_ops import (
+    UNCALLED,
+    Assembly,
+    class_name,
+    class_title,
+    legal,
+    likeness,
+    stored,
+)
+from pnne_nb.compiler.importing.verification.usage import MODULES_OWN, mentioned_by, used_of
+from pnne_nb.compiler.ir.identifiers import is_attribute
+from pnne_nb.graph.schema.names import free_name
+
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+_NO_SIZES = ("ndim", "dtype")
+"""Attributes that stay when sizes change."""
+
+_CLOSED = ("Module", "Parameter", "Buffer")
+
+TRIES = 2
+"""Attempts to import the content of an opaque module: the second one keeps the code of its blocks."""
+
+Call: TypeAlias = "tuple[list[tuple[str, Any]], int]"
+"""Arguments by name, and how many of them are given by position."""
+
+
+class _Calls(NamedTuple):
+    """Every call of a module in the observed run.
+
+    Attributes:
+        first: In each mode.
+        every: In order.
+    """
+
+    first: ObservedCalls
+    every: list[ObservedCall]
+
+
+@final
+class OpaqueModules:
+    """Imports the submodules of opaque modules.
+
+    Args:
+        net: The whole module.
+        opaque: Why modules must stay as they are, by path.
+        failed: How often a module differed with its content imported, by path.
+        frames: What was observed of a call of `net`.
+        draw: Imports a module that is called in that form.
+
+    Attributes:
+        open: Paths of those with imported content.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        opaque: Mapping[str, str],
+        failed: Counter[str],
+        frames: ObservedCalls,
+        draw: Callable[[nn.Module, str, ObservedCalls, Call], Level],
+    ) -> None:
+        self._modules = dict(net.named_modules(remove_duplicate=False))
+        self._places = Counter(map(id, self._modules.values()))
+        self._opaque = opaque
+        self._failed = failed
+        self._calls: dict[str, _Calls] = {}
+        self._entered: set[str] = set()
+        for mode, frame in frames.items():
+            self._collect(mode, frame, frame.path)
+        self._draw = draw
+        self._levels: dict[str, Level] = {}
+        self._boxes: dict[str, Level | None] = {}
+        self._drafts: dict[str, str] = {}
+        self.open: set[str] = set()
+
+    def _collect(self, mode: bool, frame: ObservedCall, caller: str) -> None:
+        calls = self._calls.setdefault(frame.path, _Calls({}, []))
+        calls.first.setdefault(mode, frame)
+        calls.every.append(frame)
+        # What calls `block.layer` without calling `block` first reaches into it.
+        above = frame.path.rpartition(".")[0]
+        while above and above != caller and not caller.startswith(f"{above}."):
+            self._entered.add(above)
+            above = above.rpartition(".")[0]
+        for inner in frame.inner:
+            self._collect(mode, inner, frame.path)
+
+    def inside(self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset()) -> Level | None:
+        """Return the draft of what an opaque module contains; None if nothing can be imported.
+
+        Args:
+            module: The module.
+            path: Where it is.
+            mentioned: Names in the code of the opaque modules around it.
+        """
+        if path not in self._boxes:
+            level = None
+            within = [each for each in module.modules() if each is not module]
+            # Of what is held at several places, a drawing would have several.
+            closed = obstacle(module) or any(map(self._is_shared, within)) or _keeps_functions(module)
+            if within and self._failed[path] < TRIES and not closed:
+                level = self._holding(module, path, mentioned | mentioned_by(type(module)))
+            self._boxes[path] = level if level is not None and _has_open(level) else None
+            if self._boxes[path] is not None:
+                self.open.add(path)
+        return self._boxes[path]
+
+    def _is_shared(self, module: nn.Module) -> bool:
+        return self._places[id(module)] > 1
+
+    def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str]) -> Level | None:
+        level = Level(class_title(module), module)
+        groups = (module._parameters, module._buffers, module._modules)
+        taken = {name for group in groups for name in group}
+        for group in groups:
+            for name, value in group.items():
+                if value is None:
+                    continue
+                if not is_attribute(name):
+                    return None
+                below = f"{path}.{name}" if path else name
+                if isinstance(value, nn.Module):
+                    item = level.add(self._part(value, name, below, mentioned))
+                else:
+                    item = level.add(stored(module, (name,)))
+                if not is_possible(name):
+                    item.name = free_name(legal(name), taken)
+                    taken.add(item.name)
+        level.order = {item: index for index, item in enumerate(level.items)}
+        return level
+
+    def _part(self, module: nn.Module, name: str, path: str, mentioned: frozenset[str]) -> Item:
+        reason = self._opaque.get(path) or obstacle(module)
+        called, entered = path in self._calls, path in self._entered or self._failed[path.rpartition(".")[0]] > 0
+        kept: dict[str, object] = {"target": class_name(module), "inputs": (), "outputs": ()}
+        if not reason:
+            spec = layer_spec(module)
+            properties = read_properties(module, spec) if spec is not None else None
+            if spec is not None and properties is not None:
+                return Item(spec.type, name, properties, member=(name,), called=called)
+            if type(module) in _CONTAINERS and (entered or not called):
+                inner = self._holding(module, path, mentioned)
+                if inner is not None and inner.items:
+                    inner.title = name.capitalize() if not name.isdecimal() else inner.title
+                    return Item("Module", name, kept, member=(name,), inner=inner)
+            try:
+                level = self._called(module, path, mentioned, entered=entered)
+            except UntranslatableError as error:
+                reason = str(error)
+            else:
+                return Item("Subgraph", name, member=(name,), inner=level, called=called)
+        return Item("Module", name, kept, member=(name,), reason=reason, inner=self.inside(module, path, mentioned))
+
+    def _called(self, module: nn.Module, path: str, mentioned: frozenset[str], *, entered: bool) -> Level:
+        """Import a module that the code of an opaque module calls.
+
+        Raises:
+            UntranslatableError: If it must stay as it is.
+        """
+        used = used_of(module, mentioned)
+        if used:
+            raise UntranslatableError(f"the code around it uses more than its results ({used})")
+        if entered:
+            raise UntranslatableError("the code around it calls what is inside it")
+        if path in self._calls:
+            self._refuse_unseen(module, self._calls[path], mentioned)
+            return self._alone(module, path, self._calls[path])
+        for other, calls in self._calls.items():
+            if type(self._modules.get(other)) is type(module):
+                self._refuse_unseen(module, calls, mentioned)
+                like, level = self._alone(self._modules[other], other, calls), self._alone(module, path, calls)
+                if self._draft(path, level) == self._draft(other, like):
+                    return level
+                break
+        raise UntranslatableError(UNCALLED)
+
+    @staticmethod
+    def _refuse_unseen(module: nn.Module, calls: _Calls, mentioned: frozenset[str]) -> None:
+        """Raise if the code around a module names an argument of it that no call has passed yet."""
+        passed = {name for name, _ in _named(module, calls.every[0])}
+        unseen = [name for name in argument_names(module) if name not in passed and f"{name}=" in mentioned]
+        if unseen:
+            raise UntranslatableError(f"the code around it passes {unseen[0]} in other cases")
+
+    def _draft(self, path: str, level: Level) -> str:
+        if path not in self._drafts:
+            self._drafts[path] = "".join(likeness(Assembly().root(level)))
+        return self._drafts[path]
+
+    def _alone(self, module: nn.Module, path: str, calls: _Calls) -> Level:
+        if path not in self._levels:
+            if path in self._opaque:
+                raise UntranslatableError(self._opaque[path])
+            if any(is_dataclass(frame.result) for frame in calls.every):
+                raise UntranslatableError("it returns an object of a data class to code that is not imported")
+            ways = {_way(module, frame) for frame in calls.every}
+            if len(ways) > 1:
+                raise UntranslatableError("the code around it calls it in different ways")
+            frame = calls.every[0]
+            level = self._draw(module, path, calls.first, (_named(module, frame), len(frame.args)))
+            if _goes_by_sizes(level):
+                raise UntranslatableError("it depends on sizes, which the code around it may change from call to call")
+            self._levels[path] = level
+        return self._levels[path]
+
+
+def _named(module: nn.Module, frame: ObservedCall) -> list[tuple[str, Any]]:
+    names = parameter_names(module)
+    return [(names(index), value) for index, value in enumerate(frame.args)] + list(frame.kwargs.items())
+
+
+def _way(module: nn.Module, frame: ObservedCall) -> str:
+    """Return the names of a call's arguments, and what they are."""
+    kinds = ((name, _kind(value)) for name, value in _named(module, frame))
+    return repr(sorted(kinds))
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"tensor of {value.dim()} dimensions, {value.dtype}"
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__} of {[_kind(each) for each in value]}"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return "number"
+    return repr(value) if isinstance(value, (str, bool, type(None), torch.dtype)) else type(value).__name__
+
+
+def _keeps_functions(module: nn.Module) -> bool:
+    """Whether a module has functions as attributes that call modules: those of the original, in a copy too."""
+    kept = {name: value for name, value in vars(module).items() if name not in MODULES_OWN}
+    functions = [leaf for leaf in pytree.tree_leaves(kept) if isinstance(leaf, FunctionType)]
+    around = [value for function in functions for value in getclosurevars(function).nonlocals.values()]
+    return any(isinstance(each, nn.Module) for each in around)
+
+
+def _goes_by_sizes(level: Level) -> bool:
+    """Whether an import would refuse tensors of other sizes."""
+    for item in level.items:
+        if item.inner is not None and _goes_by_sizes(item.inner):
+            return True
+        if item.type == CHECK:
+            condition, port = item.inputs["condition"]
+            if condition.kinds.get(port, "tensor") == "tensor":
+                continue  # it asks for data, as the module itself does
+            asked = [source for source, _ in item.inputs["condition"][0].inputs.values()]
+            if any(
+                each.type not in ("Input", "Constant") and each.properties.get("name") not in _NO_SIZES
+                for each in asked
+            ):
+                return True
+    return False
+
+
+def _has_open(level: Level) -> bool:
+    """Whether an opaque module has content that can be edited."""
+    return any(item.type not in _CLOSED or (item.inner is not None and _has_open(item.inner)) for item in level.items)

@@ -1,0 +1,116 @@
+"""Finds what the code of a module uses of its submodules: only calls, or other attributes too.
+
+An imported submodule does the same when it is called, under the same name and with the same parts. Its class is another
+one, without the original's attributes and methods: code that uses these needs the original.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+MODULES_OWN = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
+
+_READS = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR")
+_VARIABLES = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")
+_NAMES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
+
+
+def used_of(module: nn.Module, mentioned: frozenset[str]) -> str:
+    """Return the attributes of a module, or of one inside it, that code uses and an import lacks."""
+    for each in module.modules():
+        kind = type(each)
+        if _is_torchs(kind):
+            continue
+        own = {name for name in vars(each) if name not in MODULES_OWN}
+        for base in _own_bases(kind):
+            own |= {name for name in vars(base) if name != "forward" and not name.startswith("__")} | {base.__name__}
+        found = sorted(own & mentioned)
+        if found:
+            return found[0]
+    return ""
+
+
+def mentioned_by(kind: type[nn.Module]) -> frozenset[str]:
+    """Return names and strings in the ``forward`` of a class and in its callees, without its own attributes.
+
+    Names of keyword arguments end in ``=``.
+    """
+    found: set[str] = set()
+    done: set[int] = set()
+    pending = list(_methods(kind, "forward"))
+    while pending:
+        function = pending.pop()
+        if id(function) in done:
+            continue
+        done.add(id(function))
+        names, own = _read(function.__code__)
+        found |= names
+        for name in own:
+            pending += _methods(kind, name)
+        for name in names:
+            value = function.__globals__.get(name)
+            if isinstance(value, types.FunctionType) and _package(value) == _package(function):
+                pending.append(value)
+            elif isinstance(value, type):
+                found.add(value.__name__)  # imported under another name
+    return frozenset(found)
+
+
+def _methods(kind: type, name: str) -> Iterator[types.FunctionType]:
+    for base in _own_bases(kind):
+        value: Any = vars(base).get(name)
+        value = getattr(value, "__func__", getattr(value, "fget", value))
+        while hasattr(value, "__wrapped__"):
+            if isinstance(value, types.FunctionType):
+                yield value
+            value = value.__wrapped__
+        if isinstance(value, types.FunctionType):
+            yield value
+
+
+def _read(code: types.CodeType, me: str = "") -> tuple[set[str], set[str]]:
+    """Return the names and texts in some code, and the names of what it reads of the object whose method it is."""
+    names: set[str] = set()
+    own: set[str] = set()
+    me = me or (code.co_varnames[0] if code.co_argcount else "")
+    before: dis.Instruction | None = None
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_ATTR" and before is not None and before.opname == "SWAP":
+            pass  # of `self.count += 1`, which has read it
+        elif step.opname in _READS:
+            is_own = before is not None and before.opname.startswith(_VARIABLES) and _last(before.argval) == me
+            (own if is_own or step.opname == "LOAD_SUPER_ATTR" else names).add(str(step.argval))
+        elif step.opname in _NAMES or (step.opname == "LOAD_CONST" and isinstance(step.argval, str)):
+            names.add(str(step.argval))
+        before = step if step.opname not in ("CACHE", "COPY", "EXTENDED_ARG", "NOP") else before
+    for constant in code.co_consts:
+        if isinstance(constant, tuple):  # the names of keyword arguments of a call are one
+            names |= {f"{name}=" for name in constant if isinstance(name, str)}
+        elif isinstance(constant, types.CodeType):
+            inner, inner_own = _read(constant, me)
+            names |= inner
+            own |= inner_own
+    return names, own
+
+
+def _last(names: Any) -> Any:
+    """Return the variable on top of the stack after an instruction, which may load two."""
+    return names[-1] if isinstance(names, tuple) else names
+
+
+def _own_bases(kind: type) -> Iterator[type]:
+    return (base for base in kind.__mro__ if not _is_torchs(base))
+
+
+def _is_torchs(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in ("torch", "builtins")
+
+
+def _package(function: types.FunctionType) -> str:
+    return str(function.__globals__.get("__name__", "")).partition(".")[0]

@@ -1,0 +1,112 @@
+"""Properties of calls: the mode in which they run, whether they compute numbers only, whether they work in place."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Literal
+
+from pnne_nb.compiler.ir.program import Argument, Call, Constant, Layer, Program, Ref, Sequence, references
+from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM, SETITEM
+
+CHOOSE = "choose"
+"""Target of the call that is written ``train if self.training else eval``."""
+
+Branch = Literal["", "train", "eval"]
+
+
+def branches(program: Program) -> list[Branch]:
+    """Return for each call the only mode that runs it (``"train"`` or ``"eval"``), or an empty string."""
+    if not any(call.target == CHOOSE for call in program.calls):
+        return [""] * len(program.calls)
+    uses: dict[str, set[Branch]] = {}
+    for result in program.results:
+        _use(uses, result.value, "")
+    found: dict[str, Branch] = {}
+    for call in reversed(program.calls):
+        modes = uses.get(call.node)
+        branch: Branch = next(iter(modes)) if modes and len(modes) == 1 else ""
+        found[call.node] = branch
+        if call.target == CHOOSE:
+            for mode, argument in zip(("train", "eval"), call.arguments, strict=False):
+                _use(uses, argument, branch or mode)  # type: ignore[arg-type]  # both are modes
+        else:
+            for ref in references(call):
+                uses.setdefault(ref.node, set()).add(branch)
+    # What nothing uses changes something in place: it belongs to where that was made.
+    for call in program.calls:
+        if call.node not in uses:
+            found[call.node] = next((found[ref.node] for ref in references(call) if found.get(ref.node)), "")
+    return [found[call.node] for call in program.calls]
+
+
+def _use(uses: dict[str, set[Branch]], argument: Argument, mode: Branch) -> None:
+    if isinstance(argument, Ref):
+        uses.setdefault(argument.node, set()).add(mode)
+    elif isinstance(argument, Sequence):
+        for item in argument.items:
+            _use(uses, item, mode)
+    elif isinstance(argument, Call):
+        for ref in references(argument):
+            uses.setdefault(ref.node, set()).add(mode)
+
+
+def numbers(program: Program) -> set[str]:
+    """Return the nodes whose calls return numbers or tuples of numbers."""
+    found: set[str] = set()
+    for call in program.calls:
+        if call.kind != "member" and gives_number(call, found):
+            found.add(call.node)
+    return found
+
+
+def gives_number(call: Call, known: Container[str]) -> bool:
+    """Whether a call returns numbers, tuples of numbers, or an attribute of a tensor such as its dtype.
+
+    Args:
+        call: The call.
+        known: The nodes before it of which that is so.
+    """
+    if call.keywords:
+        return False
+    if call.kind == "method":
+        return call.target == "size" and len(call.arguments) == 2
+    if call.kind != "function" or call.target == SETITEM:
+        return False
+    if call.target == GETITEM:
+        return _is_number(call.arguments[0], known)
+    if call.target == GETATTR:
+        name = call.arguments[1]
+        return isinstance(name, Constant) and name.value in ("shape", "dtype", "device")
+    if call.target == "len":
+        return True
+    plain = call.target in ("tuple", "list", "slice") or call.target.startswith(("operator.", "math."))
+    return plain and all(_is_number(argument, known) for argument in call.arguments)
+
+
+def _is_number(argument: Argument, known: Container[str]) -> bool:
+    match argument:
+        case Ref(node):
+            return node in known
+        case Call():
+            return gives_number(argument, known)
+        case Sequence(items):
+            return all(_is_number(item, known) for item in items)
+        case Constant():
+            return True
+    return False
+
+
+def changes_in_place(call: Call) -> bool:
+    """Whether a call changes its first argument: ``add_``, ``inplace=True``, ``x[0] = y``."""
+    if call.target == SETITEM:
+        return True
+    return (call.target.endswith("_") and not call.target.endswith("__")) or _says_so(call.keywords)
+
+
+def is_inplace_layer(layer: Layer) -> bool:
+    """Whether a layer changes its input: ``ReLU(inplace=True)``."""
+    return _says_so(layer.construction.keywords)
+
+
+def _says_so(keywords: tuple[tuple[str, Argument], ...]) -> bool:
+    return any(name == "inplace" and isinstance(value, Constant) and bool(value.value) for name, value in keywords)

@@ -1,0 +1,159 @@
+"""Takes a consistent snapshot of a document: wires by node, and nodes in execution order."""
+
+from __future__ import annotations
+
+import heapq
+import operator
+from collections.abc import Mapping
+from typing import final
+
+import msgspec
+
+from pnne_nb.compiler.ir.program import Ref
+from pnne_nb.errors import CompileError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.lint import MAX_NESTED, TOO_DEEP
+from pnne_nb.graph.model.node import Edge, Node, split_port
+from pnne_nb.graph.schema.registry import registry
+
+NO_WIRES: Mapping[str, Ref] = {}
+
+
+@final
+class GraphSnapshot(msgspec.Struct, frozen=True):
+    """Snapshot of one definition.
+
+    Attributes:
+        id: Its id, ``""`` for the outermost graph.
+        nodes: By name, in their order.
+        wires: By node and input port, where the value comes from.
+        followers: By node, the nodes that it feeds.
+        order: Names of the nodes, each after those that feed it, otherwise in the order of `nodes`; in-place
+            functions therefore run in the order in which they were added.
+        edges: What the wires were made of.
+    """
+
+    id: str
+    nodes: dict[str, Node]
+    wires: dict[str, dict[str, Ref]]
+    followers: dict[str, list[str]]
+    order: tuple[str, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the Input nodes."""
+        return tuple(name for name, node in self.nodes.items() if node.type == "Input")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the Output nodes."""
+        return tuple(name for name, node in self.nodes.items() if node.type == "Output")
+
+
+NO_SNAPSHOTS: Mapping[str, GraphSnapshot] = {}
+
+
+def read(graph: NodeGraph, before: Mapping[str, GraphSnapshot] = NO_SNAPSHOTS) -> dict[str, GraphSnapshot]:
+    """Return snapshots of the outermost graph and of every definition in use, each before its users.
+
+    Args:
+        graph: The document.
+        before: What was read of an earlier version; what is still the same is the same object.
+
+    Raises:
+        CompileError: If definitions are nested deeper than Python can call.
+    """
+    snapshots: dict[str, GraphSnapshot] = {}
+    with graph.reading():
+        _read(graph, "", snapshots, before, 0)
+    depths: dict[str, int] = {}
+    for id, snapshot in snapshots.items():
+        depths[id] = 1 + max((depths.get(node.definition or "", 0) for node in snapshot.nodes.values()), default=0)
+    if depths[""] > MAX_NESTED:
+        raise CompileError(str(TOO_DEEP), [TOO_DEEP])
+    return snapshots
+
+
+def read_one(graph: NodeGraph, id: str, before: GraphSnapshot | None = None) -> GraphSnapshot:
+    """Return a snapshot of one definition: `before` itself if nothing has changed."""
+    view = graph.graphs[id]
+    nodes, edges = view.nodes.copy(), view.edges
+    if before is not None and before.edges == edges and before.nodes.keys() == nodes.keys():
+        if all(map(operator.is_, before.nodes.values(), nodes.values())):
+            return before
+        if tuple(before.nodes) == tuple(nodes):
+            return GraphSnapshot(id, nodes, before.wires, before.followers, before.order, edges)
+    wires: dict[str, dict[str, Ref]] = {}
+    for source, target in edges:
+        node, port = split_port(target)
+        wires.setdefault(node, {})[port] = Ref(*split_port(source))
+    return GraphSnapshot(id, nodes, wires, *_order(nodes, wires), edges)
+
+
+def paths_of(snapshots: Mapping[str, GraphSnapshot]) -> dict[str, list[str]]:
+    """Return the paths of all uses of each definition, each with a final dot; ``""`` for the root."""
+    paths: dict[str, list[str]] = {id: [] for id in snapshots}
+    paths[""].append("")
+    # Users stand after what they use.
+    for snapshot in reversed(list(snapshots.values())):
+        for node in snapshot.nodes.values():
+            if node.definition in snapshots and node.definition is not None:
+                paths[node.definition] += [f"{prefix}{node.name}." for prefix in paths[snapshot.id]]
+    return paths
+
+
+def size_of(snapshots: Mapping[str, GraphSnapshot]) -> int:
+    """Return the number of nodes of a document, with each use of a definition counted."""
+    sizes: dict[str, int] = {}
+    for id, snapshot in snapshots.items():
+        sizes[id] = sum(1 + sizes.get(node.definition or "", 0) for node in snapshot.nodes.values())
+    return sizes[""]
+
+
+def _read(
+    graph: NodeGraph, id: str, snapshots: dict[str, GraphSnapshot], before: Mapping[str, GraphSnapshot], depth: int
+) -> None:
+    if depth > MAX_NESTED:
+        raise CompileError(str(TOO_DEEP), [TOO_DEEP])
+    snapshot = read_one(graph, id, before.get(id))
+    for node in snapshot.nodes.values():
+        if node.definition is not None and node.definition not in snapshots and node.definition in graph.graphs:
+            _read(graph, node.definition, snapshots, before, depth + 1)
+    snapshots[id] = snapshot
+
+
+def _order(
+    nodes: Mapping[str, Node], wires: Mapping[str, Mapping[str, Ref]]
+) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    rank = {name: index for index, name in enumerate(nodes)}
+    names = list(nodes)
+    waiting: dict[str, int] = {}
+    followers: dict[str, list[str]] = {}
+    as_drawn = True
+    for name, incoming in wires.items():
+        sources = {ref.node for ref in incoming.values()}
+        waiting[name] = len(sources)
+        for source in sources:
+            followers.setdefault(source, []).append(name)
+            as_drawn = as_drawn and rank[source] < rank[name]
+    if as_drawn:
+        return followers, tuple(names)
+    ready = [index for index, name in enumerate(names) if not waiting.get(name)]
+    order = []
+    while ready:
+        name = names[heapq.heappop(ready)]
+        order.append(name)
+        for follower in followers.get(name, ()):
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, rank[follower])
+    return followers, tuple(order)
+
+
+def passed_on(snapshot: GraphSnapshot, snapshots: Mapping[str, GraphSnapshot], name: str) -> Ref | None:
+    """Return what arrives at the first input of a node, in the order of its ports: what it gives on if it does not run."""
+    wires, node = snapshot.wires.get(name, NO_WIRES), snapshot.nodes[name]
+    inside = snapshots.get(node.definition or "") if node.definition is not None else None
+    ports = [port.name for port in registry[node.type].inputs] if inside is None else inside.inputs
+    return next((wires[port] for port in (*ports, *sorted(wires)) if port in wires), None)

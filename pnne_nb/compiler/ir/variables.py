@@ -1,0 +1,230 @@
+"""Names the local variables of a ``forward``, and frees each after its last use."""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import final
+
+from pnne_nb.compiler.ir.call_properties import numbers
+from pnne_nb.compiler.ir.identifiers import RESERVED, is_identifier, parameter_name, unique
+from pnne_nb.compiler.ir.program import Call, Constant, Program, Ref, references, references_in
+from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM
+from pnne_nb.graph.schema.spec import Returns
+
+GENERIC = ("x", "out", "h", "y", "z", "u", "v", "w")
+"""What values are called that go through several nodes, and what may be overwritten."""
+
+_PLUMBING = frozenset(
+    {
+        *("add", "sub", "mul", "div", "truediv", "floordiv", "matmul", "getattr", "getitem", "choose", "detach"),
+        *("view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "expand", "contiguous"),
+    }
+)
+"""Functions whose names say nothing about what they give."""
+
+_BUILTINS = frozenset(dir(builtins))
+_NAMED_CHAIN = 3
+"""As many values in a row may have the name of the layer that they begin with."""
+
+
+@final
+class Variables:
+    """Assigns variables to the values of a program, and frees them after their last use.
+
+    A value that is made from one that is no longer needed takes over its variable (``x = self.relu(x)``), so that no
+    more tensors stay alive than the graph needs; what else is no longer needed is to be deleted. Arguments of
+    ``forward`` are never deleted: the caller holds them anyway. Where a branch begins, a variable gets the name of its
+    node, if that is descriptive (``skip = self.downsample(x)``). The names that an imported module's author uses come
+    before all of that.
+    """
+
+    def __init__(self, program: Program, reserved: frozenset[str] | set[str]) -> None:
+        self._program = program
+        self._names: dict[Ref, str] = {}
+        self._used: set[str] = {*reserved}
+        self._lent: set[str] = set()  # arguments that nothing needs any more, for what the author gives their names
+        self._wished = {name for call in program.calls for _, name in call.variables if is_variable(name)}
+        self.entries: dict[str, str] = {}
+        for entry in program.entries:
+            name = unique(parameter_name(entry.node), self._used)
+            self._used.add(name)
+            self.entries[entry.node] = name
+            self._names[Ref(entry.node, "output")] = name
+        self._reads = [tuple(dict.fromkeys(references(call))) for call in program.calls]
+        self._last: dict[Ref, int] = {}
+        self._readers = Counter(ref for reads in self._reads for ref in reads)
+        for index, reads in enumerate(self._reads):
+            for ref in reads:
+                self._last[ref] = index
+        for result in program.results:
+            for ref in references_in(result.value):
+                self._readers[ref] += 1
+                self._last[ref] = len(program.calls)
+        self._numbers = numbers(program)
+        self._tensors = [tuple([ref for ref in reads if ref.node not in self._numbers]) for reads in self._reads]
+        self._following = [self._chained(index) for index in range(len(program.calls))]
+        self._own = dict(self._beginnings())
+        self._wishes = self._leading() if self._wished else {}
+
+    def name(self, ref: Ref) -> str:
+        """Return the variable that holds a value."""
+        return self._names[ref]
+
+    def inputs(self, index: int) -> tuple[str, ...]:
+        """Return the variables that a call reads, by its index."""
+        return tuple([self._names[ref] for ref in self._reads[index]])
+
+    def step(self, index: int) -> tuple[str, list[str]]:
+        """Assign the results of the call at `index`; calls are passed in order.
+
+        Returns:
+            The target of the assignment (empty if the result is unused), and the variables to delete after it.
+        """
+        free: dict[Ref, str] = {}
+        for ref in self._reads[index]:
+            if self._last[ref] == index:
+                name = self._names.pop(ref)
+                if ref.node not in self.entries or name in GENERIC:
+                    free[ref] = name
+                else:
+                    self._lent.add(name)
+        self._used.difference_update(free.values())
+        targets = self._left(index, free)
+        dead = [
+            name
+            for ref, name in free.items()
+            if ref.node not in self._numbers and name not in self._used and ref.node not in self.entries
+        ]
+        # A name of an argument stays taken: it may not come to mean something else by chance.
+        return targets, dead
+
+    def _chained(self, index: int) -> Ref | None:
+        """Return the value whose variable a call takes over because it alone works on it, or nearly so."""
+        read = self._tensors[index]
+        if len(read) != 1 or self._last[read[0]] != index or self._program.calls[index].node in self._numbers:
+            return None
+        ref = read[0]
+        if ref.node in self.entries and self.entries[ref.node] not in GENERIC:
+            return None
+        # What several calls have worked on is a fork: a layer there begins a branch.
+        return ref if self._readers[ref] == 1 or not _speaking(self._program.calls[index]) else None
+
+    def _leading(self) -> dict[Ref, str]:
+        """Return what the author calls values, and what is made for one of them alone: ``scores = scores / 8``."""
+        found: dict[Ref, str] = {}
+        for index in reversed(range(len(self._program.calls))):
+            call = self._program.calls[index]
+            found.update((Ref(call.node, port), name) for port, name in call.variables if name in self._wished)
+            if not call.single or call.node in self._numbers:
+                continue
+            name, read = found.get(Ref(call.node, str(call.results[0]))), self._tensors[index]
+            if name is not None and len(read) == 1 and self._readers[read[0]] == 1:
+                found.setdefault(read[0], name)
+        return found
+
+    def _beginnings(self) -> Iterator[tuple[int, str]]:
+        """Yield the calls that begin a new variable, with its name if the node has a descriptive one."""
+        nexts: dict[str, int] = {}
+        for index, ref in enumerate(self._following):
+            if ref is not None:
+                nexts[ref.node] = index
+        for index, call in enumerate(self._program.calls):
+            if self._following[index] is not None:
+                continue
+            chain, following = [call], nexts.get(call.node)
+            while following is not None and len(chain) <= _NAMED_CHAIN:
+                chain.append(self._program.calls[following])
+                following = nexts.get(chain[-1].node)
+            layers = sum(each.kind == "member" for each in chain)
+            if len(chain) == 1 or (call.kind == "member" and layers == 1 and len(chain) <= _NAMED_CHAIN):
+                yield index, _speaking(call)
+
+    def _taken_over(self, index: int, free: Mapping[Ref, str]) -> str | None:
+        """Return the variable that a call's result takes over from what it is made of."""
+        chained = self._following[index]
+        if chained is not None:
+            return free.get(chained)
+        if self._program.calls[index].node in self._numbers:
+            return None
+        read = self._tensors[index]
+        if len(read) < 2:
+            return None
+        return next((free[ref] for ref in read if free.get(ref) in GENERIC and free[ref] not in self._wished), None)
+
+    def _left(self, index: int, free: Mapping[Ref, str]) -> str:
+        """Return the assignment target of the call at `index`."""
+        call = self._program.calls[index]
+        made = [Ref(call.node, str(port)) for port in (call.results if call.single else _ports(call.results))]
+        read = [ref for ref in made if ref in self._last]
+        if not read:
+            return ""
+        several = len(read) > 1 or (not call.single and call.node in self._numbers)
+        for ref in read:
+            name = self._wish(ref) or (None if several else self._taken_over(index, free))
+            name = name or self._fresh(index, ref.port if several else None)
+            self._used.add(name)
+            self._lent.discard(name)
+            self._names[ref] = name
+        return self._names[read[0]] if call.single else self._written(call, call.results)
+
+    def _wish(self, ref: Ref) -> str:
+        """Return the name that the author of an imported module uses for a value, if nothing else has it now."""
+        if not self._wishes:
+            return ""
+        name = self._wishes.get(ref, "")
+        return name if name not in self._used or name in self._lent else ""
+
+    def _written(self, call: Call, results: Returns) -> str:
+        texts: list[str] = []
+        for item in results:
+            if isinstance(item, str):
+                texts.append(self._names.get(Ref(call.node, item), "_"))
+            else:
+                nested = self._written(call, item)
+                texts.append(f"({nested})" if nested.strip("_, ") else "_")
+        return f"{texts[0]}," if len(texts) == 1 else ", ".join(texts)
+
+    def _fresh(self, index: int, port: str | None) -> str:
+        call = self._program.calls[index]
+        if port is not None:
+            wanted = parameter_name(port)
+        else:
+            wanted = _number_name(call) if call.node in self._numbers else self._own.get(index, "")
+        if wanted:
+            return unique(wanted, self._used)
+        taken = self._used | self._wished
+        return next((name for name in GENERIC if name not in taken), "") or unique("x", taken)
+
+
+def is_variable(name: str) -> bool:
+    """Whether a value may be named so."""
+    return is_identifier(name) and name not in RESERVED and name not in _BUILTINS and not name.startswith("__")
+
+
+def _ports(results: Returns) -> Iterator[str]:
+    for item in results:
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from _ports(item)
+
+
+def _speaking(call: Call) -> str:
+    """Return the name of a call's node, if it describes the result."""
+    name = call.node
+    if not is_variable(name):
+        return ""
+    said = call.kind == "member" or name.removeprefix("operator_").rstrip("_0123456789") not in _PLUMBING
+    return name if said else ""
+
+
+def _number_name(call: Call) -> str:
+    """Return a name for a size, or for what is made of sizes."""
+    last = call.arguments[-1]
+    if call.target == GETATTR and isinstance(last, Constant):
+        return str(last.value)
+    if call.target in (GETITEM, "size") and isinstance(last, Constant) and call.node.startswith(("getitem", "size")):
+        return "batch" if last.value == 0 else f"size{last.value}" if is_identifier(f"size{last.value}") else "size"
+    return call.node if is_variable(call.node) else "size"

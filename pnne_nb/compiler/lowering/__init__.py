@@ -1,0 +1,1 @@
+"""Turns the nodes of a snapshot into the statements of a program."""

@@ -1,0 +1,225 @@
+"""Lowers one node to a member of its class and a call in its ``forward``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from pnne_nb.compiler.ir.bind import automatic_properties, bind, construct
+from pnne_nb.compiler.ir.node_settings import inside, with_element_type
+from pnne_nb.compiler.ir.program import Argument, Call, Construction, Holder, Layer, Member, Nested, Opaque, Weight
+from pnne_nb.compiler.ir.snapshot import GraphSnapshot
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.model.node import Node, is_uncalled
+from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.values import Value
+
+AuthorVariables = tuple[tuple[str, str], ...]
+"""Variables by output port."""
+
+NO_VARIABLES: AuthorVariables = ()
+
+Resolved = Mapping[str, Mapping[str, Value]]
+"""Values of properties that are ``"auto"``, by node path and property."""
+
+NO_SIZES: Mapping[str, Value] = {}
+
+
+class LoweringContext(NamedTuple):
+    """Inputs of the lowering of a node, beside the node and its wires.
+
+    Attributes:
+        path: Of the attribute that holds its module.
+        owner: Of the one that is called: another node's, if it shares that.
+        inputs: Of the graph that it shows.
+        outputs: Of the graph that it shows.
+        holds: Class of the content of an opaque module (`Program.holds`).
+        sizes: Values of its ``"auto"`` properties.
+    """
+
+    path: str
+    owner: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    holds: Holder
+    sizes: Mapping[str, Value]
+
+
+def lower_node(
+    node: Node,
+    spec: NodeSpec,
+    wires: Mapping[str, Argument],
+    context: LoweringContext,
+    constructions: dict[str, Construction],
+) -> tuple[Member | None, Call | None]:
+    """Return the member of a node in its class, and its call in ``forward``.
+
+    Args:
+        node: Of any type but Input, Output and Constant, which are neither held nor called.
+        spec: Its type.
+        wires: What arrives at its inputs.
+        context: What else it depends on.
+        constructions: Those that were made so far, by what they are made from; a new one is added.
+    """
+    member, call = _lowered(node, spec, wires, context, constructions)
+    if call is None or (is_uncalled(node) and not wires):
+        return member, None
+    variables, around = author_variables(node, spec), inside(node)
+    if variables or around:
+        call = msgspec.structs.replace(call, variables=variables, inside=around)
+    return member, call
+
+
+def _lowered(
+    node: Node,
+    spec: NodeSpec,
+    wires: Mapping[str, Argument],
+    context: LoweringContext,
+    constructions: dict[str, Construction],
+) -> tuple[Member | None, Call | None]:
+    match node.type:
+        case "Subgraph":
+            assert node.definition is not None, "lint reports a Subgraph node without a definition"
+            return Nested(context.path, node.definition), _call(node, context, context.inputs, context.outputs, wires)
+        case "Module":
+            if node.definition is not None and context.holds != "Module":
+                return Nested(context.path, node.definition), None
+            inputs, outputs = _names(spec, node, "inputs"), _names(spec, node, "outputs")
+            # One without ports is kept for its tensors only.
+            call = _call(node, context, inputs, outputs, wires) if inputs or outputs else None
+            return _opaque(context.path, node), call
+        case "Parameter" | "Buffer":
+            return None if isinstance(node.properties.get("of"), str) else _weight(spec, node, context.path), None
+    bound = bind(spec, node.properties, wires, context.sizes)
+    if spec.kind == "module":
+        call = Call(node.name, "member", context.owner, bound.arguments, bound.keywords, bound.results, bound.single)
+        return Layer(context.path, _construction(spec, node, context.sizes, constructions)), call
+    kind = spec.kind if spec.kind == "method" else "function"
+    return None, Call(node.name, kind, spec.target, bound.arguments, bound.keywords, bound.results, bound.single)
+
+
+def _call(
+    node: Node,
+    context: LoweringContext,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    wires: Mapping[str, Argument],
+) -> Call:
+    """Return the call of a module by its ports: by position up to the first gap, and by keyword from there on."""
+    gap = next((index for index, name in enumerate(inputs) if name not in wires), len(inputs))
+    arguments = tuple(wires[name] for name in inputs[:gap])
+    keywords = tuple((name, wires[name]) for name in inputs[gap:] if name in wires)
+    return Call(node.name, "member", context.owner, arguments, keywords, outputs, single=len(outputs) == 1)
+
+
+def _construction(
+    spec: NodeSpec, node: Node, sizes: Mapping[str, Value], constructions: dict[str, Construction]
+) -> Construction:
+    # Equal layers, of which a network has many, are bound once. repr tells 1 from 1.0 and True.
+    properties = with_element_type(node)
+    key = f"{node.type} {properties!r} {sizes!r}"
+    found = constructions.get(key)
+    if found is None:
+        found = constructions[key] = construct(spec, {**properties, **sizes})
+    return found
+
+
+def _names(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
+    declared = spec.property_named(prop)
+    value = node.properties.get(prop, declared.default if declared is not None else ())
+    return tuple(name for name in value if isinstance(name, str)) if isinstance(value, tuple) else ()
+
+
+def _opaque(path: str, node: Node) -> Opaque:
+    return Opaque(
+        path,
+        kind=str(node.properties.get("target", "")),
+        reason=node.origin.reason if node.origin is not None else "",
+        definition=node.definition or "",
+    )
+
+
+def tensor_name(path: str, node: str) -> str:
+    """Return the attribute of a Parameter's or Buffer's tensor: the original's, also where no node can have that name."""
+    return node if "." in path else path
+
+
+def _weight(spec: NodeSpec, node: Node, path: str) -> Weight:
+    values = {prop.name: node.properties.get(prop.name, prop.default) for prop in spec.properties}
+    shape = values["shape"]
+    return Weight(
+        name=tensor_name(path, node.name),
+        shape=tuple(size for size in shape if isinstance(size, int)) if isinstance(shape, tuple) else (),
+        dtype=str(values["dtype"]),
+        init=str(values["init"]),
+        trained=node.type == "Parameter",
+        requires_grad=values.get("requires_grad") is not False,
+        persistent=values.get("persistent") is not False,
+        values=values.get("values"),
+        mean=float(str(values.get("mean", 0.0))),
+        std=float(str(values.get("std", 1.0))),
+        absent=node.origin is not None and node.origin.initial == "absent",
+    )
+
+
+def author_variables(node: Node, spec: NodeSpec) -> AuthorVariables:
+    """Return the variables that the author of an imported module uses for the outputs of a node."""
+    found = tuple(node.origin.variables.items()) if node.origin is not None else NO_VARIABLES
+    if spec.kind in ("function", "method") and len(found) == 1 and _is_named(node, found[0][1]):
+        return ((found[0][0], node.name),)
+    return found
+
+
+def _is_named(node: Node, variable: str) -> bool:
+    """Whether a person has given a function's node a name that is neither the variable's nor its type's."""
+    plain = node.name.rstrip("0123456789").rstrip("_")
+    return node.name != variable and plain not in (node.type.rstrip("_"), node.type.removeprefix("operator_"))
+
+
+def automatic_sizes(
+    node: Node,
+    spec: NodeSpec,
+    snapshot: GraphSnapshot,
+    uses: list[str],
+    resolved: Resolved,
+    diagnostics: list[Diagnostic],
+) -> Mapping[str, Value]:
+    """Return inferred values of ``"auto"`` properties, which must be the same for every use of the definition.
+
+    Args:
+        node: Whose they are.
+        spec: Its type.
+        snapshot: The definition that it is in.
+        uses: Paths of the uses of that definition, with a dot after each.
+        resolved: What was inferred for each use.
+        diagnostics: What is not known, or differs from use to use, is added to it.
+    """
+    names = automatic_properties(spec, node.properties) if node.shares is None else ()
+    sizes: dict[str, Value] = {}
+    for name in names:
+        inferred = (resolved.get(f"{prefix}{node.name}", {}) for prefix in uses)
+        found = {str(values[name]): values[name] for values in inferred if name in values}
+        if len(found) == 1:
+            sizes[name] = next(iter(found.values()))
+        elif found:
+            diagnostics.append(
+                Diagnostic(
+                    code="auto-ambiguous",
+                    message=f"{name} is 'auto', and would be {' and '.join(found)} in different uses of "
+                    f"{snapshot.id!r}, which have one class.",
+                    node=f"{uses[0]}{node.name}",
+                    hint=f"Set {name}, or give each use a definition of its own.",
+                )
+            )
+        else:
+            diagnostics.append(
+                Diagnostic(
+                    code="auto-unresolved",
+                    message=f"{name} is 'auto', but the shape of the input is not known.",
+                    node=f"{uses[0]}{node.name}",
+                    hint=f"Give the Input a shape, or set {name}.",
+                )
+            )
+    return sizes or NO_SIZES

@@ -1,0 +1,1 @@
+"""The compiled ``nn.Module``: how it is made, pickled, called, and explained."""

@@ -1,0 +1,73 @@
+"""Maps each line of generated source to its nodes, for a person to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import msgspec
+from torch import nn
+
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.graph.storage.json_format import GraphState
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """One line of generated source.
+
+    Attributes:
+        number: Counted from 1.
+        text: The line.
+        nodes: Paths of the nodes that it belongs to; several where a definition is used several times.
+    """
+
+    number: int
+    text: str
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        nodes = f"    <- {', '.join(self.nodes)}" if self.nodes else ""
+        return f"{self.number:4d}  {self.text}{nodes}"
+
+
+class Explained(list[Explanation]):
+    """The lines of a model's source; a notebook shows the nodes beside them."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def _repr_html_(self) -> str:
+        lines = "\n".join(
+            f"<span style='opacity:.5'>{line.number:4d}</span>  {escape(line.text)}"
+            + (f"<span style='opacity:.6'>    ← {escape(', '.join(line.nodes))}</span>" if line.nodes else "")
+            for line in self
+        )
+        return f"<pre style='max-height:36em;overflow:auto'>{lines}</pre>"
+
+
+def explain(model: nn.Module) -> Explained:
+    """Return the lines of the source that a compiled model runs, each with its nodes.
+
+    Raises:
+        CompileError: If `model` is not a compiled model.
+    """
+    loaded = loader.require(model, "no line of it belongs to a node")
+    generated = loaded.generated
+    uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
+    assert loaded.document is not None, "set when a document is compiled"
+    _collect(loaded.document().graphs, "", "", uses)
+    explained = Explained()
+    for number, text in enumerate(generated.text.splitlines(), start=1):
+        line = generated.lines.get(number)
+        nodes = tuple(f"{prefix}{line.node}" for prefix in uses[line.definition]) if line is not None else ()
+        explained.append(Explanation(number, text, nodes))
+    return explained
+
+
+def _collect(graphs: Mapping[str, GraphState], id: str, prefix: str, uses: dict[str, list[str]]) -> None:
+    """Collect the path prefixes of a graph and of nested graphs, at one place of use."""
+    uses[id].append(prefix)
+    for node in graphs[id].nodes:
+        definition = node.properties.get("definition")
+        if node.type in ("Subgraph", "Module") and isinstance(definition, str):
+            _collect(graphs, definition, f"{prefix}{node.name}.", uses)

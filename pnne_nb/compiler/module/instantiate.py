@@ -1,0 +1,183 @@
+"""Constructs a model of a class, with fresh weights or with those of another model; and lets it be indexed.
+
+A graph with nodes "0", "1", … was an ``nn.Sequential`` or ``nn.ModuleList``, or could be one: ``model.layer1[0]`` works
+as it did there. The generated class is neither, because its own ``forward`` calls the nodes: a module that is appended to
+it would never be called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import torch
+from torch import nn
+
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.compiler.codegen.input_check import inputs_of
+from pnne_nb.compiler.codegen.loader import Loaded
+from pnne_nb.compiler.codegen.readable.simplify import is_chain
+from pnne_nb.compiler.ir.program import Program, Weight
+from pnne_nb.compiler.lowering.attributes import whole_clash, whole_node
+from pnne_nb.compiler.lowering.lower import Lowered
+from pnne_nb.compiler.module.call_errors import constructed
+from pnne_nb.compiler.shapes.infer import failure
+from pnne_nb.compiler.weights.deepcopy import duplicate
+from pnne_nb.compiler.weights.lost_weights import require_values, warn_of_lost
+from pnne_nb.compiler.weights.memory_check import require_room
+from pnne_nb.compiler.weights.opaque_copies import settle, shell
+from pnne_nb.compiler.weights.rename_tracking import former_paths, is_known, remember
+from pnne_nb.compiler.weights.reuse import Former, carry_over, place_in, share_modules
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.node import whole_of
+
+
+def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None) -> nn.Module:
+    """Return a new model of a class.
+
+    Args:
+        graph: The document that the class comes from.
+        lowered: What it was lowered to.
+        loaded: Its class.
+        reuse: As `pipeline.compile.compile`.
+
+    Raises:
+        CompileError: If `reuse` has not what the document only names, a layer cannot be built, or the weights do not
+            fit into memory.
+    """
+    expected = inputs_of(lowered.snapshots[""])
+    former = former_paths(graph, reuse) if reuse is not None else {}
+    source = _around_whole(graph, reuse, former) if reuse is not None else None
+    opaque = _opaque_modules(graph, loaded, source, former)
+    absent = [path for path, device in loaded.generated.devices.items() if device == "meta"]
+    ready = {id(tensor) for module in _closed_whole(loaded, opaque) for tensor in _tensors(module)}
+    require_room(lowered.unit, lambda: loaded.cls(*opaque), absent)
+    model = constructed(loaded, opaque, expected)
+    carried: dict[str, str] = {}
+    if reuse is not None and source is not None:
+        boxes = loaded.generated.boxes
+        # A copy of a whole module has its tensors already, which may overlap.
+        carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former, ready)
+        if missing := settle(model, source, boxes, former):
+            raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
+        if not is_known(graph, reuse):
+            closed = {id(tensor) for module in opaque for tensor in module.parameters()}
+            afresh = [name for name, each in model.named_parameters() if name not in carried and id(each) not in closed]
+            warn_of_lost(graph, model, afresh, source, set(carried.values()))
+        share_modules(source, model, former)
+    remember(model, graph)
+    if loaded.generated.absent:
+        require_values(graph, loaded, model, carried)
+    if reuse is not None:
+        for path, device in loaded.generated.devices.items():
+            model.get_submodule(path).to(device)
+    return model
+
+
+def _around_whole(graph: NodeGraph, reuse: nn.Module, former: Former) -> nn.Module:
+    """Return a model to take tensors from that has them under the paths of the document.
+
+    A document that only calls the module that it was imported from holds that in a node; the module itself does not.
+    """
+    whole = whole_node(graph)
+    name = place_in(whole, former) if whole else ""
+    is_held = loader.loaded_from(reuse) is not None and name in reuse._modules
+    if not whole or is_held or whole == whole_of(graph.nodes):
+        return reuse
+    around = nn.Module()
+    around.add_module(name, reuse)
+    around.training = reuse.training
+    return around
+
+
+def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None, former: Former) -> list[nn.Module]:
+    modules: list[nn.Module] = []
+    missing: list[Diagnostic] = []
+    for path in loaded.generated.opaque:
+        try:
+            place = place_in(path, former)
+            found = reuse.get_submodule(place) if reuse is not None else None
+        except AttributeError:
+            found = None
+        if found is not None and not place:
+            found = loader.itself(found)
+            if not path:
+                whole = whole_of(graph.nodes)
+                missing += [whole_clash(name, whole) for name in loaded.generated.drawn if hasattr(found, name)]
+        if found is None:
+            missing.append(
+                Diagnostic(
+                    code="opaque-module",
+                    message="The node is opaque: its module cannot be built from the graph.",
+                    node=path,
+                    hint="Pass the model that has it: pn.compile(graph, reuse=model).",
+                )
+            )
+        else:
+            modules.append(shell(found) if path in loaded.generated.boxes else duplicate(found))
+    if missing:
+        raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
+    return modules
+
+
+def _closed_whole(loaded: Loaded, opaque: Sequence[nn.Module]) -> Iterator[nn.Module]:
+    """Yield the opaque module that the model itself is: its tensors may overlap."""
+    for path, module in zip(loaded.generated.opaque, opaque, strict=True):
+        if not path and path not in loaded.generated.boxes:
+            yield module
+
+
+def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def _on_screen(graph: NodeGraph, diagnostic: Diagnostic) -> Diagnostic:
+    """Return a diagnostic with the path of the node instead of the module."""
+    path = diagnostic.node or whole_of(graph.nodes)
+    return msgspec.structs.replace(diagnostic, node=graph[path].path if path in graph else path)
+
+
+def make_indexable(loaded: Loaded) -> None:
+    """Add indexing, slicing and iteration to classes whose modules are numbered."""
+    for id, (_, section) in loaded.generated.sections.items():
+        program = section.program
+        if not program.holds and _is_numbered(program):
+            cls = getattr(loaded.module, loaded.generated.classes[id])
+            cls.__getitem__ = _step if is_chain(program) else _item
+            cls.__setitem__, cls.__len__, cls.__iter__ = _replace, _length, _items
+
+
+def _is_numbered(program: Program) -> bool:
+    names = [member.name for member in program.members if not isinstance(member, Weight)]
+    return bool(names) and names == [str(index) for index in range(len(names))]
+
+
+def _step(self: nn.Module, index: int | slice) -> nn.Module:
+    found = _found(self, index)
+    return found if isinstance(found, nn.Module) else nn.Sequential(*found)
+
+
+def _item(self: nn.Module, index: int | slice) -> nn.Module:
+    found = _found(self, index)
+    return found if isinstance(found, nn.Module) else nn.ModuleList(found)
+
+
+def _found(module: nn.Module, index: int | slice) -> nn.Module | list[nn.Module]:
+    try:
+        return list(_items(module))[index]
+    except IndexError:
+        raise IndexError(f"index {index} is out of range: there are {_length(module)} modules") from None
+
+
+def _replace(self: nn.Module, index: int, module: nn.Module) -> None:
+    setattr(self, list(self._modules)[index], module)
+
+
+def _length(self: nn.Module) -> int:
+    return len(self._modules)
+
+
+def _items(self: nn.Module) -> Iterator[nn.Module]:
+    return (module for module in self._modules.values() if module is not None)

@@ -1,0 +1,73 @@
+"""Places nodes so that a model fits into the memory of several devices."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import final
+
+import torch
+
+from pnne_nb.compiler.lowering.device_placement import transfers
+from pnne_nb.compiler.passes.equivalence import Promise
+from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
+from pnne_nb.compiler.passes.placement.place_nodes import check_device
+from pnne_nb.compiler.passes.placement.placement_plan import Placement, plan_placement
+from pnne_nb.compiler.passes.report import Change, Gain
+from pnne_nb.compiler.pipeline.compile import program_of
+from pnne_nb.errors import expect
+from pnne_nb.graph.schema.structural import DEVICE
+
+
+@final
+class PlaceByMemory(Pass):
+    """Chooses a device for each node, so that the model fits and the fewest bytes are moved between devices.
+
+    Each device gets one stretch of the nodes in the order in which they run; of all such placements, and all orders of
+    the devices, the one that moves least is taken. Counted are weights and what is alive while a node runs, worked out on
+    tensors without data, not what kernels use inside for a moment. A nested graph stays whole.
+
+    Args:
+        memory: What each device has: ``{"cuda:0": "8 GB", "cpu": "16 GB"}``. A device that this machine does not have can
+            be planned for (`plan`), not placed on.
+        training: Whether a training step must fit: with gradients and the outputs of all nodes. The optimizer's state is
+            not counted.
+    """
+
+    promise = Promise(outputs=1e-4, gradients=1e-3)
+
+    def __init__(self, memory: Mapping[str, int | str], *, training: bool = False) -> None:
+        expect(training, bool, "training", "True or False")
+        self._memory = memory
+        self._training = training
+
+    def plan(self, subject: PassSubject) -> Placement:
+        """Return the placement alone; the document stays as it is.
+
+        Raises:
+            ArgumentError: If a limit is no amount of memory.
+            PassError: If the model does not fit; the message names the node.
+        """
+        return plan_placement(subject, self._memory, training=self._training)
+
+    def rewrite(self, subject: PassSubject) -> Rewrite:
+        done = Rewrite()
+        placement = self.plan(subject)
+        nodes = subject.snapshots[""].nodes
+        if len(placement.used) == 1 and torch.device(next(iter(placement.used))).type == "cpu":
+            return done  # it fits where it is
+        for name, device in placement.devices.items():
+            if DEVICE in nodes[name].spec.properties:
+                check_device(name, device)
+                subject.graph.set(name, device=device)
+        for device, used in placement.used.items():
+            placed = tuple(name for name, where in placement.devices.items() if where == device)
+            done.changes.append(
+                Change("placed", placed, f"on {device}, which needs {used:,} bytes of {placement.limits[device]:,}")
+            )
+        for transfer in transfers(program_of(subject.graph)):
+            where = transfer.device or "where the inputs of the model are"
+            done.changes.append(Change("moved", (f"{transfer.node}.{transfer.port}",), f"to {where}"))
+        alone = plan_placement(subject, {"cpu": sys.maxsize}, training=self._training)
+        done.gains.append(Gain("memory of the fullest device", alone.used["cpu"], max(placement.used.values()), "B"))
+        return done

@@ -1,0 +1,250 @@
+"""Chooses a device for each node, so that a model fits into their memory and the fewest bytes are moved between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import final
+
+import torch
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
+from pnne_nb.compiler.analysis.memory_plan import measure_memory
+from pnne_nb.compiler.ir.snapshot import NO_WIRES
+from pnne_nb.compiler.passes.graph_pass import PassSubject
+from pnne_nb.compiler.passes.report import amount
+from pnne_nb.compiler.shapes.fake_tensors import imitation
+from pnne_nb.errors import ArgumentError, PassError, expect, shown
+from pnne_nb.graph.schema.structural import DEVICE
+
+UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+MOST_DEVICES = 8
+"""All orders of the devices are compared."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where nodes run.
+
+    Attributes:
+        devices: Device of each node of the outermost graph, in the order in which the nodes run.
+        used: Bytes that each device needs at most: weights, and what is alive while a node runs.
+        limits: Bytes that each device has.
+        moved: Bytes that are moved between devices for one call, without the arguments of the model.
+    """
+
+    devices: Mapping[str, str]
+    used: Mapping[str, int]
+    limits: Mapping[str, int]
+    moved: int
+
+    def __repr__(self) -> str:
+        parts = (
+            f"{device}: {amount(self.used[device], 'B')} of {amount(limit, 'B')}"
+            for device, limit in self.limits.items()
+            if device in self.used
+        )
+        return f"Placement({'; '.join(parts)}; {amount(self.moved, 'B')} moved)"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{escape(node)}</td><td style='text-align:left'>{escape(device)}</td></tr>"
+            for node, device in self.devices.items()
+        )
+        return f"<p>{escape(repr(self))}</p><table><tr><th>node</th><th>device</th></tr>{rows}</table>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One node in the order in which the nodes run.
+
+    Attributes:
+        name: Of the node.
+        weights: Bytes of its parameters and buffers.
+        output: Bytes that it gives.
+        inside: Bytes that are alive at most while it runs, beside its inputs.
+        sources: Places of the nodes whose outputs it needs.
+        first: Place of the node that its first input comes from, if it runs where that is; None if it has a device.
+    """
+
+    name: str
+    weights: int
+    output: int
+    inside: int
+    sources: tuple[int, ...]
+    first: int | None
+
+
+def plan_placement(subject: PassSubject, memory: Mapping[str, int | str], *, training: bool = False) -> Placement:
+    """Return the placement with the fewest bytes moved, of all that give each device one stretch of the order of nodes.
+
+    Args:
+        subject: The document, its model, and example inputs.
+        memory: Bytes of each device, as a number or as ``"8 GB"``.
+        training: Whether gradients of all weights and all outputs of nodes are kept too.
+
+    Raises:
+        ArgumentError: If a limit is no amount of memory.
+        PassError: If the model does not fit; the message names the node.
+    """
+    limits = {device: bytes_of(limit) for device, limit in _checked(memory).items()}
+    steps, together = _steps(subject)
+    devices = list(limits)
+    count, whole = len(steps), (1 << len(devices)) - 1
+    # Bytes moved for the first nodes on some of the devices: each of them has one stretch of nodes.
+    best: dict[tuple[int, int], tuple[int, tuple[tuple[int, int], ...]]] = {(0, 0): (0, ())}
+    costs: dict[tuple[int, int], tuple[int, int] | None] = {}
+    for start in range(count):
+        for mask in range(whole + 1):
+            if (start, mask) not in best:
+                continue
+            moved, stretches = best[start, mask]
+            for end in range(start + 1, count + 1):
+                if (start, end) not in costs:
+                    costs[start, end] = _stretch(steps, together, start, end, training=training)
+                found = costs[start, end]
+                if found is None:
+                    continue
+                needed, taken = found
+                for place, device in enumerate(devices):
+                    if mask & (1 << place) or needed > limits[device]:
+                        continue
+                    key = (end, mask | (1 << place))
+                    if key not in best or moved + taken < best[key][0]:
+                        best[key] = moved + taken, (*stretches, (place, end))
+    complete = [found for (end, _), found in best.items() if end == count]
+    if not complete:
+        raise _too_small(steps, together, limits, max((end for end, _ in best), default=0), training=training)
+    moved, stretches = min(complete, key=lambda found: (found[0], len(found[1])))
+    placed: dict[str, str] = {}
+    used: dict[str, int] = {}
+    start = 0
+    for place, end in stretches:
+        for step in steps[start:end]:
+            placed[step.name] = devices[place]
+        found = costs[start, end]
+        used[devices[place]] = found[0] if found is not None else 0
+        start = end
+    return Placement(placed, used, limits, moved)
+
+
+def bytes_of(limit: int | str) -> int:
+    """Return an amount of memory in bytes.
+
+    Raises:
+        ArgumentError: If it is none.
+    """
+    if type(limit) is int and limit > 0:
+        return limit
+    read = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGKi]*B)", limit) if isinstance(limit, str) else None
+    if read is None or read[2] not in UNITS or float(read[1]) <= 0:
+        raise ArgumentError(f"A memory limit is a number of bytes or an amount such as '8 GB', not {shown(limit)}.")
+    return int(float(read[1]) * UNITS[read[2]])
+
+
+def _checked(memory: Mapping[str, int | str]) -> Mapping[str, int | str]:
+    expect(memory, Mapping, "memory", "a mapping from devices to memory, such as {'cuda:0': '8 GB', 'cpu': '16 GB'}")
+    if not 1 <= len(memory) <= MOST_DEVICES:
+        raise ArgumentError(f"memory must have from 1 to {MOST_DEVICES} devices, not {len(memory)}.")
+    for device in memory:
+        try:
+            torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise ArgumentError(f"{shown(device)} is no device such as 'cpu' or 'cuda:0'.") from error
+    return memory
+
+
+def _steps(subject: PassSubject) -> tuple[list[_Step], list[tuple[int, int]]]:
+    """Return the nodes in the order in which they run, and the places of those that share weights."""
+    snapshot = subject.snapshots[""]
+    outputs, inside = _measured(subject)
+    names = [name for name in snapshot.order if snapshot.nodes[name].type not in {"Input", "Output"}]
+    places = {name: place for place, name in enumerate(names)}
+    modules = dict(subject.model.named_modules())
+    steps = []
+    for name in names:
+        node, wires = snapshot.nodes[name], snapshot.wires.get(name, NO_WIRES)
+        held = modules.get(subject.module_path(name)) if node.shares is None and node.spec.kind != "function" else None
+        weights = sum(t.nbytes for t in (*held.parameters(), *held.buffers())) if held is not None else 0
+        sources = [ref.node for ref in wires.values()]
+        fed = tuple(dict.fromkeys(places.get(source, -1) for source in sources))
+        first = None if DEVICE in node.spec.properties or not fed else fed[0]
+        steps.append(_Step(name, weights, outputs.get(name, 0), inside.get(name, 0), fed, first))
+    together = [(places[node.shares], places[name]) for name, node in snapshot.nodes.items() if node.shares in places]
+    return steps, together
+
+
+def _measured(subject: PassSubject) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the bytes that each outer node gives, and those alive inside it, on tensors without data."""
+    outputs: dict[str, int] = {}
+
+    def note(step: NodeExecution) -> None:
+        if step.node and "." not in step.node:
+            leaves = pytree.tree_leaves(dict(step.outputs))
+            outputs[step.node] = sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+    with imitation(subject.model, (subject.args, dict(subject.kwargs))) as (twin, given):
+        twin.eval()
+        with torch.no_grad(), stepping(twin, note):
+            twin(*given[0], **given[1])
+    plan = measure_memory(subject.model, subject.args, subject.kwargs, training=False)
+    inside: dict[str, int] = {}
+    before = 0
+    current = ""
+    base = 0
+    for path, live in zip(plan.steps, plan.live, strict=True):
+        outer = path.partition(".")[0]
+        if outer != current:
+            current, base = outer, before
+        inside[outer] = max(inside.get(outer, 0), live - base)
+        before = live
+    return outputs, inside
+
+
+def _stretch(
+    steps: Sequence[_Step], together: Sequence[tuple[int, int]], start: int, end: int, *, training: bool
+) -> tuple[int, int] | None:
+    """Return what a device needs for the nodes from `start` up to `end`, and the bytes moved there; None if it cannot be."""
+    inside = range(start, end)
+    if any((one in inside) != (other in inside) for one, other in together):
+        return None
+    if any(steps[place].first is not None and steps[place].first not in inside for place in inside):
+        return None  # it would run where its first input is, which is elsewhere
+    outer = {source for place in inside for source in steps[place].sources if source not in inside}
+    moved = sum(steps[source].output for source in outer if source >= 0)
+    weights = sum(steps[place].weights for place in inside)
+    if training:
+        return 2 * weights + moved + sum(max(steps[place].output, steps[place].inside) for place in inside), moved
+    peak = 0
+    for now in inside:
+        alive = 0
+        for value in (*outer, *range(start, now)):
+            if value >= 0 and any(value in steps[user].sources for user in range(now, len(steps))):
+                alive += steps[value].output
+        peak = max(peak, alive + max(steps[now].output, steps[now].inside))
+    return weights + peak, moved
+
+
+def _too_small(
+    steps: Sequence[_Step],
+    together: Sequence[tuple[int, int]],
+    limits: Mapping[str, int],
+    reached: int,
+    *,
+    training: bool,
+) -> PassError:
+    stuck = steps[min(reached, len(steps) - 1)]
+    largest = max(limits, key=lambda device: limits[device])
+    alone = _stretch(steps, (), min(reached, len(steps) - 1), min(reached, len(steps) - 1) + 1, training=training)
+    needs = f"alone it needs {amount(alone[0], 'B')}, and " if alone is not None else ""
+    said = ", ".join(f"{device} {amount(limit, 'B')}" for device, limit in limits.items())
+    shared = " Nodes that share weights must be on one device." if together else ""
+    return PassError(
+        f"The model does not fit into {said}: there is no place for {stuck.name}; {needs}{largest} has the most with "
+        f"{amount(limits[largest], 'B')}.{shared} Give more memory, a smaller batch, or ungroup nested graphs."
+    )

@@ -1,0 +1,90 @@
+"""Runs models and functions on fake tensors: shape, element type and device without data."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler.ir.node_settings import entered
+
+_LOGGER = logging.getLogger(fake_tensor.__name__)
+"""Writes pages about each operation that refuses its inputs."""
+
+
+@contextmanager
+def imitation(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
+    """Provide copies of a model and of its inputs with fake tensors.
+
+    Inside the ``with`` block, operations on them give such tensors too, exactly as large as real ones would be.
+    The model and the inputs are left as they are. What depends on data (``tensor.item()``) raises.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = mode.from_tensor(tensor)
+        return made
+
+    tensors = [*model.parameters(), *model.buffers()]
+    memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in tensors}
+    twin = without_counting(copy.deepcopy(model, memo))
+    given = pytree.tree_map(lambda leaf: fake(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
+    with _quietly(), mode:
+        yield twin, given
+
+
+def without_counting(module: nn.Module) -> nn.Module:
+    """Let batch normalisation without data run without its batch counter, and return the module."""
+    for part in module.modules():
+        if isinstance(part, _BatchNorm) and part.momentum is None:  # the average of all batches
+            part.momentum = 0.0
+    return module
+
+
+@contextmanager
+def casting(contexts: Sequence[str]) -> Iterator[None]:
+    """Enter autocast contexts of the CPU, for tensors made by `on_cpu`."""
+    with _quietly(), FakeTensorMode(allow_non_fake_inputs=True), entered(contexts):
+        yield
+
+
+def on_cpu(value: Any) -> Any:
+    """Return a value with its meta tensors as fake CPU tensors; for use inside `casting`."""
+
+    def moved(leaf: Any) -> Any:
+        return torch.empty_like(leaf, device="cpu") if isinstance(leaf, torch.Tensor) else leaf
+
+    return pytree.tree_map(moved, value)
+
+
+def cast(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], contexts: Sequence[str]) -> Any:
+    """Return the result of a function on meta tensors, with the element types that autocast gives."""
+    placed = {name: "cpu" if name == "device" else value for name, value in kwargs.items()}
+
+    def plain(leaf: Any) -> Any:
+        return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta") if isinstance(leaf, torch.Tensor) else leaf
+
+    with torch._C.DisableTorchFunction():  # whoever watches torch's functions has nothing to see here
+        with casting(contexts):
+            args, placed = on_cpu((tuple(args), placed))
+            found = function(*args, **placed)
+        return pytree.tree_map(plain, found)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    level = _LOGGER.level
+    _LOGGER.setLevel(logging.CRITICAL)  # what fails is raised as well
+    try:
+        yield
+    finally:
+        _LOGGER.setLevel(level)

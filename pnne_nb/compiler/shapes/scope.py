@@ -1,0 +1,294 @@
+"""Shapes of one graph at one place of use, updated node by node.
+
+A `Scope` keeps the outcome of every node. After an edit it tries the edited nodes again, and downstream nodes only if
+their inputs have changed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import final
+
+import msgspec
+
+from pnne_nb.compiler.ir.node_settings import Inside, ablated, inside, named_type, with_element_type
+from pnne_nb.compiler.ir.program import Ref
+from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot, passed_on
+from pnne_nb.compiler.shapes.abstract import Abstract, Meta
+from pnne_nb.compiler.shapes.available_devices import missing_device
+from pnne_nb.compiler.shapes.cost import Cost, total
+from pnne_nb.compiler.shapes.mismatch import NodeFinding
+from pnne_nb.compiler.shapes.symbolic import SymbolicSize, number, symbol
+from pnne_nb.compiler.shapes.trial import NOTHING, Outcome, attempt
+from pnne_nb.errors import Diagnostic, Fix
+from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.schema.property_types import DeviceType, OptionalType
+from pnne_nb.graph.schema.registry import registry
+
+Symbols = Mapping[str, tuple[int, ...]]
+"""Trial values of each symbolic size."""
+
+_DEVICES = (DeviceType(), OptionalType(DeviceType()))
+"""Types of a property with the device of a node or of its tensor."""
+
+
+@final
+class Scope:
+    """Shapes of one graph at one place of use.
+
+    Attributes:
+        prefix: Path of the Subgraph node around it with a dot, or ``""``.
+        around: The contexts that all of it runs in.
+        snapshot: The graph.
+        outcomes: What each node gave.
+        children: Scopes inside Subgraph nodes.
+        touched: Nodes whose outcome was renewed, or that are gone, since this was last cleared.
+        edited: Nodes that were edited, or that depend on such nodes, since this was last cleared.
+    """
+
+    def __init__(self, prefix: str, snapshots: Mapping[str, GraphSnapshot], id: str, around: Inside = ()) -> None:
+        self.prefix = prefix
+        self.around = around
+        self.snapshot = snapshots[id]
+        self.outcomes: dict[str, Outcome] = {}
+        self.children: dict[str, Scope] = {}
+        self.touched: set[str] = set()
+        self.edited: set[str] = set(self.snapshot.nodes)
+        self._inputs: Mapping[str, Abstract | None] = {}
+        self._symbols: Symbols = {}
+        self._rank: dict[str, int] = {name: index for index, name in enumerate(self.snapshot.order)}
+
+    def redraw(self, snapshot: GraphSnapshot) -> set[str]:
+        """Update the snapshot, and return the nodes that are new or have other wires."""
+        old = self.snapshot
+        self.snapshot = snapshot
+        if old.order is not snapshot.order:
+            self._rank = {name: index for index, name in enumerate(snapshot.order)}
+        for name in old.nodes.keys() - snapshot.nodes.keys():
+            self.outcomes.pop(name, None)
+            self.children.pop(name, None)
+            self.touched.add(name)
+        dirty = {
+            name
+            for name, node in snapshot.nodes.items()
+            if node is not old.nodes.get(name) or old.wires.get(name, NO_WIRES) != snapshot.wires.get(name, NO_WIRES)
+        }
+        if dirty:
+            dirty |= {name for name, node in snapshot.nodes.items() if node.shares in dirty}
+        self.edited |= dirty
+        for name in dirty:
+            self.edited.update(snapshot.followers.get(name, ()))
+        return dirty
+
+    def update(
+        self,
+        snapshots: Mapping[str, GraphSnapshot],
+        inputs: Mapping[str, Abstract | None],
+        symbols: Symbols,
+        dirty: Iterable[str],
+    ) -> None:
+        """Try edited nodes again, and downstream nodes whose inputs have changed.
+
+        Args:
+            snapshots: Every definition by id.
+            inputs: What arrives, by Input node; those of the root have shapes of their own.
+            symbols: Trial values of symbolic sizes.
+            dirty: Nodes that were edited.
+        """
+        self._inputs, self._symbols = inputs, symbols
+        pending = [self._rank[name] for name in dirty if name in self._rank]
+        heapq.heapify(pending)
+        done = -1
+        while pending:
+            rank = heapq.heappop(pending)
+            if rank == done:
+                continue
+            done = rank
+            name = self.snapshot.order[rank]
+            old = self.outcomes.get(name)
+            new = self._ablated(name, self._outcome(self.snapshot.nodes[name], self._wires(name), snapshots), snapshots)
+            if old is new:
+                continue
+            self.outcomes[name] = new
+            self.touched.add(name)
+            if old is None or old.outputs != new.outputs:
+                for follower in self.snapshot.followers.get(name, ()):
+                    heapq.heappush(pending, self._rank[follower])
+
+    def outcome_if(self, name: str, port: str, source: Ref, snapshots: Mapping[str, GraphSnapshot]) -> Outcome:
+        """Return the outcome of a node if `source` were connected to a port; nothing is stored."""
+        node = self.snapshot.nodes[name]
+        wires = {**self._wires(name), port: self.value(source)}
+        if node.is_box or node.definition is None or node.definition not in snapshots:
+            return self._outcome(node, wires, snapshots)
+        alone = Scope(f"{self.prefix}{name}.", snapshots, node.definition, (*self.around, *inside(node)))
+        alone.update(snapshots, wires, self._symbols, alone.snapshot.nodes)
+        found = [finding for inner in alone.outcomes.values() for finding in inner.findings]
+        return Outcome(alone.results(), findings=tuple(found))
+
+    def results(self) -> dict[str, Abstract]:
+        """Return the known values at the Output nodes."""
+        found: dict[str, Abstract] = {}
+        for name in self.snapshot.outputs:
+            ref = self.snapshot.wires.get(name, NO_WIRES).get("input")
+            value = self.value(ref) if ref is not None else None
+            if value is not None:
+                found[name] = value
+        return found
+
+    def value(self, ref: Ref) -> Abstract | None:
+        """Return what is known about the value at an output port."""
+        outcome = self.outcomes.get(ref.node)
+        return None if outcome is None else outcome.outputs.get(ref.port)
+
+    def _wires(self, name: str) -> dict[str, Abstract | None]:
+        return {port: self.value(ref) for port, ref in self.snapshot.wires.get(name, NO_WIRES).items()}
+
+    def _outcome(
+        self, node: Node, wires: Mapping[str, Abstract | None], snapshots: Mapping[str, GraphSnapshot]
+    ) -> Outcome:
+        spec = registry.get(node.type)
+        if spec is None or spec.kind == "training":
+            return NOTHING
+        if spec.kind != "structural":
+            properties = with_element_type(node)
+            if node.shares is not None and node.shares in self.snapshot.nodes:
+                owner = self.outcomes.get(node.shares, NOTHING)
+                properties = {**with_element_type(self.snapshot.nodes[node.shares]), **owner.resolved}
+            outcome = attempt(spec, properties, wires, (*self.around, *inside(node)))
+            if found := _placed(node):
+                outcome = Outcome(outcome.outputs, outcome.resolved, (*outcome.findings, *found), outcome.cost)
+            if node.shares is not None:
+                # Its parameters are the owner's, and are counted there.
+                cost = replace(outcome.cost, parameters=0, memory=0)
+                return Outcome(outcome.outputs, None, outcome.findings, cost)
+            return outcome
+        match node.type:
+            case "Input":
+                return self._input(node)
+            case "Constant":
+                return Outcome({"output": Abstract((node.properties.get("value"),))})
+            case "Parameter" | "Buffer":
+                return _weight(node)
+            case "Subgraph" | "Module":
+                return self._nested(node, wires, snapshots)
+        return NOTHING
+
+    def _ablated(self, name: str, outcome: Outcome, snapshots: Mapping[str, GraphSnapshot]) -> Outcome:
+        """Return what a node gives that does not run: its first input, from its first output."""
+        node = self.snapshot.nodes[name]
+        if not ablated(node):
+            return outcome
+        findings: list[NodeFinding] = []
+        first = passed_on(self.snapshot, snapshots, name)
+        if first is None:
+            findings.append(_not_ablated("nothing is connected to it that could be given on", "Connect its input"))
+        used = sorted(
+            {
+                ref.port
+                for follower in self.snapshot.followers.get(name, ())
+                for ref in self.snapshot.wires[follower].values()
+                if ref.node == name
+            }
+        )
+        if len(used) > 1:
+            findings.append(
+                _not_ablated(
+                    f"its outputs {' and '.join(used)} are in use, and there is one input to give on", "Use one output"
+                )
+            )
+        value = None if first is None or len(used) > 1 else self.value(first)
+        outputs = dict.fromkeys(used[:1] or tuple(outcome.outputs)[:1], value) if value is not None else {}
+        return Outcome(outputs, outcome.resolved, (*outcome.findings, *findings), outcome.cost)
+
+    def _input(self, node: Node) -> Outcome:
+        if self.prefix:
+            value = self._inputs.get(node.name)
+            return Outcome({"output": value}) if value is not None else NOTHING
+        shape, dtype = node.properties.get("shape"), named_type(node)
+        if not isinstance(shape, tuple) or dtype is None:
+            return NOTHING
+        sizes: list[SymbolicSize] = []
+        rows: list[tuple[int, ...]] = []
+        count = max((len(values) for values in self._symbols.values()), default=1)
+        for size in shape:
+            if isinstance(size, str):
+                sizes.append(symbol(size))
+                rows.append(self._symbols[size])
+            elif isinstance(size, int):
+                sizes.append(number(size))
+                rows.append((size,) * count)
+        trials = tuple(Meta(tuple(row[trial] for row in rows), dtype) for trial in range(count))
+        return Outcome({"output": Abstract(trials, tuple(sizes))})
+
+    def _nested(
+        self, node: Node, wires: Mapping[str, Abstract | None], snapshots: Mapping[str, GraphSnapshot]
+    ) -> Outcome:
+        found = _placed(node)
+        if node.definition is None or node.definition not in snapshots:
+            return Outcome({}, findings=found) if found else NOTHING
+        snapshot = snapshots[node.definition]
+        child, around = self.children.get(node.name), (*self.around, *inside(node))
+        if child is None or child.snapshot.id != snapshot.id or child.around != around:
+            child = self.children[node.name] = Scope(f"{self.prefix}{node.name}.", snapshots, snapshot.id, around)
+            dirty = set(snapshot.nodes)
+        else:
+            if child.snapshot is not snapshot:
+                self.edited.add(node.name)
+            dirty = child.redraw(snapshot) if child.snapshot is not snapshot else set()
+            dirty |= {name for name in snapshot.inputs if child._inputs.get(name) != wires.get(name)}
+            dirty |= {name for name, inner in snapshot.nodes.items() if inner.definition is not None}
+        child.update(snapshots, wires, self._symbols, dirty)
+        cost = total(inner.cost for inner in child.outcomes.values())
+        if node.shares is not None:
+            cost = replace(cost, parameters=0, memory=0)
+        outcome = Outcome(child.results(), findings=found, cost=cost)
+        old = self.outcomes.get(node.name)
+        unchanged = old is not None and (old.outputs, old.findings, old.cost) == (outcome.outputs, found, cost)
+        return old if unchanged and old is not None else outcome
+
+    def diagnostics(self, name: str) -> list[Diagnostic]:
+        """Return the diagnostics of a node."""
+        outcome = self.outcomes.get(name)
+        return [] if outcome is None else [self.placed(name, finding) for finding in outcome.findings]
+
+    def placed(self, name: str, finding: NodeFinding) -> Diagnostic:
+        """Return a finding as the diagnostic of a node; a repair may be at the Input of the element type."""
+        diagnostic = finding.at(f"{self.prefix}{name}")
+        source = self.snapshot.wires.get(name, NO_WIRES).get(finding.port or "")
+        if finding.dtype is None or self.prefix or source is None or self.snapshot.nodes[source.node].type != "Input":
+            return diagnostic
+        fix = Fix(source.node, "dtype", finding.dtype, f"Set dtype of {source.node} to {finding.dtype}")
+        return msgspec.structs.replace(diagnostic, fix=fix)
+
+
+def _not_ablated(why: str, instead: str) -> NodeFinding:
+    return NodeFinding(
+        code="ablate-impossible",
+        message=f"It cannot be left out: {why}.",
+        hint=f"{instead}, or reset ablate.",
+        property="ablate",
+    )
+
+
+def _placed(node: Node) -> tuple[NodeFinding, ...]:
+    """Return what there is to say of where a node is placed, or makes its tensor."""
+    device = node.properties.get("device")
+    if not isinstance(device, str) or not any(p.name == "device" and p.type in _DEVICES for p in node.spec.properties):
+        return ()
+    found = missing_device(device)
+    return () if found is None else (found,)
+
+
+def _weight(node: Node) -> Outcome:
+    shape, dtype = node.properties.get("shape"), named_type(node)
+    if not isinstance(shape, tuple) or dtype is None:
+        return NOTHING
+    sizes = tuple(size for size in shape if isinstance(size, int))
+    count = math.prod(sizes)
+    cost = Cost(count if node.type == "Parameter" else 0, count * dtype.itemsize)
+    outputs = {"output": Abstract((Meta(sizes, dtype),), tuple(map(number, sizes)))}
+    return Outcome(outputs, cost=cost)

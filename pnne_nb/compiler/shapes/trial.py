@@ -1,0 +1,372 @@
+"""Runs one node on the meta device: torch's own code, without data or memory.
+
+There are no shape formulas here. Outcomes are cached by type, properties and inputs, so that equal nodes run once.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from pnne_nb.catalog.operators import CHECK
+from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.compiler.ir.bind import BoundCall, automatic_properties, bind, construct, variadic_items
+from pnne_nb.compiler.ir.literals import TensorLiteral
+from pnne_nb.compiler.ir.node_settings import Inside, casts
+from pnne_nb.compiler.ir.program import Argument, Constant, Construction, Mode, Ref, Sequence
+from pnne_nb.compiler.ir.python_operators import function_of
+from pnne_nb.compiler.shapes.abstract import Abstract, Meta, Seen, describe, explain, known_shapes, materialize
+from pnne_nb.compiler.shapes.cost import FREE, Cost, MultiplyAdds, returned, weights
+from pnne_nb.compiler.shapes.fake_tensors import casting, on_cpu, without_counting
+from pnne_nb.compiler.shapes.mismatch import NodeFinding, axis_findings, dtype_findings, failure_finding, size_findings
+from pnne_nb.compiler.shapes.symbolic import Trials
+from pnne_nb.graph.schema.property_types import check
+from pnne_nb.graph.schema.spec import NodeSpec, Returns
+from pnne_nb.graph.schema.values import TorchConstant, Value
+from pnne_nb.process.background_import import wait_for_import
+from pnne_nb.process.fork import fork_safe
+
+_SHORT = 2
+"""Steps of a sequence in a trial."""
+
+CACHED = 20_000
+"""Outcomes that are kept, least recently used first to go."""
+
+
+@final
+class Outcome:
+    """What a trial of a node found.
+
+    Attributes:
+        outputs: By port; a port that is missing here is unknown.
+        resolved: Values of the properties that were ``"auto"``.
+        findings: What does not fit.
+        cost: What it costs, as far as it could be run.
+    """
+
+    __slots__ = ("cost", "findings", "outputs", "resolved")
+
+    def __init__(
+        self,
+        outputs: Mapping[str, Abstract],
+        resolved: Mapping[str, Value] | None = None,
+        findings: tuple[NodeFinding, ...] = (),
+        cost: Cost = FREE,
+    ) -> None:
+        self.outputs = outputs
+        self.resolved = resolved or {}
+        self.findings = findings
+        self.cost = cost
+
+
+NOTHING = Outcome({})
+
+# One trial at a time: warnings are silenced meanwhile, and their filters belong to the whole process.
+_lock = fork_safe(threading.RLock())
+_outcomes: OrderedDict[object, Outcome] = OrderedDict()
+
+
+@contextmanager
+def trials() -> Iterator[None]:
+    """Have torch's warnings silenced while nodes are tried; to be entered once for many nodes."""
+    wait_for_import()  # two threads that import parts of torch which need each other may see one half made
+    with _lock, warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def attempt(
+    spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None], inside: Inside = ()
+) -> Outcome:
+    """Return what a node gives for these inputs.
+
+    Args:
+        spec: Its type; of kind module, function or method.
+        properties: The values that were set explicitly.
+        inputs: What arrives at each wired port; None where it is unknown.
+        inside: The contexts that it runs in.
+    """
+    inside = inside if casts(inside) else ()  # the others change no shape and no element type
+    key = (id(spec), tuple((name, _key(value)) for name, value in properties.items()), tuple(inputs.items()), inside)
+    found = _outcomes.get(key)
+    if found is not None:
+        _outcomes.move_to_end(key)
+        return found
+    with casting(inside) if inside else nullcontext():
+        outcome = _Trial(spec, properties, inputs, casts=bool(inside)).run()
+    _outcomes[key] = outcome
+    if len(_outcomes) > CACHED:
+        _outcomes.popitem(last=False)
+    return outcome
+
+
+def forget() -> None:
+    """Drop every cached outcome: a type was registered again."""
+    with _lock:
+        _outcomes.clear()
+
+
+class _Trial:
+    def __init__(
+        self, spec: NodeSpec, properties: Mapping[str, Value], inputs: Mapping[str, Abstract | None], *, casts: bool
+    ) -> None:
+        self._spec = spec
+        self._casts = casts
+        self._properties = properties
+        self._inputs = {name: value for name, value in inputs.items() if value is not None}
+        self._complete = len(self._inputs) == len(inputs)
+        self._module: Any = None
+        self._unrolled = 1.0  # how many times longer the sequence is than the part of it that is tried
+
+    def run(self) -> Outcome:
+        ports = [self._inputs.get(port.name) for port in self._spec.inputs]
+        resolved = self._resolve(ports)
+        unfit = [] if self._casts else dtype_findings(self._spec, self._inputs)
+        findings = [*unfit, *self._unresolved(resolved)]
+        missing = [
+            prop.name
+            for prop in self._spec.properties
+            if prop.required and prop.name not in self._properties and prop.name not in self._inputs
+        ]
+        # A file may hold any value: what its property does not take is not tried, and lint says so.
+        if missing or self._refused() or self._unresolved(resolved):
+            return Outcome({}, resolved, tuple(findings))
+        wires: dict[str, Argument] = {name: Ref(name, "") for name in self._inputs}
+        bound = bind(self._spec, self._properties, wires, resolved)
+        parameters = memory = 0
+        if self._spec.kind == "module":
+            try:
+                self._module = build(construct(self._spec, {**self._properties, **resolved}), self._spec)
+            except Exception as error:  # noqa: BLE001  # whatever a constructor raises is news for the person
+                return Outcome(
+                    {}, resolved, (*findings, failure_finding(self._spec, self._inputs, error, building=True))
+                )
+            parameters, memory = weights(self._module)
+        findings += size_findings(self._spec, {**self._properties, **resolved}, ports)
+        if findings or not self._complete or not self._connected():
+            return Outcome({}, resolved, tuple(findings), Cost(parameters, memory))
+        if self._spec.type == CHECK and any(self._inputs["condition"].trials):
+            return Outcome({}, resolved)  # an open size may be one that fits
+        results: list[Seen] = []
+        counts: list[int] = []
+        try:
+            for trial in range(self._count()):
+                with MultiplyAdds() as counter:
+                    results.append(self._call(bound, trial))
+                counts.append(round(counter.count * self._unrolled))
+        except Exception as error:  # noqa: BLE001  # the same for a call
+            found = failure_finding(self._spec, self._inputs, error)
+            return Outcome({}, resolved, (found,), Cost(parameters, memory))
+        outputs: dict[str, Abstract] = {}
+        for port, path in _places(bound.results, single=bound.single):
+            seen = tuple(_item(result, path) for result in results)
+            outputs[port] = self._explain(bound, path, seen)
+        cost = Cost(parameters, memory, tuple(counts), returned(results))
+        wrong = tuple(axis_findings(self._spec, self._properties, next(iter(ports), None), outputs.values()))
+        return Outcome({}, resolved, wrong, cost) if wrong else Outcome(outputs, resolved, (), cost)
+
+    def _refused(self) -> bool:
+        for prop in self._spec.properties:
+            if prop.name in self._properties:
+                try:
+                    check(prop.type, self._properties[prop.name])
+                except ValueError:
+                    return True
+        return False
+
+    def _count(self) -> int:
+        return max((len(value.trials) for value in self._inputs.values()), default=1)
+
+    def _connected(self) -> bool:
+        for port in self._spec.inputs:
+            if port.optional or port.name in self._properties:
+                continue
+            if port.variadic and variadic_items(port, self._inputs):
+                continue
+            if port.name not in self._inputs:
+                return False
+        return True
+
+    def _resolve(self, ports: list[Abstract | None]) -> dict[str, Value]:
+        resolved: dict[str, Value] = {}
+        for name in automatic_properties(self._spec, self._properties):
+            rule = AUTOMATIC.get((self._spec.type, name))
+            if rule is None:
+                continue
+            try:
+                sizes = {rule(known_shapes(ports, trial)) for trial in range(self._count())}
+            except ValueError:
+                continue
+            if len(sizes) == 1:
+                resolved[name] = sizes.pop()
+        return resolved
+
+    def _unresolved(self, resolved: Mapping[str, Value]) -> list[NodeFinding]:
+        """Return why properties left ``"auto"`` cannot be inferred, where their input is known."""
+        findings = []
+        ports = [self._inputs.get(port.name) for port in self._spec.inputs]
+        for name in automatic_properties(self._spec, self._properties):
+            if name in resolved:
+                continue
+            rule = AUTOMATIC.get((self._spec.type, name))
+            reason = "its size is not the same for every input"
+            if rule is None:
+                reason = "there is no rule for it"
+            else:
+                try:
+                    rule(known_shapes(ports))
+                except ValueError as error:
+                    reason = str(error)
+            known = bool(ports) and ports[0] is not None
+            findings.append(
+                NodeFinding(
+                    "auto-unresolved",
+                    f"{name} is 'auto' and cannot be inferred: {reason}.",
+                    hint=f"Set {name}."
+                    if known
+                    else f"Connect it, give the graph's Input a shape and repair the nodes between them, or set {name}.",
+                    severity="error" if known else "warning",
+                )
+            )
+        return findings
+
+    def _call(self, bound: BoundCall, trial: int, changed: tuple[Trials, int] | None = None) -> Seen:
+        def value(argument: Argument) -> object:
+            match argument:
+                case Ref(name):
+                    return materialize(_enlarged(self._inputs[name], trial, changed))
+                case Sequence(items):
+                    return [value(item) for item in items]
+                case Mode():
+                    return True
+            return _constant(argument)
+
+        arguments = [value(argument) for argument in bound.arguments]
+        keywords = {name: value(argument) for name, argument in bound.keywords}
+        if isinstance(self._module, nn.RNNBase):
+            return self._recur(arguments, keywords)
+        if self._casts:
+            arguments, keywords = on_cpu((arguments, keywords))
+        if self._module is not None and self._casts:
+            held = on_cpu({**dict(self._module.named_parameters()), **dict(self._module.named_buffers())})
+            return describe(functional_call(self._module, held, tuple(arguments), keywords))
+        if self._module is not None:
+            return describe(self._module(*arguments, **keywords))
+        if "device" in keywords:  # which this machine may not have
+            keywords["device"] = "cpu" if self._casts else "meta"
+        if self._spec.kind == "method":
+            return describe(getattr(arguments[0], self._spec.target)(*arguments[1:], **keywords))
+        function = function_of(self._spec, len(arguments), plain=not keywords)
+        if any(isinstance(item, torch.Tensor) for item in _flat(arguments)):
+            return describe(function(*arguments, **keywords))
+        with torch.device("cpu" if self._casts else "meta"):
+            return describe(function(*arguments, **keywords))
+
+    def _recur(self, arguments: list[Any], keywords: dict[str, Any]) -> Seen:
+        """Try a recurrent layer on a short sequence: without data it is unrolled, and 512 steps take seconds."""
+        sequence = arguments[0] if arguments else None
+        if not isinstance(sequence, torch.Tensor) or sequence.dim() not in (2, 3):
+            return describe(self._module(*arguments, **keywords))
+        axis = 1 if self._module.batch_first and sequence.dim() == 3 else 0
+        length = sequence.shape[axis]
+        short = sequence.narrow(axis, 0, min(length, _SHORT))
+        self._unrolled = length / max(1, short.shape[axis])
+        output, state = self._module(short, *arguments[1:], **keywords)
+        sizes = list(output.shape)
+        sizes[axis] = length
+        return Meta(tuple(sizes), output.dtype), describe(state)
+
+    def _explain(self, bound: BoundCall, path: tuple[int, ...], seen: tuple[Seen, ...]) -> Abstract:
+        memo: dict[tuple[Trials, int], Seen] = {}
+
+        def rerun(trials: Trials, step: int) -> Seen:
+            if (trials, step) not in memo:
+                try:
+                    memo[trials, step] = _item(self._call(bound, 0, (trials, step)), path)
+                except Exception:  # noqa: BLE001  # an odd size may not fit; the expression is then less exact
+                    memo[trials, step] = None
+            return memo[trials, step]
+
+        return explain(seen, self._inputs, rerun)
+
+
+def build(construction: Construction, spec: NodeSpec) -> nn.Module:
+    """Return the module of a node on the meta device."""
+    cls: Any = spec.torch
+    with torch.device("meta"):
+        arguments = [_constant(argument) for argument in construction.arguments]
+        keywords = {name: _constant(argument) for name, argument in construction.keywords}
+        module: nn.Module = cls(*arguments, **keywords)
+    return without_counting(module)
+
+
+def _constant(argument: Argument) -> object:
+    match argument:
+        case Constant(value):
+            return _live(value)
+        case Construction(target, arguments, keywords):
+            cls: Any = getattr(nn, target.removeprefix("torch.nn."))
+            return cls(*map(_constant, arguments), **{name: _constant(value) for name, value in keywords})
+        case _:
+            raise TypeError(f"{argument} is no constant")
+
+
+def _live(value: object) -> object:
+    if isinstance(value, TorchConstant):
+        return getattr(torch, value.name)
+    if isinstance(value, TensorLiteral):
+        return torch.tensor(value.elements)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_live(item) for item in value)
+    return value
+
+
+def _enlarged(value: Abstract, trial: int, changed: tuple[Trials, int] | None) -> Seen:
+    """Return an input in one trial, with `step` added to every size that has the given trials."""
+    seen = value.trials[min(trial, len(value.trials) - 1)]
+    if changed is None:
+        return seen
+    trials, step = changed
+    if isinstance(seen, Meta):
+        shapes = zip(*(each.shape for each in value.trials if isinstance(each, Meta)), strict=True)
+        return Meta(tuple(sizes[trial] + step if sizes == trials else sizes[trial] for sizes in shapes), seen.dtype)
+    return seen + step if isinstance(seen, int) and value.trials == trials else seen
+
+
+def _places(results: Returns, *, single: bool, path: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each output port with its index path in the result."""
+    if single and isinstance(results[0], str):
+        yield results[0], path
+        return
+    for index, item in enumerate(results):
+        if isinstance(item, str):
+            yield item, (*path, index)
+        else:
+            yield from _places(item, single=False, path=(*path, index))
+
+
+def _item(result: object, path: tuple[int, ...]) -> Seen:
+    for index in path:
+        assert isinstance(result, (tuple, list)), "the spec says how the result is taken apart"
+        result = result[index]
+    return result
+
+
+def _flat(values: list[object]) -> Iterator[object]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(list(value))
+        else:
+            yield value
+
+
+def _key(value: Value) -> str:
+    return repr(value)

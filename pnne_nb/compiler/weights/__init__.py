@@ -1,0 +1,1 @@
+"""Weights of a compiled model: reused, renamed, tied, copied, and checked against the memory."""

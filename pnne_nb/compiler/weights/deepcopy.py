@@ -1,0 +1,141 @@
+"""Copies modules that ``copy.deepcopy`` refuses because they keep computed tensors."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.process.gc_pause import without_collections
+
+_CONTAINERS = (dict, OrderedDict, list, set)
+"""Most of what a module holds, of hooks above all, are these, and empty."""
+
+_ATOMS = (bool, int, float, str, type(None))
+
+
+def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = None) -> nn.Module:
+    """Return a deep copy of a module.
+
+    Tensors that it has computed and keeps (an activation, a pruned or normalized weight) are copied without what
+    they were computed from, which no copy can keep.
+
+    Args:
+        module: It is not changed.
+        tensor: Replaces parameters and buffers; it maps `[*]` to `[*]`; those for which it returns None are copied, and all
+            if it is None itself.
+    """
+    made: dict[int, Any] = {}
+    for each in computed(module):
+        made[id(each)] = each.detach().clone()
+    if tensor is not None:
+        for each in (*module.parameters(), *module.buffers()):
+            value = tensor(each)
+            if value is None:
+                continue
+            is_parameter = isinstance(each, nn.Parameter)
+            made[id(each)] = nn.Parameter(value, requires_grad=each.requires_grad) if is_parameter else value
+    for part in module.modules():
+        # deepcopy would take half of its time for them.
+        made.update((id(value), type(value)()) for value in vars(part).values() if _is_empty(value))
+    with without_collections():
+        return copy.deepcopy(module, made)
+
+
+@final
+class Copies:
+    """Copies of a module that are needed one after the other: each is in the memory of the last, which is then over.
+
+    Args:
+        module: It is not changed.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._memory: dict[int, torch.Tensor] = {}
+
+    def next(self) -> nn.Module:
+        """Return a deep copy of the module; do not use the last one any more."""
+        return duplicate(self._module, self._filled)
+
+    def _filled(self, tensor: torch.Tensor) -> Any:
+        """Return the memory of a tensor's copy, with the tensor's content."""
+        # What is more than numbers in memory of its own copies itself.
+        if type(tensor) is not nn.Parameter or tensor.layout != torch.strided or tensor.is_quantized:
+            return None
+        kept = self._memory.get(id(tensor))
+        if kept is None:
+            kept = self._memory[id(tensor)] = tensor.detach().clone(memory_format=torch.preserve_format)
+        else:
+            kept.copy_(tensor.detach())
+        return kept.detach()
+
+
+@contextmanager
+def untouched(module: nn.Module) -> Iterator[None]:
+    """Put back what running a copy has changed in a module: its hooks may speak of the original.
+
+    The copy of a scripted module, and a replaced ``forward``, also give their gradients to the original's parameters.
+    """
+    gradients = [(parameter, parameter.grad, parameter.requires_grad) for parameter in module.parameters()]
+    for parameter, _, _ in gradients:
+        parameter.grad = None  # what is there would be added to, in its memory
+    try:
+        with _attributes_untouched(module):
+            yield
+    finally:
+        for parameter, gradient, requires in gradients:
+            parameter.grad = gradient
+            if parameter.requires_grad != requires:
+                parameter.requires_grad_(requires)
+
+
+@contextmanager
+def _attributes_untouched(module: nn.Module) -> Iterator[None]:
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    each = list(module.modules())
+    is_scripted = any(isinstance(part, torch.jit.ScriptModule) for part in each)
+    if not is_scripted and not any(vars(part).get(name) for part in each for name in (*hooks, "forward")):
+        yield
+        return
+    kept = [(vars(part), dict(vars(part))) for part in each if not isinstance(part, torch.jit.ScriptModule)]
+    held = [
+        (value, copy.copy(value))
+        for _, attributes in kept
+        for value in attributes.values()
+        if isinstance(value, (dict, list))
+    ]
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for attributes, before in kept:
+            attributes.clear()
+            attributes.update(before)
+        for value, content in held:
+            value.clear()
+            value.update(content) if isinstance(value, dict) else value.extend(content)
+        with torch.no_grad():
+            for buffer, values in buffers:
+                buffer.copy_(values)
+
+
+def computed(module: nn.Module) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a module has computed and keeps, which cannot be copied with what they were made from."""
+    for each in module.modules():
+        own = [value for name, value in vars(each).items() if name not in ("_parameters", "_modules")]
+        for leaf in pytree.tree_leaves(
+            [value for value in own if not isinstance(value, _ATOMS) and not _is_empty(value)]
+        ):
+            if isinstance(leaf, torch.Tensor) and not leaf.is_leaf:
+                yield leaf
+
+
+def _is_empty(value: object) -> bool:
+    return type(value) in _CONTAINERS and not value

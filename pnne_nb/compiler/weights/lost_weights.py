@@ -1,0 +1,100 @@
+"""Warns about weights and buffers that a newly compiled model could not take over."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection
+
+from torch import nn
+
+from pnne_nb.compiler.codegen.loader import Loaded
+from pnne_nb.compiler.shapes.infer import failure
+from pnne_nb.compiler.weights.rename_tracking import new_paths
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.document import NodeGraph
+
+_BUFFER = "The document does not contain the values of this buffer: it keeps only those of small buffers."
+_DRAWN = (
+    "The document does not contain the values of this parameter, nor how the imported module's own code draws them: "
+    "it is drawn from a normal distribution with the mean and the standard deviation of the imported values."
+)
+_ZERO = "The document does not contain the values of this parameter: it starts at zero."
+
+
+def require_values(graph: NodeGraph, loaded: Loaded, model: nn.Module, carried: Collection[str]) -> None:
+    """Say which tensors of an imported graph have no values, because the document does not keep them.
+
+    Raises:
+        CompileError: If ``load_state_dict`` could not give them either.
+    """
+    generated = loaded.generated
+    names = {generated.classes[id]: absent for id, absent in generated.absent.items()}
+    keys = model.state_dict().keys()
+    missing = [
+        f"{path}.{name}" if path else name
+        for path, module in model.named_modules(remove_duplicate=False)
+        for name in names.get(type(module).__name__, ())
+        if type(module).__module__ == loaded.module.__name__
+    ]
+    missing = [path for path in missing if path not in carried]
+    trained = dict(model.named_parameters(remove_duplicate=False))
+    alike: dict[tuple[str, bool], list[str]] = {}
+    for path in missing:
+        start = _BUFFER if path not in trained else _DRAWN if _is_drawn(trained[path]) else _ZERO
+        alike.setdefault((start, path in keys), []).append(path)
+    found = [
+        Diagnostic(
+            code="absent-values",
+            message=start + (f" The same holds for {_listed(paths[1:])}." if len(paths) > 1 else ""),
+            node=paths[0],
+            severity="warning" if is_loadable else "error",
+            hint="Pass the model that has it: pn.compile(graph, reuse=model)"
+            + (", or load a state_dict." if is_loadable else "."),
+        )
+        for (start, is_loadable), paths in alike.items()
+    ]
+    if any(diagnostic.severity == "error" for diagnostic in found):
+        raise failure(graph.name, found)
+    for diagnostic in found:
+        warnings.warn(str(diagnostic), stacklevel=4)
+
+
+def _is_drawn(parameter: nn.Parameter) -> bool:
+    return parameter.is_meta or bool(parameter.detach().any())
+
+
+def _listed(paths: list[str]) -> str:
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def warn_of_lost(
+    graph: NodeGraph, model: nn.Module, afresh: Collection[str], source: nn.Module, taken: Collection[str]
+) -> None:
+    """Say which weights of a model that the document does not know may belong to nodes that have other names."""
+    # A layer that both have may have got or lost a bias on purpose.
+    had = {name for name, _ in source.named_modules()} if afresh else set()
+    missing = [name for name in afresh if _owner(name) not in had]
+    unused = [(name, each) for name, each in source.named_parameters() if name not in taken] if missing else []
+    left = [(name, each.shape) for name, each in unused if _owner(name) not in graph]
+    pairs: list[tuple[str, str]] = []
+    for name in missing if left else ():
+        like = (name.rpartition(".")[2], model.get_parameter(name).shape)
+        other = next((old for old, shape in left if (old.rpartition(".")[2], shape) == like), None)
+        if other is not None:
+            left.remove((other, like[1]))
+            pairs.append((name, other))
+    new = new_paths(graph) if pairs else set()
+    lost = [pair for pair in pairs if not any(pair[0] == path or pair[0].startswith(f"{path}.") for path in new)]
+    if lost:
+        more = f" There are {len(lost) - 1} more such weights." if len(lost) > 1 else ""
+        warnings.warn(
+            f"{graph.name}: {lost[0][0]} is newly initialised, although {lost[0][1]} of the reused model has the same "
+            f"shape.{more} Renamed and moved nodes are tracked from the time when their graph was loaded or "
+            "imported, not before. Give both the same names, or reuse a model that was "
+            "compiled from this graph.",
+            stacklevel=4,
+        )
+
+
+def _owner(tensor: str) -> str:
+    return tensor.rpartition(".")[0]

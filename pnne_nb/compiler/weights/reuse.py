@@ -1,0 +1,165 @@
+"""Copies tensors from one model to another, by name and shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+import torch
+from torch import nn
+
+from pnne_nb.graph.schema.property_types import holds_tensor
+from pnne_nb.graph.schema.registry import registry
+
+Former: TypeAlias = Mapping[str, str | None]
+"""Paths that modules had in another model, by their paths now, where they differ; None for those that are new."""
+
+NOT_MOVED: Former = MappingProxyType({})
+
+
+def carry_over(
+    source: nn.Module, target: nn.Module, former: Former = NOT_MOVED, ready: Collection[int] = ()
+) -> dict[str, str]:
+    """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
+
+    Device, element type and ``requires_grad`` come along, and so do ties: names that share one tensor in
+    `source` share one in `target`. What does not fit keeps its fresh values, on the device and in the floating
+    type that most of `source` has, if its node names no other; so does what a property of the node says, such as
+    the class weights of a loss. Modules of the same name take over the training mode.
+
+    Args:
+        source: The model that has the tensors.
+        target: The model that gets them.
+        former: Paths that modules of `target` have in `source`.
+        ready: Tensors of `target`, by identity, that are copies already.
+
+    Returns:
+        The names of the tensors that were carried over, with those that they have in `source`.
+    """
+    carried: dict[str, str] = {}
+    copies: dict[int, torch.Tensor] = {}
+    parameters = dict(source.named_parameters(remove_duplicate=False))
+    buffers = dict(source.named_buffers(remove_duplicate=False))
+    device, dtype = _prevailing([*parameters.values(), *buffers.values()])
+    made: dict[int, torch.Tensor] = {}
+    set_by_node = {kind: typed_in(kind) for kind in {type(module) for module in target.modules()}}
+    for prefix, module in target.named_modules():
+        dot = f"{prefix}." if prefix else ""
+        before = former_path(prefix, former)
+        place = f"{before}." if before else "" if before is not None else "\0"  # no tensor has that name
+        for name, fresh in list(module._parameters.items()):
+            if fresh is None or id(fresh) in ready:
+                continue
+            old = parameters.get(place + name)
+            if old is not None and old.shape == fresh.shape:
+                if id(old) not in copies:
+                    copies[id(old)] = nn.Parameter(_copy(old), requires_grad=old.requires_grad)
+                # setattr, not the dictionary: recurrent layers keep a second list of their weights.
+                setattr(module, name, copies[id(old)])
+                carried[dot + name] = place + name
+            elif _moves(fresh, device, dtype):
+                if id(fresh) not in made:
+                    moved = _adapted(fresh.detach(), device, dtype)
+                    made[id(fresh)] = nn.Parameter(moved, requires_grad=fresh.requires_grad)
+                setattr(module, name, made[id(fresh)])
+        for name, value in list(module._buffers.items()):
+            if value is None or id(value) in ready:
+                continue
+            kept = buffers.get(place + name)
+            if kept is not None and kept.shape == value.shape and name not in set_by_node[type(module)]:
+                if id(kept) not in copies:
+                    copies[id(kept)] = _copy(kept)
+                setattr(module, name, copies[id(kept)])
+                carried[dot + name] = place + name
+            elif _moves(value, device, dtype):
+                setattr(module, name, _adapted(value, device, dtype))
+    _match_modes(source, target, former)
+    return carried
+
+
+def share_modules(source: nn.Module, target: nn.Module, former: Former = NOT_MOVED) -> None:
+    """Have one module under all the names under which `source` has one, where all of its tensors are the same already.
+
+    Of two modules with the same buffers, ``.double()`` and ``.to(device)`` would make two with buffers of their own.
+    """
+    originals = dict(source.named_modules(remove_duplicate=False))
+    first: dict[int, tuple[str, nn.Module]] = {}
+    for path, module in list(target.named_modules(remove_duplicate=False)):
+        original = originals.get(place_in(path, former))
+        if original is None or not path:
+            continue
+        other, kept = first.setdefault(id(original), (path, module))
+        if kept is not module and not other.startswith(f"{path}.") and _tensors(module) == _tensors(kept):
+            above, _, name = path.rpartition(".")
+            target.get_submodule(above)._modules[name] = kept
+
+
+def _tensors(module: nn.Module) -> dict[str, int]:
+    """Return the tensors of a module by name, by identity."""
+    named = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    return {name: id(tensor) for tensors in named for name, tensor in tensors}
+
+
+def former_path(path: str, former: Former) -> str | None:
+    """Return the path that a module had; None if it is new."""
+    above = path
+    while above and above not in former:
+        above = above.rpartition(".")[0]
+    if above not in former:
+        return path
+    before = former[above]
+    # Either may be the whole model.
+    return None if before is None else ".".join(filter(None, (before, path.removeprefix(above).removeprefix("."))))
+
+
+def place_in(path: str, former: Former) -> str:
+    """Return the path of a module in another model: its own path, if the node is new."""
+    before = former_path(path, former)
+    return path if before is None else before
+
+
+def typed_in(kind: type[nn.Module]) -> set[str]:
+    """Return which tensors of a layer are properties of its node, as a loss's class weights: those follow the node."""
+    spec = registry.get(kind.__name__)
+    if spec is None or spec.torch is not kind:
+        return set()
+    return {prop.name for prop in spec.properties if prop.role == "init" and holds_tensor(prop.type)}
+
+
+def _match_modes(source: nn.Module, target: nn.Module, former: Former) -> None:
+    modes = {name: module.training for name, module in source.named_modules(remove_duplicate=False)}
+    for name, module in target.named_modules(remove_duplicate=False):
+        training = modes.get(place_in(name, former), source.training)
+        if module.training is not training:
+            module.training = training
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    # Sparse ones have no memory format, not even their own.
+    kept = {"memory_format": torch.preserve_format} if tensor.layout == torch.strided else {}
+    return tensor.detach().clone(**kept)
+
+
+def _prevailing(tensors: list[torch.Tensor]) -> tuple[torch.device | None, torch.dtype | None]:
+    devices = Counter(tensor.device for tensor in tensors)
+    dtypes = Counter(tensor.dtype for tensor in tensors if tensor.is_floating_point())
+    device = devices.most_common(1)[0][0] if devices else None
+    dtype = dtypes.most_common(1)[0][0] if dtypes else None
+    return device, dtype
+
+
+def _moves(tensor: torch.Tensor, device: torch.device | None, dtype: torch.dtype | None) -> bool:
+    return (device is not None and tensor.device != device) or (
+        dtype is not None and _has_default_type(tensor) and tensor.dtype != dtype
+    )
+
+
+def _adapted(tensor: torch.Tensor, device: torch.device | None, dtype: torch.dtype | None) -> torch.Tensor:
+    return tensor.to(device=device, dtype=dtype if _has_default_type(tensor) else None)
+
+
+def _has_default_type(tensor: torch.Tensor) -> bool:
+    """Whether a new tensor has the element type that it has if its node says nothing else."""
+    return tensor.dtype == torch.get_default_dtype()

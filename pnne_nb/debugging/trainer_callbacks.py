@@ -1,0 +1,108 @@
+"""Callbacks that let a `TrainingMonitor` watch trainings of Lightning and of Hugging Face's Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from pnne_nb.debugging.training_monitor import TrainingMonitor
+from pnne_nb.errors import TrainingError
+
+
+def lightning_callback(monitor: TrainingMonitor) -> Any:
+    """Return a callback for ``lightning.Trainer(callbacks=[...])``.
+
+    Args:
+        monitor: Records the training, and finds what is wrong with it.
+
+    Raises:
+        TrainingError: Lightning is not installed.
+    """
+    try:
+        # Imported late: it is an extra, and takes seconds.
+        from lightning.pytorch.callbacks import Callback  # noqa: PLC0415  # an extra, imported late
+    except ImportError as error:
+        raise TrainingError(
+            "Lightning is not installed: pip install 'pnne_nb[lightning]'. A loop of your own needs none: "
+            "TrainingMonitor().step(loss, model, optimizer)."
+        ) from error
+
+    class LightningMonitor(Callback):  # type: ignore[misc]  # an extra, which has no types here
+        """Records a step where Lightning has made one."""
+
+        def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
+            """The layers are watched from before the forward pass on."""
+            if monitor.steps == 0 and trainer.global_step == 0:
+                monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
+
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+            """Batches that are accumulated make one step."""
+            del module
+            if trainer.global_step > monitor.steps and isinstance(outputs, Mapping):
+                monitor.step(outputs["loss"] * trainer.accumulate_grad_batches)
+
+        def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+            """Validation comes before it."""
+            del module
+            monitor.epoch(**_numbers(trainer.callback_metrics))
+
+        def on_train_end(self, *_: Any) -> None:
+            """Nothing stays on the model."""
+            monitor.close()
+
+        def on_exception(self, *_: Any) -> None:
+            """Likewise."""
+            monitor.close()
+
+    return LightningMonitor()
+
+
+def hugging_face_callback(monitor: TrainingMonitor) -> Any:
+    """Return a callback for ``transformers.Trainer(callbacks=[...])``.
+
+    The Trainer tells a loss, a mean, every ``logging_steps`` steps; these are what is recorded.
+
+    Args:
+        monitor: Records the training, and finds what is wrong with it.
+
+    Raises:
+        TrainingError: Transformers is not installed.
+    """
+    try:
+        from transformers import TrainerCallback  # noqa: PLC0415  # an extra, imported late
+    except ImportError as error:
+        raise TrainingError(
+            "Hugging Face's transformers is not installed: pip install 'pnne_nb[transformers]'. A loop of your own needs "
+            "none: TrainingMonitor().step(loss, model, optimizer)."
+        ) from error
+
+    class TrainerMonitor(TrainerCallback):  # type: ignore[misc]  # an extra, which has no types here
+        """Counts the steps of a Trainer, and records its losses."""
+
+        def on_train_begin(self, *_: Any, model: Any = None, optimizer: Any = None, **_more: Any) -> None:
+            """The layers are watched from before the first forward pass on."""
+            monitor.watch(model, getattr(optimizer, "optimizer", optimizer))
+
+        def on_step_end(self, *_: Any, **_more: Any) -> None:
+            """An optimizer step was made."""
+            monitor.observed(None)
+
+        def on_log(self, _arguments: Any, _state: Any, _control: Any, logs: Any = None, **_more: Any) -> None:
+            """A loss, or metrics of an evaluation."""
+            if logs and "loss" in logs:
+                monitor.tell(float(logs["loss"]))
+            measured = {f"val_{name[5:]}": value for name, value in (logs or {}).items() if name.startswith("eval_")}
+            if "val_loss" in measured:
+                monitor.epoch(**_numbers(measured))
+
+        def on_train_end(self, *_: Any, **_more: Any) -> None:
+            """Nothing stays on the model."""
+            monitor.close()
+
+    return TrainerMonitor()
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | Tensor)}

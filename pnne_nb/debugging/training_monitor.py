@@ -1,0 +1,257 @@
+"""`TrainingMonitor`: history, plots and findings for a training loop that somebody else has written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import InspectionError, expect
+from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding
+from pnne_nb.inspector.diagnosis.rules import RULES, Rule, as_rules, diagnose
+from pnne_nb.inspector.inspector import Inspector, cadence
+from pnne_nb.inspector.manual_loop import HandwrittenLoop
+from pnne_nb.runtime.monitoring.history import History
+from pnne_nb.runtime.monitoring.reporter import Reports
+from pnne_nb.telemetry.frames import EpochFrame, Frame, NormsFrame, StepFrame
+
+Batch = TypeVar("Batch")
+_LOOK_EVERY = 50
+"""Steps between two looks for findings."""
+
+
+@final
+class TrainingMonitor:
+    """Records a training loop of one's own as the engine records its own, and finds what is wrong with it.
+
+    ::
+
+        monitor = pn.TrainingMonitor()
+        for epoch in range(5):
+            for x, y in monitor.track(loader, model, optimizer):
+                loss = loss_fn(model(x), y)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                monitor.step(loss)
+            monitor.epoch(val_loss=validate(model))
+        monitor.history.plot()
+        monitor.diagnose()
+
+    Without `track`, ``monitor.step(loss, model, optimizer)`` after each optimizer step does the same; `close`, or a ``with``
+    block around the loop, ends the watching. Losses of all steps are recorded; layers are looked at in some of the steps, so
+    that it stays within the budget.
+
+    Args:
+        budget: Share of the running time that looking at layers may take: ``"2%"`` or 0.02.
+        hz: Observed steps a second, at most.
+        rules: What to look for.
+
+    Attributes:
+        history: Losses, learning rates, gradient norms and metrics, as of an engine.
+
+    Raises:
+        ArgumentError: `budget` is no share, `hz` negative, or a rule none.
+    """
+
+    def __init__(self, *, budget: str | float = "2%", hz: float = 10.0, rules: Iterable[Rule] = RULES) -> None:
+        self._rules = as_rules(rules)
+        cadence(hz, budget)
+        self._budget, self._hz = budget, hz
+        self._reports = Reports()
+        self._evidence = Evidence.of(None)
+        self._model: nn.Module | None = None
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._loop: HandwrittenLoop | None = None
+        self._steps = 0
+        self._epochs = 0
+        self._losses: list[float] = []
+        self._said: set[tuple[str, str | None]] = set()
+        self._began = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"TrainingMonitor({self._steps} steps, {self._epochs} epochs)"
+
+    def _repr_html_(self) -> str:
+        return self.history._repr_html_()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def history(self) -> History:
+        """What was measured."""
+        return self._reports.history
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps seen."""
+        return self._steps
+
+    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
+        """Call `function` with the frame of each ``"step"``, ``"epoch"`` or ``"anomaly"``; returns what ends this.
+
+        Raises:
+            TrainingError: There is no such event.
+        """
+        return self._reports.listeners.add(event, function)
+
+    def track(
+        self, loader: Iterable[Batch], model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None
+    ) -> Iterator[Batch]:
+        """Yield the batches of one epoch; its end records the mean loss, and ends the watching until the next one.
+
+        Args:
+            loader: Gives the batches.
+            model: The module that is trained, once for all.
+            optimizer: What moves it, likewise.
+        """
+        self._know(model, optimizer)
+        before = len(self._losses)
+        self._watch()
+        try:
+            yield from loader
+        finally:
+            self.close()
+        if len(self._losses) > before:
+            self.epoch()
+
+    def step(
+        self,
+        loss: float | Tensor,
+        model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        examples: int = 1,
+    ) -> None:
+        """Record an optimizer step that was made; call it once after each.
+
+        Args:
+            loss: Of the step, `[]` or a number; reading it waits for an accelerator.
+            model: The module that is trained; needed once, here or in `track`, to see layers.
+            optimizer: What moves it; needed once to see learning rates.
+            examples: In the step.
+
+        Raises:
+            ArgumentError: `loss` is no number, `model` no module, or `optimizer` none.
+            InspectionError: The layers' calls cannot be seen.
+        """
+        expect(loss, (int, float, Tensor), "loss", "a number or a tensor with one")
+        self._know(model, optimizer)
+        value = float(loss.detach() if isinstance(loss, Tensor) else loss)
+        self._losses.append(value)
+        self.observed(value, examples=examples)
+
+    def observed(self, loss: float | None, *, examples: int = 1) -> None:
+        """Count a step, with its loss if that is known; for loops that tell losses only now and then."""
+        self._steps += 1
+        norm = None
+        for frame in self._taken():
+            self._evidence.add(frame)
+            if isinstance(frame, NormsFrame):
+                norm = frame.total
+        if loss is not None:
+            self.tell(loss, norm=norm, examples=examples)
+        self._watch()
+        if self._steps % _LOOK_EVERY == 0:
+            self._look()
+
+    def tell(self, loss: float, *, norm: float | None = None, examples: int = 1) -> None:
+        """Record the loss of the last step."""
+        groups = [] if self._optimizer is None else self._optimizer.param_groups
+        rate = float(groups[0]["lr"]) if groups else float("nan")
+        seconds = time.monotonic() - self._began
+        frame = StepFrame(self._steps, self._epochs + 1, loss, rate, examples, seconds, norm)
+        self._evidence.add(frame)
+        self._reports.stepped(frame)
+
+    def epoch(self, **metrics: float) -> None:
+        """End an epoch, or add metrics to the one that has ended: ``val_loss``, ``val_accuracy`` and so on."""
+        told = {name: float(value) for name, value in metrics.items()}
+        if self._losses:
+            self._epochs += 1
+            told.setdefault("train_loss", sum(self._losses) / len(self._losses))
+            self._losses.clear()
+        frame = EpochFrame(max(1, self._epochs), self._steps, told)
+        self._evidence.add(frame)
+        self._reports.announce(frame)
+        self._look()
+
+    def diagnose(self) -> list[Finding]:
+        """Say what is wrong, where and why, and what to try, as `pnne_nb.diagnose` does of an engine.
+
+        Returns:
+            What was told while it ran, then what the rules find now, each kind once for a layer.
+        """
+        found = {(each.kind, each.layer): each for each in diagnose(self.history, rules=self._rules)}
+        for finding in self._found():
+            found.setdefault((finding.kind, finding.layer), finding)
+        return list(found.values())
+
+    def close(self) -> None:
+        """Look at no layer any more, until the next step; the history stays."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.__exit__(None, None, None)
+        self._look()
+
+    def watch(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Look at the layers of `model` from the next step on; `step` and `track` do it, too.
+
+        Raises:
+            InspectionError: Another model is watched, or its layers' calls cannot be seen.
+        """
+        self._know(model, optimizer)
+        self._watch()
+
+    def _know(self, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> None:
+        if model is not None and model is not self._model:
+            expect(model, nn.Module, "model", "a module")
+            if self._model is not None:
+                raise InspectionError(
+                    f"This monitor watches a {type(self._model).__name__} already: make another TrainingMonitor for the "
+                    f"{type(model).__name__}."
+                )
+            self._model = model
+            self._evidence.kinds = Evidence.of(model).kinds
+        if optimizer is not None:
+            expect(optimizer, torch.optim.Optimizer, "optimizer", "an optimizer of torch.optim")
+            self._optimizer = optimizer
+
+    def _watch(self) -> None:
+        """Open the next step where the layers can be seen."""
+        if self._model is None or self._loop is not None:
+            return
+        inspector = Inspector(self._model)
+        inspector.watch("*", what=("activations", "updates"))
+        self._loop = HandwrittenLoop(self._model, inspector.probe(), cadence(self._hz, self._budget))
+        self._loop.__enter__()
+
+    def _taken(self) -> Sequence[Frame]:
+        loop = self._loop
+        if loop is None:
+            return ()
+        loop.step()
+        frames = list(loop.frames)
+        loop.frames.clear()
+        return frames
+
+    def _found(self) -> list[Finding]:
+        self._evidence.keep_recent()
+        return [finding for rule in self._rules for finding in rule.find(self._evidence)]
+
+    def _look(self) -> None:
+        known = {(frame.kind, frame.node) for frame in self.history.anomalies}
+        for finding in self._found():
+            if (finding.kind, finding.layer) not in known | self._said:
+                self._said.add((finding.kind, finding.layer))
+                self._reports.announce(finding.frame(self._steps))

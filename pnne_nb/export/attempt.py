@@ -1,0 +1,258 @@
+"""One export, from the model to a proved file: what `pn.export` keeps and `pn.check_export` throws away."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler import blame
+from pnne_nb.errors import Diagnostic, ExportError, PnneError, shown
+from pnne_nb.export.example_batches import SAMPLES, Maker, batch_size_of, first_batch, free_sizes_in
+from pnne_nb.export.export_report import ExportReport
+from pnne_nb.export.formats.base import METADATA_PREFIX, ExportFormat, ExportRequest, FreeSize, TensorInfo, WrittenFile
+from pnne_nb.export.proof.comparison import Tolerance
+from pnne_nb.export.proof.prove import Proof, prove
+from pnne_nb.export.repairs import with_repairs
+from pnne_nb.export.subject import HasExamples, Sizes, Subject, input_names, subject_of
+from pnne_nb.process.version import __version__
+
+
+def attempt(
+    given: object,
+    format: ExportFormat,
+    path: Path,
+    data: object = None,
+    sizes: Sizes | None = None,
+    opset: int | None = None,
+    tolerance: Tolerance = "auto",
+) -> ExportReport:
+    """Write a file and prove it; a free size at which the file turns out to be wrong is fixed, and the file written again.
+
+    Raises:
+        ExportError: If the model has no form in the format, or the file does not run.
+    """
+    _check_arguments(format, sizes, opset, tolerance)
+    subject, batch, example = prepare(given, data, sizes)
+    fixed: dict[str, FreeSize] = {}
+    while True:
+        maker = Maker(subject.model, subject.inputs, subject.limits)
+        request = request_of(subject, maker.tensors(example), opset)
+        written = _write(format, request, path)
+        usable, notes = _fitting(batch, subject, written)
+        proof = prove(subject, format, path, written.sizes, maker, example, usable, tolerance)
+        if not proof.wrong_sizes:
+            return _report(path, format, subject, written, proof, fixed, notes)
+        values = {**example, **({} if batch is None else free_sizes_in(subject.inputs, batch))}
+        batch_size = batch_size_of(subject.inputs)
+        if batch_size in example:
+            values[batch_size] = example[batch_size]
+        for name, node in proof.wrong_sizes.items():
+            fixed[name] = FreeSize(name, "fixed", values[name], values[name], values[name], (node,) if node else ())
+        subject = replace(subject, inputs=_with_fixed(subject.inputs, fixed))
+
+
+def prepare(
+    given: object, data: object, sizes: Sizes | None
+) -> tuple[Subject, tuple[Tensor, ...] | None, dict[str, int]]:
+    """Return what is exported, a batch of the data if there is any, and the sizes of the example.
+
+    Raises:
+        ExportError: If the model is unfinished, or takes neither the data nor any example.
+    """
+    if data is None and isinstance(given, HasExamples):
+        with suppress(ExportError):  # a batch may hold more than the inputs, in a form that only the training knows
+            return _prepare(given, given.examples(SAMPLES), sizes)
+    return _prepare(given, data, sizes)
+
+
+def _prepare(
+    given: object, data: object, sizes: Sizes | None
+) -> tuple[Subject, tuple[Tensor, ...] | None, dict[str, int]]:
+    batch = first_batch(data, input_names(given))
+    subject = subject_of(given, batch, sizes)
+    if batch is not None:
+        _check_data(subject.inputs, batch)
+    example = _example(subject, batch)
+    tensors = Maker(subject.model, subject.inputs, subject.limits).tensors(example)
+    return _with_named_outputs(subject, tensors), batch, example
+
+
+def request_of(subject: Subject, example: tuple[Tensor, ...], opset: int | None = None) -> ExportRequest:
+    """Return what a format is asked to write."""
+    metadata = {
+        f"{METADATA_PREFIX}version": __version__,
+        f"{METADATA_PREFIX}torch": torch.__version__,
+        f"{METADATA_PREFIX}inputs": json.dumps([[info.name, info.dtype, info.shape] for info in subject.inputs]),
+        f"{METADATA_PREFIX}outputs": json.dumps(subject.outputs),
+    }
+    return ExportRequest(
+        subject.model, subject.inputs, subject.outputs, example, subject.graph, subject.limits, opset, metadata
+    )
+
+
+def _check_arguments(format: ExportFormat, sizes: Any, opset: Any, tolerance: Any) -> None:
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise ExportError(f"sizes must be a mapping from names of sizes or inputs, not {shown(sizes)}.")
+    if opset is not None and format.name != "onnx":
+        raise ExportError(f"opset is a version of ONNX's operators; a {format.name!r} file has none.")
+    if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int) or opset < 1):
+        raise ExportError(f"opset must be a whole number above 0, not {shown(opset)}.")
+    number = isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool) and tolerance >= 0
+    if tolerance != "auto" and not number:
+        raise ExportError(f"tolerance must be 'auto' or a distance of at least 0, not {shown(tolerance)}.")
+
+
+def _check_data(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> None:
+    """Refuse data that is not what the Input nodes say."""
+    free: dict[str, tuple[int, str]] = {}
+    findings: list[Diagnostic] = []
+
+    def refuse(info: TensorInfo, message: str) -> None:
+        findings.append(Diagnostic("data-mismatch", message, info.name))
+
+    for info, tensor in zip(inputs, batch, strict=True):
+        shape = f"({', '.join(map(str, info.shape))})"
+        if len(tensor.shape) != len(info.shape):
+            refuse(info, f"The data has the shape {tuple(tensor.shape)}, and the input is {shape}.")
+            continue
+        for size, found in zip(info.shape, tensor.shape, strict=True):
+            if isinstance(size, int) and size != found:
+                refuse(info, f"The data has the shape {tuple(tensor.shape)}, and the input is {shape}.")
+                break
+            if isinstance(size, str) and free.setdefault(size, (found, info.name))[0] != found:
+                other, name = free[size]
+                refuse(info, f"The size {size} is {found} in the data of {info.name}, and {other} in that of {name}.")
+        if str(tensor.dtype) != f"torch.{info.dtype}":
+            refuse(info, f"The data is {str(tensor.dtype).removeprefix('torch.')}, and the input is {info.dtype}.")
+    if findings:
+        raise ExportError("\n".join(map(str, findings)), findings)
+
+
+def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
+    """Return the subject with a name for each tensor that the model gives: an Output may give several in a structure.
+
+    Raises:
+        ExportError: If an Output gives something else.
+    """
+    with torch.no_grad():
+        result = subject.model(*example)
+    if subject.graph is None:
+        if len(found := pytree.tree_leaves(result)) != len(subject.outputs):
+            raise ExportError(f"The model gives {len(found)} values for {len(subject.outputs)} outputs.")
+        return subject
+    values = list(result) if isinstance(result, (tuple, list)) and len(subject.outputs) > 1 else [result]
+    names: list[str] = []
+    notes: list[str] = []
+    findings: list[Diagnostic] = []
+    for name, value in zip(subject.outputs, values, strict=False):
+        leaves = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(value) if leaf is not None]
+        wrong = next((leaf for _, leaf in leaves if not isinstance(leaf, Tensor)), None)
+        if wrong is not None or not leaves:
+            hint = "Give each tensor an Output node of its own." if leaves else "Remove this Output node."
+            message = f"The Output gives {shown(wrong if leaves else value)}, not a tensor."
+            findings.append(Diagnostic("not-a-tensor", message, name, hint=hint))
+        parts = ["_".join([name, *re.findall(r"\w+", pytree.keystr(path))]) for path, _ in leaves]
+        if parts != [name]:
+            notes.append(f"The Output {name} gives several tensors, which are called {', '.join(parts)} in the file.")
+        names += parts
+    if findings:
+        raise ExportError("; ".join(map(str, findings)), findings)
+    return replace(subject, outputs=tuple(names), notes=(*subject.notes, *notes))
+
+
+def _example(subject: Subject, batch: Sequence[Tensor] | None) -> dict[str, int]:
+    """Return the sizes of the example: those of the data where they can stand for others, else chosen ones."""
+    maker = Maker(subject.model, subject.inputs, subject.limits)
+    if batch is not None:
+        found = free_sizes_in(subject.inputs, batch)
+        samples = batch_size_of(subject.inputs)
+        if samples is not None:
+            found[samples] = next((n for n in (3, 4, 5, 6) if n not in {*found.values()} - {found[samples]}), 3)
+        if min(found.values(), default=2) > 1 and len({*found.values()}) == len(found) and maker.accepts(found):
+            return found
+    return maker.example()
+
+
+def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenFile:
+    before = {name: tensor.clone() for name, tensor in request.model.state_dict().items()}
+    try:
+        with with_repairs(request.graph):
+            return format.write(request, path)
+    except (PnneError, OSError):
+        raise
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0][:300]
+        if "PytorchStreamWriter" in said:
+            raise ExportError(f"{path.name!r} cannot be written, the disk may be full: {said}") from error
+        node = blame(error)
+        message = f"The model has no form as {format.name!r}{f', at node {node!r}' if node else ''}: {said}"
+        raise ExportError(message, [Diagnostic("not-exportable", message, node)]) from error
+    finally:
+        request.model.load_state_dict(before)  # tracing may have run what counts batches
+
+
+def _fitting(
+    batch: Sequence[Tensor] | None, subject: Subject, written: WrittenFile
+) -> tuple[Sequence[Tensor] | None, tuple[str, ...]]:
+    """Return the part of the data that the file takes, and what to say if there is none."""
+    if batch is None:
+        return None, ()
+    fixed = {size.name: size.value for size in written.sizes if size.how == "fixed" and size.value is not None}
+    samples = batch_size_of(subject.inputs)
+    cut = []
+    for info, tensor in zip(subject.inputs, batch, strict=True):
+        for axis, size in enumerate(info.shape):
+            if not isinstance(size, str) or size not in fixed or tensor.shape[axis] == fixed[size]:
+                continue
+            if size != samples or tensor.shape[axis] < fixed[size]:
+                note = (
+                    f"The data has {size}={tensor.shape[axis]}, and the file takes {fixed[size]} only: "
+                    "it was proved on examples."
+                )
+                return None, (note,)
+            tensor = tensor.narrow(axis, 0, fixed[size])
+        cut.append(tensor)
+    return cut, ()
+
+
+def _with_fixed(inputs: Sequence[TensorInfo], fixed: Mapping[str, FreeSize]) -> tuple[TensorInfo, ...]:
+    def size(name: int | str) -> int | str:
+        found = fixed.get(name) if isinstance(name, str) else None
+        return name if found is None or found.value is None else found.value
+
+    return tuple(replace(info, shape=tuple(size(each) for each in info.shape)) for info in inputs)
+
+
+def _report(
+    path: Path,
+    format: ExportFormat,
+    subject: Subject,
+    written: WrittenFile,
+    proof: Proof,
+    fixed: Mapping[str, FreeSize],
+    notes: Sequence[str],
+) -> ExportReport:
+    deprecated = (format.deprecated,) if format.deprecated else ()
+    return ExportReport(
+        path=path,
+        format=format.name,
+        sizes={**{size.name: size for size in written.sizes}, **fixed},
+        nodes=proof.nodes,
+        comparisons=proof.comparisons,
+        random=proof.random,
+        exempt=proof.exempt,
+        findings=written.findings,
+        notes=(*deprecated, *subject.notes, *written.notes, *notes, *proof.notes),
+        bytes=sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")),
+        inferences=proof.inferences,
+        sessions=proof.sessions,
+    )

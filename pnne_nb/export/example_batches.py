@@ -1,0 +1,213 @@
+"""Inputs to export and to prove with: from the data of a person, or made."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from pnne_nb.errors import Diagnostic, ExportError, shown
+from pnne_nb.export.formats.base import TensorInfo
+
+SAMPLES = 16
+"""At most so many samples of the data are compared."""
+
+BATCH = 3
+"""Samples in the example that a model is traced with."""
+
+LEVELS: tuple[tuple[int, ...], ...] = (
+    (7, 11, 13, 17, 19, 23),
+    (12, 20, 28, 36, 44, 52),
+    (24, 40, 56, 72, 88, 104),
+    (5, 6, 4, 9, 10, 14),
+    (48, 80, 112, 144, 176, 208),
+    (96, 160, 224, 288, 352, 416),
+)  # fmt: skip
+"""What free sizes are tried with, until the model takes them: primes first, for models that ask for nothing; then multiples
+of 4, 8, 16 and 32, for those that halve a size several times; small ones, for those with a table of positions."""
+
+SEED = 0
+
+
+def first_batch(data: object, names: Sequence[str] | None) -> tuple[Tensor, ...] | None:
+    """Return the inputs of the first batch of `data`; None if there is none.
+
+    Args:
+        data: A tensor or an array; a tuple of them, in the order of the inputs; a mapping from their names; a
+            ``Dataset``, a ``DataLoader`` or another iterable of such batches. A target behind the inputs is left out.
+        names: Names of the inputs, if they are known.
+
+    Raises:
+        ExportError: If it is nothing of the kind.
+    """
+    if data is None:
+        return None
+    if isinstance(data, Dataset):
+        count = min(SAMPLES, len(data))  # type: ignore[arg-type]  # datasets without a length say so
+        data = default_collate([data[index] for index in range(count)])
+    elif isinstance(data, (DataLoader, Iterator)):
+        data = next(iter(data), None)
+    if isinstance(data, Mapping):
+        if names is not None and (missing := [name for name in names if name not in data]):
+            raise ExportError(f"The data has no {', '.join(map(repr, missing))}; it has {', '.join(map(repr, data))}.")
+        data = tuple(data[name] for name in names or data)
+    parts = [data] if isinstance(data, (Tensor, np.ndarray)) else data
+    if not isinstance(parts, (tuple, list)) or not parts:
+        raise ExportError(f"data must be tensors, arrays, a Dataset or a DataLoader, not {shown(data)}.")
+    count = len(parts) if names is None else len(names)
+    if len(parts) < count:
+        raise ExportError(f"The data has {len(parts)} tensors, and the model takes {count}: {', '.join(names or ())}.")
+    return tuple(_tensor(part)[:SAMPLES] for part in parts[:count])
+
+
+def _tensor(part: Any) -> Tensor:
+    try:
+        tensor = torch.as_tensor(part).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ExportError(f"The data holds {shown(part)}, of which no tensor can be made: {error}") from error
+    # numpy's floats are doubles by default, and no layer takes them.
+    return tensor.float() if tensor.dtype == torch.float64 and not isinstance(part, Tensor) else tensor
+
+
+def free_sizes(inputs: Sequence[TensorInfo]) -> tuple[str, ...]:
+    """Return the names of the free sizes, in the order in which the inputs name them."""
+    return tuple(dict.fromkeys(size for info in inputs for size in info.shape if isinstance(size, str)))
+
+
+def free_sizes_in(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> dict[str, int]:
+    """Return the values that the free sizes have in a batch, by name."""
+    return {
+        size: found
+        for info, tensor in zip(inputs, batch, strict=True)
+        for size, found in zip(info.shape, tensor.shape, strict=True)
+        if isinstance(size, str)
+    }
+
+
+def batch_size_of(inputs: Sequence[TensorInfo]) -> str | None:
+    """Return the name of the batch's size: the first one that an input has at its first axis."""
+    return next((info.shape[0] for info in inputs if info.shape and isinstance(info.shape[0], str)), None)
+
+
+class Maker:
+    """Makes inputs of given sizes that a model takes.
+
+    Args:
+        model: The model, in eval mode on the CPU.
+        inputs: Its inputs.
+        limits: The smallest and the largest value of free sizes.
+    """
+
+    def __init__(
+        self, model: nn.Module, inputs: Sequence[TensorInfo], limits: Mapping[str, tuple[int, int | None]]
+    ) -> None:
+        self._model, self._inputs, self._limits = model, inputs, limits
+        embeddings = [part.num_embeddings for part in model.modules() if isinstance(part, nn.Embedding)]
+        # Whole numbers are most often looked up in tables; in the smallest one, every index below its length is valid.
+        self._highest = min(embeddings, default=2)
+        self._failed: Exception | None = None
+
+    def example(self) -> dict[str, int]:
+        """Return values of the free sizes with which the model runs: none is 0 or 1, and no two are equal.
+
+        Raises:
+            ExportError: If none of those that were tried fit.
+        """
+        names = free_sizes(self._inputs)
+        batch = batch_size_of(self._inputs)
+        others = [name for name in names if name != batch]
+        start = {batch: self._batch(batch)} if batch is not None else {}
+        for values in self._choices(others, {*start.values(), *self._fixed()}):
+            sizes = {**start, **values}
+            if self.accepts(sizes):
+                return sizes
+        listed = ", ".join(names)
+        raise ExportError(
+            f"No example was found that the model takes{f' for the free sizes {listed}' if names else ''}: pass "
+            f"data=..., or values: sizes={{...}}. The last trial said: {str(self._failed)[:300]}",
+            [Diagnostic("no-example", f"The model took no example: {str(self._failed)[:300]}")],
+        )
+
+    def accepts(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the model runs with these sizes."""
+        try:
+            with torch.no_grad():
+                self._model(*self.tensors(sizes))
+        except Exception as error:  # noqa: BLE001  # whatever it is, other sizes are tried
+            if self._highest > 2:
+                highest, self._highest = self._highest, 2
+                if self.accepts(sizes):
+                    return True
+                self._highest = highest
+            self._failed = error
+            return False
+        return True
+
+    def tensors(self, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
+        """Return inputs of these sizes: floats are normal, integers any index that is valid."""
+        generator = torch.Generator().manual_seed(SEED)
+        made = []
+        for info in self._inputs:
+            shape = [sizes[size] if isinstance(size, str) else size for size in info.shape]
+            dtype = getattr(torch, info.dtype)
+            if dtype.is_floating_point or dtype.is_complex:
+                made.append(
+                    torch.randn(shape, generator=generator, dtype=torch.complex64 if dtype.is_complex else None).to(
+                        dtype
+                    )
+                )
+            else:
+                made.append(
+                    torch.randint(0, 2 if dtype == torch.bool else self._highest, shape, generator=generator).to(dtype)
+                )
+        return tuple(made)
+
+    def other_values(self, name: str, sizes: Mapping[str, int], smallest: int, largest: int | None) -> list[int]:
+        """Return up to two other values of a size that the model takes while the others are as in the example."""
+        value = sizes[name]
+        level = next((level for level in LEVELS if value in level), ())
+        near = [value - 1, value + 1, value + 2, 2 * value, value + 4, value + 8, value + 16, value + 32]
+        candidates = dict.fromkeys([*level[:4], *near])
+        taken = {*sizes.values(), 1, 0}
+        found: list[int] = []
+        for other in candidates:
+            fits = smallest <= other and (largest is None or other <= largest)
+            if fits and other not in taken and self.accepts({**sizes, name: other}):
+                found.append(other)
+            if len(found) == 2:
+                break
+        return found
+
+    def _batch(self, name: str) -> int:
+        smallest, largest = self._limits.get(name, (1, None))
+        return max(2, min(max(BATCH, smallest), largest or BATCH))
+
+    def _fixed(self) -> set[int]:
+        return {size for info in self._inputs for size in info.shape if isinstance(size, int)}
+
+    def _choices(self, names: Sequence[str], taken: set[int]) -> Iterator[dict[str, int]]:
+        def values(level: Sequence[int], name: str) -> list[int]:
+            smallest, largest = self._limits.get(name, (1, None))
+            fits = [each for each in level if smallest <= each and (largest is None or each <= largest)]
+            inside = range(max(smallest, 2), (largest or smallest + 8) + 1)
+            return fits or (list(itertools.islice(inside, 8)) if name in self._limits else [])
+
+        for level in LEVELS:
+            for avoid in (taken, set[int]()):
+                chosen: dict[str, int] = {}
+                for name in names:
+                    fit = [each for each in values(level, name) if each not in avoid and each not in chosen.values()]
+                    if fit:
+                        chosen[name] = fit[0]
+                if len(chosen) == len(names):
+                    yield chosen
+        # Sizes may ask for different things: one any length, another a multiple of eight.
+        mixed = itertools.product(*[[level[place] for level in LEVELS] for place, _ in enumerate(names[:3])])
+        yield from (
+            dict(zip(names, each, strict=True)) for each in mixed if 1 < len(names) <= 3 and len({*each}) == len(each)
+        )

@@ -1,0 +1,76 @@
+"""`pn.export`: writes a model to a file for another runtime, at once or not at all, and proves the file."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from pnne_nb.errors import ExportError, expect
+from pnne_nb.export.attempt import attempt
+from pnne_nb.export.export_report import ExportReport
+from pnne_nb.export.formats import find_format, require_packages
+from pnne_nb.export.proof.comparison import Tolerance
+from pnne_nb.export.subject import Sizes
+from pnne_nb.process.atomic_file import written_beside
+from pnne_nb.process.random_state import private_random_state
+
+
+def check_destination(path: str | Path, *, overwrite: bool) -> Path:
+    """Return the path, if a file can be put there.
+
+    Raises:
+        ExportError: If there is a file already and `overwrite` is not set, or the directory does not exist.
+    """
+    expect(path, (str, os.PathLike), "path", "the path of the file to write")
+    target = Path(path)
+    if target.is_dir():
+        raise ExportError(f"{str(target)!r} is a directory: add the name of the file.")
+    if not target.parent.is_dir():
+        raise ExportError(f"There is no directory {str(target.parent)!r} for {target.name!r}: make it first.")
+    if target.exists() and not overwrite:
+        raise ExportError(f"{str(target)!r} exists already: pass overwrite=True, or choose another name.")
+    return target
+
+
+@contextmanager
+def written_at_once(target: Path) -> Iterator[Path]:
+    """Give a path in the same directory to write to, and put what is there in the place of `target` at the end.
+
+    Raises:
+        ExportError: If the directory cannot be written, or the disk is full; the file that was there is untouched.
+    """
+    try:
+        with written_beside(target) as temporary:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(target)
+    except OSError as error:
+        raise ExportError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
+
+
+def export_model(
+    graph_or_model_or_engine: object,
+    path: str | Path,
+    format: str = "auto",
+    *,
+    data: object = None,
+    sizes: Sizes | None = None,
+    opset: int | None = None,
+    tolerance: Tolerance = "auto",
+    overwrite: bool = False,
+) -> ExportReport:
+    """Write a model to a file; see `pnne_nb.export`."""
+    found = find_format(format, path)
+    require_packages(found)
+    target = check_destination(path, overwrite=overwrite)
+    with private_random_state(), written_at_once(target) as temporary:
+        report = attempt(graph_or_model_or_engine, found, temporary, data, sizes, opset, tolerance)
+    report = replace(report, path=target)
+    if not report.ok:
+        warnings.warn(report.headline, stacklevel=3)
+    return report

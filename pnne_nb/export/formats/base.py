@@ -1,0 +1,214 @@
+"""Defines what every export format offers: it writes a model to a file, and its own runtime opens that file.
+
+A process that proves a file imports this module and the format's own. Neither imports torch at the top, so that such a
+process holds no torch unless the runtime is torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pnne_nb.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from pnne_nb.graph.document import NodeGraph
+
+METADATA_PREFIX = "pnne_nb."
+"""Before the keys that this package writes into the metadata of a file."""
+
+CONTENT = "pnne_nb.json"
+"""The extra file of an exported program that holds names, metadata and the nodes of its tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One input or output of an exported file.
+
+    Attributes:
+        name: The name of the Input or Output node.
+        dtype: The name of the element type, as torch writes it without ``torch.``.
+        shape: One entry per dimension: a fixed size, or the name of a free one.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """Everything that a format may need to write a file.
+
+    Attributes:
+        model: A copy of the module in eval mode, on the CPU, that belongs to the export alone.
+        inputs: The arguments of ``forward``, in order; a name in a shape is a size that should stay free.
+        outputs: The names of the outputs, in order.
+        example: One tensor for each input. No size is 0 or 1, and no two free sizes are equal.
+        graph: The document that the model was compiled from, if there is one.
+        limits: The smallest and the largest value that a free size should take, where the caller said so.
+        opset: The version of the ONNX operator set that was asked for, if any.
+        metadata: What the file should carry, by key.
+    """
+
+    model: nn.Module
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[str, ...]
+    example: tuple[Tensor, ...]
+    graph: NodeGraph | None = None
+    limits: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    opset: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTensor:
+    """A tensor inside a file that a drawn node hands to another node or to an output.
+
+    Attributes:
+        tensor: The tensor's name in the file.
+        node: The path of the node, ``"block.conv1"``.
+    """
+
+    tensor: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSize:
+    """What became of a size that the document leaves free.
+
+    Attributes:
+        name: Its name in the document.
+        how: ``"named"``: free under its own name, as declared; ``"automatic"``: free, but the exporter had to work out
+            the dimension itself; ``"fixed"``: the file takes one size only.
+        value: The one size that the file takes, if it is fixed.
+        smallest: The smallest size that the file takes.
+        largest: The largest one; None if there is no limit.
+        nodes: The paths of the nodes that fixed it.
+    """
+
+    name: str
+    how: Literal["named", "automatic", "fixed"]
+    value: int | None = None
+    smallest: int = 1
+    largest: int | None = None
+    nodes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.how == "fixed":
+            by = f" by {', '.join(self.nodes)}" if self.nodes else ""
+            return f"{self.name} fixed to {self.value}{by}"
+        limits = f", from {self.smallest}" if self.smallest > 1 else ""
+        limits += f", up to {self.largest}" if self.largest is not None else ""
+        return f"{self.name} free{' (worked out by the exporter)' if self.how == 'automatic' else ''}{limits}"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What a format tells about the file that it has written.
+
+    Attributes:
+        sizes: What became of each free size of the request.
+        findings: What the file says in another way than the drawing: operations that nodes are decomposed into.
+        notes: What a person should know, one sentence each.
+    """
+
+    sizes: tuple[FreeSize, ...] = ()
+    findings: tuple[Diagnostic, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class ExportedModel(Protocol):
+    """A file opened by its own runtime."""
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]: ...
+
+    @property
+    def metadata(self) -> Mapping[str, str]: ...
+
+    def run(self, inputs: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+        """Return the outputs by name for `inputs` by name, and the watched tensors by their names in the file."""
+
+    def close(self) -> None:
+        """Free what the runtime holds."""
+
+
+class ExportFormat(Protocol):
+    """One kind of file. A new kind is a module of this folder, and an entry in ``FORMATS``.
+
+    Attributes:
+        name: What ``format=`` calls it.
+        suffixes: The ends of file names that mean this format, the usual one first.
+        extra: The extra of this package that installs what the format needs; empty if nothing is.
+        packages: The packages that the format imports, one of which is missing without the extra.
+        runs_code: Whether opening a file can run code that is in it.
+        slow: Whether writing takes minutes, because a compiler runs; a check then only traces the model.
+        deprecated: What to use instead, if torch gives the format up; else empty.
+        outputs_only: Why no drawn node can be compared, only outputs; empty where nodes are.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]: ...
+
+    @property
+    def extra(self) -> str: ...
+
+    @property
+    def packages(self) -> tuple[str, ...]: ...
+
+    @property
+    def runs_code(self) -> bool: ...
+
+    @property
+    def slow(self) -> bool: ...
+
+    @property
+    def deprecated(self) -> str: ...
+
+    @property
+    def outputs_only(self) -> str: ...
+
+    def write(self, request: ExportRequest, path: Path) -> WrittenFile:
+        """Write the file.
+
+        Raises:
+            ExportError: If the model has no form in this format, with diagnostics at the nodes.
+        """
+
+    def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:
+        """Return the tensors of a file that are outputs of drawn nodes; none if the format keeps no such names."""
+
+    def open(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> ExportedModel:
+        """Open a file with its own runtime.
+
+        Args:
+            path: The file.
+            watched: Names of tensors inside the file that ``run`` returns too.
+            given: Names of tensors inside the file that ``run`` takes as inputs instead of computing them: random
+                numbers.
+
+        Raises:
+            ExportError: If it is no such file, or a package is missing.
+        """
+
+
+def as_array(value: Tensor) -> NDArray[np.generic]:
+    """Return a tensor as an array; numpy has no bfloat16, so that those come as float32."""
+    plain = value.detach().cpu()
+    array: NDArray[np.generic] = (plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy()
+    return array

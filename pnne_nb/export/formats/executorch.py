@@ -1,0 +1,99 @@
+"""ExecuTorch programs, for telephones and small devices; XNNPACK computes what it can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pnne_nb.errors import Diagnostic, ExportError
+from pnne_nb.export.formats.base import ExportRequest, NodeTensor, TensorInfo, WrittenFile, as_array
+from pnne_nb.process.quiet import quiet
+
+CONTENT = "pnne_nb"
+"""The method of a program that returns names and metadata, as JSON in a tensor of bytes: programs hold no other text."""
+
+
+@final
+class ExecuTorchFormat:
+    """An ExecuTorch program."""
+
+    name = "executorch"
+    suffixes = (".pte",)
+    extra = "executorch"
+    packages = ("executorch",)
+    runs_code = False
+    slow = True
+    deprecated = ""
+    outputs_only = "an ExecuTorch program runs as a whole and names no tensor inside it"
+
+    def write(self, request: ExportRequest, path: Path) -> WrittenFile:
+        import torch  # noqa: PLC0415  # imported late, as everywhere in this folder
+
+        from pnne_nb.export.formats.pt2_writer import describe  # noqa: PLC0415  # as above
+        from pnne_nb.export.formats.traced_program import bounded, trace  # noqa: PLC0415  # as above
+
+        with quiet():
+            from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner  # noqa: PLC0415  # an extra, imported late
+            from executorch.exir import to_edge_transform_and_lower  # noqa: PLC0415  # an extra
+        request = bounded(request)
+        traced = trace(request)
+        content = json.dumps({key: value for key, value in describe(request, traced).items() if key != "nodes"})
+        try:
+            with quiet(), torch.no_grad():
+                lowered = to_edge_transform_and_lower(
+                    traced.program,
+                    partitioner=[XnnpackPartitioner()],
+                    constant_methods={CONTENT: torch.tensor(list(content.encode()), dtype=torch.uint8)},
+                )
+                written = lowered.to_executorch().buffer
+        except Exception as error:
+            message = f"ExecuTorch cannot lower the model: {str(error).strip().partition(chr(10))[0][:300]}"
+            raise ExportError(message, [Diagnostic("not-lowered", message)]) from error
+        path.write_bytes(written)
+        return WrittenFile(
+            traced.sizes, notes=("What XNNPACK has no kernel for runs by ExecuTorch's portable kernels.",)
+        )
+
+    def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol
+        return ()
+
+    def open(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> ExecuTorchModel:  # noqa: ARG002  # the protocol gives it, and the runtime has no such inputs
+        return ExecuTorchModel(path)
+
+
+@final
+class ExecuTorchModel:
+    """An ExecuTorch program in ExecuTorch's own runtime."""
+
+    def __init__(self, path: Path) -> None:
+        with quiet():
+            from executorch.runtime import Runtime, Verification  # noqa: PLC0415  # an extra
+        try:
+            self._program: Any = Runtime.get().load_program(path, verification=Verification.InternalConsistency)
+            (encoded,) = self._program.load_method(CONTENT).execute([])
+            content = json.loads(bytes(encoded.tolist()))
+            self._method: Any = self._program.load_method("forward")
+        except Exception as error:
+            said = str(error).strip().partition("\n")[0][:300]
+            raise ExportError(f"{path.name} is no ExecuTorch program that pnne_nb wrote: {said}") from error
+        self.metadata: Mapping[str, str] = content["metadata"]
+        self.inputs = tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in content["inputs"])
+        self.outputs = tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in content["outputs"])
+
+    def run(self, inputs: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+        import torch  # noqa: PLC0415  # as above
+
+        try:
+            found = self._method.execute([torch.from_numpy(np.ascontiguousarray(inputs[i.name])) for i in self.inputs])
+        except Exception as error:
+            said = str(error).strip().partition("\n")[0][:300]
+            raise ExportError(f"ExecuTorch cannot run the program: {said}") from error
+        return {info.name: as_array(value.clone()) for info, value in zip(self.outputs, found, strict=True)}
+
+    def close(self) -> None:
+        del self._method, self._program

@@ -1,0 +1,191 @@
+"""Writes ONNX files by torch's dynamo exporter, with the names of the document for inputs, outputs and sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxscript.optimizer
+import torch
+
+from pnne_nb.compiler import infer_shapes
+from pnne_nb.errors import Diagnostic, ExportError, PnneError
+from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, FreeSize, WrittenFile
+from pnne_nb.export.formats.node_places import node_at
+from pnne_nb.export.formats.onnx_operators import decomposed, operators, untranslated
+from pnne_nb.export.formats.traced_program import TracedProgram, trace
+from pnne_nb.process.quiet import quiet
+
+NODE = f"{METADATA_PREFIX}node"
+"""The metadata key of an operator that holds the path of its drawn node."""
+
+FREE_IN_ONNX = frozenset({"LSTM", "GRU", "RNN"})
+"""Node types that torch unrolls over the length it sees, and ONNX has operators for that take any length."""
+
+LARGEST = 2 * 2**30 - 2**20
+"""Bytes that one ONNX file can hold: it is one protobuf message."""
+
+_FX_NODE = re.compile(r"%(\w+)\b")
+_STACK_TRACE = "pkg.torch.onnx.stack_trace"
+
+
+def write_onnx(request: ExportRequest, path: Path) -> WrittenFile:
+    """Write an ONNX file; see `ExportFormat.write`."""
+    _check_weights(request)
+    traced = trace(request)
+    sizes = onnx_sizes(request, traced)
+    proto = _translate(request, traced)
+    _check_opset(request, proto)
+    _name_sizes(request, traced, sizes, proto)
+    _name_nodes(proto)
+    for key, value in request.metadata.items():
+        proto.metadata_props.add(key=key, value=value)
+    onnx.save_model(proto, str(path))
+    return WrittenFile(sizes, tuple(decomposed(operators(traced.program, request.opset))))
+
+
+def _check_weights(request: ExportRequest) -> None:
+    weights = sum(tensor.nbytes for tensor in [*request.model.parameters(), *request.model.buffers()])
+    if weights > LARGEST:
+        raise ExportError(
+            f"The weights have {weights / 2**30:.1f} GiB, and one ONNX file holds 2 GiB. Export as 'pt2' instead."
+        )
+
+
+def onnx_sizes(request: ExportRequest, traced: TracedProgram) -> tuple[FreeSize, ...]:
+    """Return what becomes of each free size in ONNX: a length that only recurrent layers have fixed stays free."""
+    return tuple(
+        FreeSize(size.name, "automatic", None, *request.limits.get(size.name, (1, None)))
+        if size.how == "fixed" and size.nodes and all(_type(request, node) in FREE_IN_ONNX for node in size.nodes)
+        else size
+        for size in traced.sizes
+    )
+
+
+def _type(request: ExportRequest, path: str) -> str:
+    try:
+        return type(request.model.get_submodule(path)).__name__
+    except AttributeError:
+        return ""
+
+
+def _translate(request: ExportRequest, traced: TracedProgram) -> Any:
+    try:
+        with quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                traced.program,
+                opset_version=request.opset,
+                input_names=[info.name for info in request.inputs],
+                output_names=list(request.outputs),
+                external_data=False,
+                verbose=False,
+                # torch's own optimisation also fuses layers, after which a drawn node has no tensor to compare.
+                # Runtimes fuse layers themselves when they load a file.
+                optimize=False,
+            )
+            assert program is not None, "torch returns None for its older exporter only"
+            onnxscript.optimizer.fold_constants(program.model)
+            onnxscript.optimizer.remove_unused_nodes(program.model)
+            return program.model_proto
+    except Exception as error:
+        findings = _untranslated(request, traced) or [_finding(traced, error)]
+        raise ExportError(f"The model has no form in ONNX: {'; '.join(map(str, findings))}", findings) from error
+
+
+def _untranslated(request: ExportRequest, traced: TracedProgram) -> list[Diagnostic]:
+    try:
+        return untranslated(operators(traced.program, request.opset))
+    except Exception:  # noqa: BLE001  # what cannot be decomposed either is told by the first error
+        return []
+
+
+def _finding(traced: TracedProgram, error: BaseException) -> Diagnostic:
+    """Return what torch says about a translation that failed, at the node that it was translating."""
+    places = {call.name: node_at(call.meta.get("stack_trace") or "") for call in traced.program.graph.nodes}
+    current: BaseException | None = error
+    said, node = str(error).partition("\n")[0], None
+    while current is not None:
+        node = next((places[name] for name in _FX_NODE.findall(str(current)) if places.get(name)), node)
+        said, current = str(current).partition("\n")[0], current.__cause__
+    return Diagnostic("no-translation", f"torch.onnx cannot translate it: {said[:300]}", node)
+
+
+def _check_opset(request: ExportRequest, proto: Any) -> None:
+    """Refuse a file that is of another opset than the one that was asked for: torch says so in its log only."""
+    written = {entry.domain: entry.version for entry in proto.opset_import}.get("")
+    if request.opset is not None and written != request.opset:
+        raise ExportError(
+            f"Opset {request.opset} was asked for, and torch {torch.__version__} writes this model as opset {written}. "
+            f"Pass opset={written}, or opset=None for torch's own choice."
+        )
+
+
+def _name_sizes(request: ExportRequest, traced: TracedProgram, sizes: tuple[FreeSize, ...], proto: Any) -> None:
+    """Have the dimensions of the file bear the names of the document instead of torch's symbols."""
+    kept = {size.name: size for size in sizes}
+    names = {traced.symbols[name]: name for name in kept if name in traced.symbols}
+    guessed = {size.name for size in traced.sizes if size.how == "fixed"} & {s.name for s in sizes if s.how != "fixed"}
+    if guessed:
+        del proto.graph.value_info[:]  # what follows from the one length that torch saw is wrong for others
+    for value in [*proto.graph.input, *proto.graph.value_info, *proto.graph.output]:
+        for dimension in _dimensions(value):
+            if dimension.dim_param:
+                named = re.sub(
+                    r"[A-Za-z_]\w*", lambda found: names.get(found.group(), found.group()), dimension.dim_param
+                )
+                dimension.dim_param = named
+    for info, value in zip(request.inputs, proto.graph.input, strict=True):
+        for size, dimension in zip(info.shape, _dimensions(value), strict=True):
+            declared = kept[size].value if isinstance(size, str) and kept[size].how == "fixed" else size
+            _set(dimension, declared)
+    for value, shape in _declared_outputs(request, proto):
+        for size, dimension in zip(shape, _dimensions(value), strict=True):
+            if guessed or isinstance(size, str):
+                fixed = kept.get(str(size))
+                _set(dimension, fixed.value if fixed is not None and fixed.how == "fixed" else size)
+
+
+def _declared_outputs(request: ExportRequest, proto: Any) -> Iterator[tuple[Any, tuple[int | str, ...]]]:
+    """Yield the outputs of the file, each with the shape that the document gives it, where there is one."""
+    shapes: Mapping[str, tuple[int | str, ...]] = {}
+    if request.graph is not None:
+        try:
+            specs = infer_shapes(request.graph)
+        except PnneError:
+            specs = {}
+        ends = {target.rpartition(".")[0]: source for source, target in request.graph.edges}
+        shapes = {name: specs[source].shape for name, source in ends.items() if source in specs}
+    for value in proto.graph.output:
+        shape = shapes.get(value.name, ())
+        dimensions = list(_dimensions(value))
+        if len(shape) == len(dimensions):
+            yield value, tuple("" if size == "?" else size for size in shape)
+        else:
+            yield value, tuple("" for _ in dimensions)
+
+
+def _dimensions(value: Any) -> Any:
+    return value.type.tensor_type.shape.dim
+
+
+def _set(dimension: Any, size: int | str | None) -> None:
+    dimension.Clear()
+    if isinstance(size, int):
+        dimension.dim_value = size
+    elif size:
+        dimension.dim_param = size
+
+
+def _name_nodes(proto: Any) -> None:
+    """Say of each operator which drawn node it belongs to; torch's stack traces, with paths of this machine, go."""
+    for operator in proto.graph.node:
+        traces = [entry.value for entry in operator.metadata_props if entry.key == _STACK_TRACE]
+        node = node_at(traces[0]) if traces else ""
+        del operator.metadata_props[:]
+        if node:
+            operator.metadata_props.add(key=NODE, value=node)
+    for value in proto.graph.value_info:
+        del value.metadata_props[:]

@@ -1,0 +1,273 @@
+"""Traces a model by ``torch.export`` with as many free sizes as it allows: named, else automatic, else fixed.
+
+A size is first declared with its own name. If torch refuses that because the size has limits, it is declared with them.
+If torch refuses it for another reason, torch works the dimension out itself; what is one number then is fixed, and the
+node during which it became one is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+
+from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.compiler.module.call_errors import blame
+from pnne_nb.errors import Diagnostic, ExportError
+from pnne_nb.export.formats.base import ExportRequest, FreeSize
+from pnne_nb.process.quiet import quiet
+
+_SUGGESTED = re.compile(r"^\s+(\w+) = (?:Dim\('\w+'((?:, (?:min|max)=\d+)*)\)|(.+))$", re.MULTILINE)
+_LIMIT = re.compile(r"(min|max)=(\d+)")
+_CALLED = re.compile(r"The following call raised this error:\n(.*?)\n\n", re.DOTALL)
+
+
+class TracedProgram(NamedTuple):
+    """A model as ``torch.export`` sees it.
+
+    Attributes:
+        program: The exported program.
+        sizes: What became of each free size.
+        symbols: The symbol of torch that stands for each free size, ``{"N": "s77"}``.
+    """
+
+    program: ExportedProgram
+    sizes: tuple[FreeSize, ...]
+    symbols: Mapping[str, str]
+
+
+def trace(request: ExportRequest) -> TracedProgram:
+    """Return the exported program of a model, with as many free sizes as torch allows.
+
+    Raises:
+        ExportError: If the model cannot be traced; the diagnostic names the node.
+    """
+    _refuse_reserved(request.model)
+    names = free_names(request)
+    limits = {name: request.limits.get(name, (0, None)) for name in names}
+    automatic: set[str] = set()
+    bakers = _Bakers()
+    # Each round gives a size its limits or makes it automatic, so that three rounds for each size are enough.
+    for _ in range(3 * len(names) + 1):
+        try:
+            program = _export(request, limits, automatic, bakers)
+        except ExportError:
+            raise
+        except Exception as error:
+            refused = _refused(error, names)
+            if not refused or automatic.issuperset(names):
+                raise failure(error) from error
+            for name, found in refused.items():
+                if found is None or name in automatic or limits[name] == found:
+                    automatic.add(name)
+                else:
+                    limits[name] = found
+            continue
+        return TracedProgram(program, *_sizes(request, program, limits, automatic, bakers))
+    raise ExportError(f"torch.export settles on no sizes for {', '.join(names)}; fix one: sizes={{{names[0]!r}: ...}}.")
+
+
+def _refuse_reserved(model: nn.Module) -> None:
+    """Refuse names that torch needs itself in what it makes of the model."""
+    taken = [name for name, _ in model.named_children() if hasattr(torch.fx.GraphModule, name)]
+    if taken:
+        hint = "Rename the node."
+        findings = [
+            Diagnostic("reserved-name", f"torch.export has another use for the name {name!r}.", name, hint=hint)
+            for name in taken
+        ]
+        raise ExportError("; ".join(map(str, findings)), findings)
+
+
+LARGEST_BATCH = 1024
+"""Samples up to which a compiled file is made, where the caller says nothing."""
+
+
+def bounded(request: ExportRequest) -> ExportRequest:
+    """Return a request whose free sizes all have a largest value, which runtimes without an allocator ask for."""
+    first = next((info.shape[0] for info in request.inputs if info.shape), None)
+    values = {
+        size: tensor.shape[axis]
+        for info, tensor in zip(request.inputs, request.example, strict=True)
+        for axis, size in enumerate(info.shape)
+        if isinstance(size, str)
+    }
+    limits = {}
+    for name, value in values.items():
+        smallest, largest = request.limits.get(name, (1, None))
+        limits[name] = smallest, largest or (LARGEST_BATCH if name == first else 8 * value)
+    return replace(request, limits=limits)
+
+
+def free_names(request: ExportRequest) -> tuple[str, ...]:
+    """Return the names of the sizes that should stay free, in the order in which the inputs name them."""
+    return tuple(dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str)))
+
+
+def size_findings(sizes: Sequence[FreeSize]) -> list[Diagnostic]:
+    """Return a warning for each size that the document leaves free and a file would not."""
+    return [
+        Diagnostic(
+            "size-fixed",
+            f"The size {size.name} would be fixed to {size.value}, the size of the example.",
+            node,
+            hint=f"Another node would leave it free; or choose the value: sizes={{{size.name!r}: {size.value}}}.",
+            severity="warning",
+        )
+        for size in sizes
+        if size.how == "fixed"
+        for node in size.nodes or (None,)
+    ]
+
+
+def failure(error: Exception) -> ExportError:
+    """Return what a person is told about a failure of torch.export, with the node at which it happened."""
+    node = blame(error)
+    where = f"at node {node!r}" if node else "in the model"
+    text = str(error)
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    if isinstance(error, torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode):
+        called = _CALLED.search(text)
+        line = called.group(1).strip().splitlines()[-1].strip() if called else ""
+        message = f"What is computed {where} depends on the values of a tensor{f' ({line})' if line else ''}."
+        hint = "A file holds one way of computing: choose by torch.where, or by a property of the node."
+        return ExportError(f"{message} {hint}", [Diagnostic("data-dependent", message, node, hint=hint)])
+    message = f"torch.export cannot trace the model {where}: {first[:300]}"
+    return ExportError(message, [Diagnostic("not-traceable", message, node)])
+
+
+def _export(
+    request: ExportRequest, limits: Mapping[str, tuple[int, int | None]], automatic: set[str], bakers: _Bakers
+) -> ExportedProgram:
+    def dimension(name: str) -> Any:
+        if name in automatic:
+            return Dim.AUTO
+        smallest, largest = limits[name]
+        return Dim(name, min=smallest or None, max=largest)
+
+    dims = {name: dimension(name) for name in free_names(request)}
+    shapes = tuple(
+        {axis: dims[size] for axis, size in enumerate(info.shape) if isinstance(size, str)} for info in request.inputs
+    )
+    # A failed export leaves marks on the tensors that it was given.
+    example = tuple(tensor.detach().clone() for tensor in request.example)
+    with quiet(), _without_dump(), torch.no_grad(), bakers.watch(request.model, len(example)):
+        return torch.export.export(
+            request.model,
+            example,
+            dynamic_shapes=shapes if any(shapes) else None,
+            strict=False,
+            # Torch rules out sizes that only other layouts of memory would need ("H - 4 is not 1"); they are
+            # asserted where the program runs, instead of being refused.
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
+
+
+@contextmanager
+def _without_dump() -> Iterator[None]:
+    """Keep torch.export from printing what it has traced before it failed: the error tells it at a node."""
+    trace: Any = import_module("torch.export._trace")  # torch itself imports it with the first export
+    trace.print = lambda *_, **__: None  # its own name for it: everybody else goes on printing
+    try:
+        yield
+    finally:
+        del trace.print
+
+
+def _refused(error: Exception, names: Sequence[str]) -> dict[str, tuple[int, int | None] | None]:
+    """Return the sizes that an error of torch.export refuses as declared: the limits it suggests, or None."""
+    text = str(error)
+    if "Suggested fixes:" not in text and "Constraints violated" not in text:
+        return {}
+    found: dict[str, tuple[int, int | None] | None] = {}
+    for name, suggested, other in _SUGGESTED.findall(text.partition("Suggested fixes:")[2]):
+        if name in names:
+            limits = {kind: int(value) for kind, value in _LIMIT.findall(suggested)}
+            found[name] = None if other or not limits else (limits.get("min", 0), limits.get("max"))
+    violated = re.search(r"Constraints violated \((.*?)\)", text)
+    for name in violated.group(1).split(", ") if violated and not found else ():
+        if name in names:
+            found[name] = None
+    return found or dict.fromkeys(names)
+
+
+def _sizes(
+    request: ExportRequest,
+    program: ExportedProgram,
+    limits: Mapping[str, tuple[int, int | None]],
+    automatic: set[str],
+    bakers: _Bakers,
+) -> tuple[tuple[FreeSize, ...], dict[str, str]]:
+    """Return what became of each free size, and the symbols of torch."""
+    ranges = {str(symbol): found for symbol, found in program.range_constraints.items()}
+    inputs = [node for node in program.graph.nodes if node.op == "placeholder"][-len(request.inputs) :]
+    sizes: dict[str, FreeSize] = {}
+    symbols: dict[str, str] = {}
+    for position, (info, node) in enumerate(zip(request.inputs, inputs, strict=True)):
+        for axis, name in enumerate(info.shape):
+            if not isinstance(name, str):
+                continue
+            size = node.meta["val"].shape[axis]
+            found = ranges.get(str(size))
+            value = (
+                size if isinstance(size, int) else int(found.lower) if found and found.lower == found.upper else None
+            )
+            if not isinstance(size, int):
+                symbols[name] = str(size)
+            if value is not None:
+                sizes[name] = FreeSize(name, "fixed", value, value, value, bakers.found.get((position, axis), ()))
+            elif name not in sizes:
+                smallest, largest = limits[name]
+                if found is not None and found.lower.is_number:
+                    smallest = max(smallest, int(found.lower))
+                sizes[name] = FreeSize(
+                    name, "automatic" if name in automatic else "named", None, max(smallest, 1), largest
+                )
+    return tuple(sizes.values()), symbols
+
+
+class _Bakers:
+    """Notes during which node of a compiled model a free size becomes one number.
+
+    Attributes:
+        found: The nodes, by the position of the input and the axis.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[int, int], tuple[str, ...]] = {}
+
+    @contextmanager
+    def watch(self, model: nn.Module, count: int) -> Iterator[None]:
+        if loader.loaded_from(model) is None:
+            yield
+            return
+        arguments: list[Any] = []
+
+        def observe(step: NodeExecution) -> None:
+            if not step.node:
+                arguments[:] = list(step.outputs.values())[:count]
+                return
+            for position, argument in enumerate(arguments):
+                for axis, size in enumerate(getattr(argument, "shape", ())):
+                    if (position, axis) not in self.found and _is_one_number(size):
+                        self.found[position, axis] = (step.node,)
+
+        with stepping(model, observe):
+            yield
+
+
+def _is_one_number(size: Any) -> bool:
+    """Whether a symbolic size can be one number only by now."""
+    if not isinstance(size, torch.SymInt):
+        return False
+    expression = size.node.expr
+    found = size.node.shape_env.var_to_range.get(expression)
+    return bool(expression.is_number or (found is not None and found.lower == found.upper))

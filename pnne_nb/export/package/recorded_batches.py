@@ -1,0 +1,163 @@
+"""Records batches with the outputs that the model gives for them, so that any runtime can be compared later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.compiler.analysis.example_inputs import example_inputs
+from pnne_nb.compiler.analysis.verify import difference, tensors_in
+from pnne_nb.compiler.weights.deepcopy import duplicate
+from pnne_nb.errors import ExportError, shown
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.process.random_state import private_random_state
+
+BATCHES = 2
+"""Recorded at most."""
+
+EXAMPLES = 8
+"""Of each batch at most."""
+
+LOOSEST = 1e-3
+"""Tolerance of a model whose rounding errors cannot be measured."""
+
+_FACTOR = 32.0
+"""Another runtime adds up in another order; its rounding errors are of the same size, not the same."""
+
+
+class RecordedBatch(NamedTuple):
+    """One recorded batch.
+
+    Attributes:
+        inputs: By the names of the Input nodes.
+        outputs: All tensors of the result, in order.
+    """
+
+    inputs: dict[str, Tensor]
+    outputs: list[Tensor]
+
+
+class RecordedRun(NamedTuple):
+    """What a model gives in eval mode.
+
+    Attributes:
+        batches: At least one.
+        random: Whether the outputs depend on random numbers.
+        tolerance: The largest deviation of another runtime, relative to the largest output.
+    """
+
+    batches: list[RecordedBatch]
+    random: bool
+    tolerance: float
+
+
+def record(graph: NodeGraph, model: nn.Module, data: Any = None) -> RecordedRun:
+    """Run a copy of `model` in eval mode on a few batches.
+
+    Args:
+        graph: What the model was compiled from.
+        model: It is not changed.
+        data: Batches or one batch: an array, a tuple of arrays in the order of the inputs, arrays by name; a target behind
+            them is left out. None makes examples from the shapes of the Input nodes.
+
+    Raises:
+        ExportError: If `data` does not fit the inputs, or the model fails on it.
+        CompileError: If there is no `data`, and no examples can be made.
+    """
+    names = [node.name for node in graph.nodes.values() if node.type == "Input"]
+    twin = duplicate(model).cpu().eval()
+    given = [example_inputs(graph, twin)] if data is None else batches_of(data, len(names))
+    batches: list[RecordedBatch] = []
+    is_random = False
+    for index, inputs in enumerate(given):
+        try:
+            outputs = run(twin, inputs)
+            with private_random_state():
+                torch.manual_seed(1)
+                again = _outputs(twin, inputs)
+        except Exception as error:
+            raise ExportError(f"The model fails on batch {index + 1} of data: {error}") from error
+        is_random = is_random or bool(difference(outputs, again))
+        batches.append(RecordedBatch(dict(zip(names, inputs, strict=True)), outputs))
+    return RecordedRun(batches, is_random, _tolerance(twin, batches))
+
+
+def run(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the tensors that a model in eval mode gives, under a fixed seed."""
+    with private_random_state():
+        return _outputs(model, inputs)
+
+
+def _outputs(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
+    with torch.no_grad():
+        return [tensor.detach().cpu().contiguous() for tensor in tensors_in(model(*(one.clone() for one in inputs)))]
+
+
+def batches_of(data: Any, count: int) -> list[tuple[Tensor, ...]]:
+    """Return the first batches of `data`, as the tensors that the inputs take, with few examples each.
+
+    Raises:
+        ExportError: If `data` is nothing of the kind.
+    """
+    match data:
+        case Tensor() | np.ndarray():
+            found = [(data,)]
+        case Mapping():
+            found = [tuple(data.values())]
+        case [Tensor() | np.ndarray(), *_]:
+            found = [tuple(data)]
+        case Iterable():
+            found = [_as_tuple(batch) for batch in islice(data, BATCHES)]
+        case _:
+            raise ExportError(f"data must be batches of arrays, such as a DataLoader or (X,), not {shown(data)}.")
+    if not found:
+        raise ExportError("data is empty: there was no batch in it.")
+    for batch in found:
+        if len(batch) not in (count, count + 1) or not all(isinstance(one, Tensor | np.ndarray) for one in batch):
+            kinds = ", ".join(type(one).__name__ for one in batch)
+            raise ExportError(
+                f"A batch of data has {len(batch)} items ({kinds}), and the model takes {count} arrays; one target behind "
+                "them is left out."
+            )
+    return [tuple(torch.as_tensor(one)[:EXAMPLES].detach().cpu() for one in batch[:count]) for batch in found]
+
+
+def _as_tuple(batch: Any) -> tuple[Any, ...]:
+    match batch:
+        case Mapping():
+            return tuple(batch.values())
+        case tuple() | list():
+            return tuple(batch)
+        case _:
+            return (batch,)
+
+
+def _tolerance(model: nn.Module, batches: Sequence[RecordedBatch]) -> float:
+    """Return a multiple of the model's own rounding error, measured against the same model in double precision."""
+    try:
+        double = duplicate(model).double()
+        found = 0.0
+        for batch in batches:
+            inputs = [one.double() if one.is_floating_point() else one for one in batch.inputs.values()]
+            found = max(found, *map(deviation, batch.outputs, run(double, inputs)))
+    except Exception:  # noqa: BLE001  # a model may insist on its element type
+        return LOOSEST
+    return min(max(_FACTOR * found, 1e-6), LOOSEST)
+
+
+def deviation(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference of two tensors, relative to the largest magnitude of the second."""
+    if one.shape != other.shape:
+        return float("inf")
+    if not one.numel():
+        return 0.0
+    pair = [tensor.to(torch.complex128 if tensor.is_complex() else torch.float64) for tensor in (one, other)]
+    gap = torch.where((pair[0] == pair[1]) | (pair[0].isnan() & pair[1].isnan()), 0, (pair[0] - pair[1]).abs())
+    largest = pair[1][pair[1].isfinite()].abs()
+    scale = largest.max().item() if largest.numel() else 0.0
+    return float(gap.max().item() / (scale or 1.0))

@@ -1,0 +1,74 @@
+"""`pn.check_export`: what an export will do, before it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from pnne_nb.errors import Diagnostic, ExportError
+from pnne_nb.export.attempt import attempt, prepare, request_of
+from pnne_nb.export.example_batches import Maker
+from pnne_nb.export.export_report import ExportReport
+from pnne_nb.export.formats import find_format, require_packages
+from pnne_nb.export.formats.traced_program import size_findings, trace
+from pnne_nb.export.repairs import with_repairs
+from pnne_nb.export.subject import Sizes
+from pnne_nb.process.random_state import private_random_state
+
+
+def check_export(
+    graph: object,
+    format: str = "onnx",
+    *,
+    data: object = None,
+    sizes: Sizes | None = None,
+    opset: int | None = None,
+) -> list[Diagnostic]:
+    """Return what an export would do to a model: what has no translation, what is fixed, what is decomposed.
+
+    The file is written and proved in a temporary folder, so that the answer is what the export then does. It takes a few
+    seconds; of formats whose writing takes minutes, the model is only traced.
+
+    Args:
+        graph: A graph, a module, or an engine.
+        format: The name of the format.
+        data: As of `pn.export`.
+        sizes: As of `pn.export`.
+        opset: As of `pn.export`.
+
+    Returns:
+        Errors keep the model from being exported (``"no-translation"``, ``"data-dependent"``, ``"not-traceable"``, …).
+        Warnings tell what the file will do otherwise (``"size-fixed"``, ``"differs"``). The rest informs
+        (``"decomposed"``).
+
+    Raises:
+        ExportError: There is no such format, or its packages are not installed.
+    """
+    found = find_format(format, "")
+    require_packages(found)
+    try:
+        with private_random_state(), tempfile.TemporaryDirectory(prefix="pnne-check-") as folder:
+            if found.slow:
+                return _traced(graph, data, sizes)
+            path = Path(folder) / f"model{found.suffixes[0]}"
+            return _findings(attempt(graph, found, path, data, sizes, opset))
+    except ExportError as error:
+        return list(error.diagnostics) or [Diagnostic("not-exportable", error.message)]
+
+
+def _traced(graph: object, data: object, sizes: Sizes | None) -> list[Diagnostic]:
+    subject, _, example = prepare(graph, data, sizes)
+    tensors = Maker(subject.model, subject.inputs, subject.limits).tensors(example)
+    with with_repairs(subject.graph):
+        return size_findings(trace(request_of(subject, tensors)).sizes)
+
+
+def _findings(report: ExportReport) -> list[Diagnostic]:
+    different = [
+        Diagnostic("differs", f"The file computes something else: {each.difference}.", each.node, severity="warning")
+        for each in report.nodes.values()
+        if not each.ok
+    ]
+    if not report.ok and not different:
+        different = [Diagnostic("differs", report.headline, severity="warning")]
+    return [*different, *size_findings(tuple(report.sizes.values())), *report.findings]

@@ -1,0 +1,178 @@
+"""What the model itself computes: the value at every drawn node, and how far rounding moves it.
+
+The movement is found by perturbation: the model runs again on inputs and weights that differ by one rounding error (an
+ulp), in random directions. What a correct file may differ by is a few times that movement, and never less than a few
+rounding errors of the value itself (the idea of TTrace, arXiv 2506.09280).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.catalog.quantized import LAYERS
+from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.export.formats.base import as_array
+
+TRIALS = 3
+"""Perturbed runs. The largest movement of three is within a factor of two of that of many."""
+
+SEED = 0
+
+STEP_SHIFT = 1e-3
+"""By what part the steps of 8-bit inputs are moved: those 100 steps away from 0 change by a tenth of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What the model computes at one place, and how far rounding moves it.
+
+    Attributes:
+        value: The tensor as an array.
+        moved: The largest distance of each element between the runs; None for integers and booleans.
+    """
+
+    value: NDArray[np.generic]
+    moved: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One run of the model.
+
+    Attributes:
+        outputs: By name.
+        nodes: The tensors that each drawn node gives, by path, in the order in which the nodes ran.
+        random: Paths of the nodes that draw random numbers.
+    """
+
+    outputs: Mapping[str, Value]
+    nodes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    random: frozenset[str] = frozenset()
+
+
+class Model:
+    """The model that a file is compared with, and copies of it whose weights are perturbed.
+
+    Args:
+        model: In eval mode on the CPU; it is not changed.
+        inputs: Names of the arguments of ``forward``, in order.
+        outputs: Names of the results.
+    """
+
+    def __init__(self, model: nn.Module, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self.model = model
+        self._inputs, self._outputs = inputs, outputs
+        self._perturbed: list[nn.Module] = []
+
+    def run(self, batch: Mapping[str, Tensor], *, nodes: bool = False) -> Reference:
+        """Return what the model computes for a batch.
+
+        Args:
+            batch: The inputs by name.
+            nodes: Whether the value at every drawn node is wanted too.
+        """
+        if not self._perturbed:
+            generator = torch.Generator().manual_seed(SEED)
+            self._perturbed = [_perturbed(self.model, generator) for _ in range(TRIALS)]
+        arguments = [batch[name] for name in self._inputs]
+        generator = torch.Generator().manual_seed(SEED + 1)
+        outputs, steps, random = _run(self.model, arguments, nodes=nodes)
+        others = [
+            _run(twin, [_nudged(tensor, generator) for tensor in arguments], nodes=nodes) for twin in self._perturbed
+        ]
+        values = [_value(value, [other[0][place] for other in others]) for place, value in enumerate(outputs)]
+        at_nodes = {
+            node: tuple(
+                _value(value, [other[1][node][place] for other in others if len(other[1].get(node, ())) > place])
+                for place, value in enumerate(tensors)
+            )
+            for node, tensors in steps.items()
+        }
+        return Reference(dict(zip(self._outputs, values, strict=True)), at_nodes, frozenset(random))
+
+
+def _run(
+    model: nn.Module, arguments: Sequence[Tensor], *, nodes: bool
+) -> tuple[list[Tensor], dict[str, list[Tensor]], set[str]]:
+    steps: dict[str, list[Tensor]] = {}
+
+    random: set[str] = set()
+    state = torch.empty(0)
+
+    def observe(step: NodeExecution) -> None:
+        nonlocal state
+        now = torch.get_rng_state()
+        if step.node:
+            # What comes later may change a value in place.
+            tensors = [leaf for leaf in pytree.tree_leaves(dict(step.outputs)) if isinstance(leaf, Tensor)]
+            steps[step.node] = [tensor.detach().clone() for tensor in tensors]
+            if not torch.equal(now, state):
+                random.add(step.node)
+        state = now
+
+    arguments = [tensor.clone() for tensor in arguments]
+    followed = nodes and loader.loaded_from(model) is not None
+    with _same_conditions(), stepping(model, observe) if followed else nullcontext():
+        result = model(*arguments)
+    outputs = [leaf.detach().clone() for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+    return outputs, steps, random
+
+
+@contextmanager
+def _same_conditions() -> Iterator[None]:
+    """Run in the way that is exported: without gradients, the fused path of attention, or random numbers of its own."""
+    fused = torch.backends.mha.get_fastpath_enabled()
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _perturbed(model: nn.Module, generator: torch.Generator) -> nn.Module:
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        for tensor in [*twin.parameters(), *twin.buffers()]:
+            tensor.copy_(_nudged(tensor, generator))
+    for layer in twin.modules():
+        steps: Any = layer if isinstance(layer, LAYERS) else None
+        if steps is not None and steps.kind == "static":
+            # An input between two 8-bit numbers becomes either by an ulp, and then a whole step away. Such inputs are rare:
+            # moving the borders of all steps has as many of them change as there may be.
+            steps.scale *= 1 + STEP_SHIFT
+    return twin
+
+
+def _nudged(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a tensor whose elements are one rounding error larger or smaller."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor
+    ulp = torch.finfo(tensor.dtype).eps
+    signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+    return tensor + tensor * (signs.to(tensor.dtype) * ulp)
+
+
+def _value(value: Tensor, others: Sequence[Tensor]) -> Value:
+    array = as_array(value)
+    if not (value.is_floating_point() or value.is_complex()):
+        return Value(array, None)
+    wide = np.complex128 if value.is_complex() else np.float64
+    plain = array.astype(wide)
+    moved = np.zeros(plain.shape)
+    for other in others:
+        if other.shape == value.shape:
+            moved = np.fmax(moved, np.abs(as_array(other).astype(wide) - plain))
+    return Value(array, moved)

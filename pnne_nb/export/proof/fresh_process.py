@@ -1,0 +1,102 @@
+"""Runs a written file in a process of its own, which imports only the file's runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pnne_nb.errors import ExportError
+from pnne_nb.export.formats.base import ExportFormat
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+LIMIT = 600.0
+"""Seconds after which a runtime that does not answer is ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofProcess:
+    """One opening of the file, and the inputs that it runs on one after the other.
+
+    Attributes:
+        batches: The inputs by name, and the values of given tensors.
+        watched: Names of tensors inside the file that are returned too.
+        given: Names of tensors inside the file that are given instead of computed.
+    """
+
+    batches: Sequence[Arrays]
+    watched: Sequence[str] = ()
+    given: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the runtime gave for one batch.
+
+    Attributes:
+        outputs: By name; empty if it failed.
+        error: What the runtime said, if it failed.
+        node: The drawn node at which it failed, where that is known.
+    """
+
+    outputs: Arrays = field(default_factory=dict)
+    error: str | None = None
+    node: str | None = None
+
+
+def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess]) -> list[list[Run]]:
+    """Return what the file gives for every batch of every session.
+
+    Raises:
+        ExportError: If the process ends without an answer.
+    """
+    with tempfile.TemporaryDirectory(prefix="pnne-proof-") as name:
+        folder = Path(name)
+        wanted, numbered, count = [], [], 0
+        for session in sessions:
+            numbers = list(range(count, count + len(session.batches)))
+            for number, batch in zip(numbers, session.batches, strict=True):
+                np.savez(folder / f"inputs{number}.npz", **batch)  # type: ignore[arg-type]  # by name
+            numbered.append(numbers)
+            wanted.append({"runs": numbers, "watched": list(session.watched), "given": list(session.given)})
+            count += len(numbers)
+        document = {"path": str(path.resolve()), "format": format.name, "sessions": wanted}
+        (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")
+        _run(format, folder)
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        runs = {each["run"]: _read(folder, each) for each in results}
+        return [[runs[number] for number in numbers] for numbers in numbered]
+
+
+def _read(folder: Path, result: Mapping[str, object]) -> Run:
+    if result["error"] is not None:
+        return Run({}, str(result["error"]), None if result["node"] is None else str(result["node"]))
+    with np.load(folder / f"outputs{result['run']}.npz", allow_pickle=False) as stored:
+        return Run(dict(stored))
+
+
+def _run(format: ExportFormat, folder: Path) -> None:
+    command = [sys.executable, "-m", "pnne_nb.export.proof.run_file", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    try:
+        done = subprocess.run(  # noqa: S603  # our own interpreter
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ExportError(
+            f"The runtime of {format.name!r} has not run the file within {LIMIT:.0f} seconds; it was ended."
+        ) from error
+    if done.returncode != 0 or not (folder / "results.json").exists():
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ExportError(
+            f"The process that runs the file ended with status {done.returncode}: {said[-1][:300] if said else 'no word'}"
+        )

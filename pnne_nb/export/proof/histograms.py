@@ -1,0 +1,58 @@
+"""How the values of a node are spread in the model and in the file, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS: Final = 24
+"""Bars of each histogram: so many can be told apart in a narrow panel."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Histograms:
+    """Counts of the values that model and file give at one node, in the same bins.
+
+    Attributes:
+        low: Where the first bin begins, in the unit of the values.
+        high: Where the last bin ends.
+        model: How many values of the model are in each bin.
+        file: How many of the file.
+        left_out: Values of both that are not finite, or of a file whose values are far outside those of the model.
+    """
+
+    low: float
+    high: float
+    model: tuple[int, ...]
+    file: tuple[int, ...]
+    left_out: int = 0
+
+
+def histograms(model: NDArray[np.generic], file: NDArray[np.generic]) -> Histograms | None:
+    """Return the histograms of what model and file give; None if one of the two has no finite value.
+
+    Args:
+        model: Values of the model, of any shape; of complex ones, the magnitude counts.
+        file: Values of the file, as many.
+    """
+    ours, theirs = _finite(model), _finite(file)
+    if ours.size == 0 or theirs.size == 0:
+        return None
+    low, high = float(min(ours.min(), theirs.min())), float(max(ours.max(), theirs.max()))
+    if not np.isfinite(high - low):  # the two ends are further apart than a number can be
+        low, high = float(ours.min()), float(ours.max())
+    if not low < high:
+        low, high = low - 0.5, high + 0.5
+    of_model, of_file = (np.histogram(values, bins=BINS, range=(low, high))[0] for values in (ours, theirs))
+    left_out = model.size + file.size - int(of_model.sum() + of_file.sum())
+    return Histograms(low, high, tuple(of_model.tolist()), tuple(of_file.tolist()), left_out)
+
+
+def _finite(values: NDArray[np.generic]) -> NDArray[np.float64]:
+    plain = np.abs(values) if np.iscomplexobj(values) else values
+    flat = np.ravel(plain).astype(np.float64)
+    return flat[np.isfinite(flat)]

@@ -1,0 +1,96 @@
+"""Measures the range of each layer's inputs on real batches, for 8-bit inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import Diagnostic, ExportError
+from pnne_nb.export.quantization.candidates import Candidate
+from pnne_nb.export.quantization.scheme import InputRange
+
+SAMPLES = 4096
+"""Elements of each batch at most that the error of a range is estimated with."""
+
+SHARES = (1.0, 0.98, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
+"""Parts of the observed range that are tried: without its rare ends, all other values have smaller steps."""
+
+
+def calibrate(
+    model: nn.Module, candidates: Sequence[Candidate], calls: Iterable[Callable[[nn.Module], object]]
+) -> dict[str, InputRange]:
+    """Return the range of the inputs of each candidate, by path; those that did not run are missing.
+
+    Args:
+        model: The float model in eval mode.
+        candidates: Whose inputs to observe.
+        calls: One for each batch: calls the model that it is given.
+
+    Raises:
+        ExportError: If an input is not finite, with the node.
+    """
+    seen = {candidate.path: _Observed(candidate.path) for candidate in candidates}
+    with ExitStack() as stack:
+        for candidate in candidates:
+            for held in candidate.modules:
+                hook = model.get_submodule(held).register_forward_pre_hook(seen[candidate.path].observe)
+                stack.callback(hook.remove)
+        with torch.inference_mode():
+            for call in calls:
+                call(model)
+    return {path: observed.chosen() for path, observed in seen.items() if observed.samples}
+
+
+def not_finite(path: str, what: str) -> ExportError:
+    """Return the refusal of values that are not finite, at their node."""
+    message = f"its {what} has values that are not finite, so nothing can be measured there"
+    hint = "Find where they come from: with pn.detect_anomaly(model)."
+    return ExportError(f"{path}: {message}. {hint}", [Diagnostic("not-finite", message, path, hint=hint)])
+
+
+@final
+class _Observed:
+    """What one layer was given."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._low = self._high = 0.0
+        self.samples: list[Tensor] = []
+
+    def observe(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
+        values = args[0].detach().float().flatten()
+        if values.numel() == 0:
+            return
+        low, high = (float(end) for end in values.aminmax())
+        if not (low > -float("inf") and high < float("inf")):
+            raise not_finite(self._path, "input")
+        self._low, self._high = min(self._low, low), max(self._high, high)
+        self.samples.append(values[:: max(1, values.numel() // SAMPLES)][:SAMPLES].clone())
+
+    def chosen(self) -> InputRange:
+        """Return the range with the least squared error on the samples."""
+        values = torch.cat(self.samples)
+        return min((_range(self._low * share, self._high * share) for share in SHARES), key=lambda r: _error(values, r))
+
+
+def _range(low: float, high: float) -> InputRange:
+    scale = max((high - low) / 255, 1e-12)
+    return InputRange(scale, min(255, max(0, round(-low / scale))))
+
+
+def _error(values: Tensor, range: InputRange) -> float:
+    steps = (values / range.scale).round().add(range.zero_point).clamp(0, 255)
+    return float((steps.sub(range.zero_point).mul(range.scale) - values).square().mean())
+
+
+def require_calibration(ranges: Mapping[str, InputRange], candidates: Sequence[Candidate]) -> dict[str, str]:
+    """Return why candidates without a range stay in float, by path."""
+    return {
+        each.path: "it did not run on the calibration data, so the range of its input is unknown"
+        for each in candidates
+        if each.path not in ranges
+    }

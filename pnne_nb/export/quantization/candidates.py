@@ -1,0 +1,103 @@
+"""Finds the drawn nodes that can be converted to lower precision, and says of the others why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from pnne_nb.catalog.quantized import Kind
+from pnne_nb.compiler.passes.graph_pass import PassSubject, borrowed
+from pnne_nb.errors import Diagnostic, ExportError
+from pnne_nb.export.quantization.scheme import unfit
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.node import Node
+
+_PRODUCTS = frozenset(
+    {"matmul", "bmm", "mm", "addmm", "baddbmm", "einsum", "linear", "bilinear", "scaled_dot_product_attention"}
+)
+"""Functions that multiply tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that can be converted. In a nested graph with several uses it is one node with several modules.
+
+    Attributes:
+        path: Path of its first use.
+        graph: The graph that holds it.
+        name: Its name there.
+        modules: Paths of its modules in the model, one for each use.
+    """
+
+    path: str
+    graph: str
+    name: str
+    modules: tuple[str, ...]
+
+
+def require_inference_graph(graph: NodeGraph) -> None:
+    """Refuse a graph with nodes of a training.
+
+    Raises:
+        ExportError: If there are any; the diagnostics name them.
+    """
+    nodes = [node for node in graph.nodes.values() if node.spec.kind == "training"]
+    if nodes:
+        listed = ", ".join(node.name for node in nodes)
+        message = f"{listed}: the graph describes a training, and only a model can be quantized"
+        models = [node.name for node in graph.nodes.values() if node.type == "Subgraph"]
+        hint = f"Give the model alone: pn.quantize(graph[{models[0]!r}] ...)" if models else "Give the model alone."
+        findings = [Diagnostic("training-node", message, node.name, hint=hint) for node in nodes]
+        raise ExportError(
+            f"{message}. Train it with pn.TrainingEngine.from_graph(graph), and pass the engine.", findings
+        )
+
+
+def find_candidates(subject: PassSubject, kind: Kind) -> tuple[list[Candidate], dict[str, str]]:
+    """Return the nodes that can be converted, and why other nodes with weights or products cannot, by path.
+
+    Args:
+        subject: The document and its model in eval mode.
+        kind: What to convert to.
+    """
+    found: list[Candidate] = []
+    skipped: dict[str, str] = {}
+    for id, snapshot in subject.snapshots.items():
+        lent = borrowed(subject, id)
+        for name, node in snapshot.nodes.items():
+            paths = subject.paths(id, name)
+            if not paths or node.definition in subject.snapshots:
+                continue
+            why = _refusal(subject, node, paths, lent, kind)
+            if why is None:
+                continue
+            if why:
+                skipped.update(dict.fromkeys(paths, why))
+            else:
+                found.append(Candidate(paths[0], id, name, tuple(subject.module_path(path) for path in paths)))
+    return found, skipped
+
+
+def _refusal(subject: PassSubject, node: Node, paths: tuple[str, ...], lent: set[str], kind: Kind) -> str | None:
+    """Return why a node cannot be converted; empty if it can; None if there is nothing to convert."""
+    if node.type in _PRODUCTS:
+        return "it multiplies two computed tensors, for which there is no kernel of lower precision here"
+    if node.type in {"Input", "Output"} or node.spec.kind not in {"module", "structural"}:
+        return None
+    layers = _modules(subject, paths)
+    if not any(parameter.dim() > 1 for layer in layers for parameter in layer.parameters()):
+        return None
+    if node.shares is not None:
+        return f"it computes with the weights of {node.shares!r}, which are needed as they are"
+    if node.name in lent:
+        return "other nodes compute with its weights, so they are needed as they are"
+    if node.type in {"Subgraph", "Module"}:
+        return "it is a module that is kept as it is, because its code is not drawn"
+    return next((why for layer in layers if (why := unfit(layer, kind))), "")
+
+
+def _modules(subject: PassSubject, paths: tuple[str, ...]) -> list[nn.Module]:
+    known: Mapping[str, nn.Module] = dict(subject.model.named_modules())
+    return [known[held] for path in paths if (held := subject.module_path(path)) in known]

@@ -1,0 +1,55 @@
+"""Puts converted layers into a document and compiles it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+
+from pnne_nb.compiler.passes.graph_pass import PassSubject, consumers
+from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.export.quantization.candidates import Candidate
+from pnne_nb.export.quantization.scheme import ConvertedLayer
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.ops import AddNode, Connect, Op, RemoveNode
+from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
+
+
+def rewrite(
+    subject: PassSubject, candidates: Sequence[Candidate], converted: Mapping[str, ConvertedLayer]
+) -> tuple[NodeGraph, nn.Module]:
+    """Return the subject's document with converted nodes, and its model; all other weights are those of before.
+
+    Args:
+        subject: The document and its float model; the document is edited.
+        candidates: The nodes to convert.
+        converted: What takes their place, by path.
+    """
+    for each in candidates:
+        _replace(subject, each, converted[each.path])
+    model = compile_graph(subject.graph, reuse=subject.model)
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with torch.no_grad():
+        for each in candidates:
+            for held in each.modules:
+                for name, value in converted[each.path].tensors.items():
+                    tensors[f"{held}.{name}"].copy_(value)
+    return subject.graph, model.eval().requires_grad_(False)
+
+
+def _replace(subject: PassSubject, candidate: Candidate, layer: ConvertedLayer) -> None:
+    """Replace a node in its place; its edges, its position and what is no property of the layer stay."""
+    id, name = candidate.graph, candidate.name
+    snapshot = subject.snapshots[id]
+    node = snapshot.nodes[name]
+    (source,) = snapshot.wires[name].values()
+    kept = {each.name: node.properties[each.name] for each in MODULE_PROPERTIES if each.name in node.properties}
+    place = list(subject.graph.graphs[id].nodes).index(name)
+    ops: list[Op] = [
+        RemoveNode(name, id),
+        AddNode(name, layer.type, {**kept, **layer.properties}, node.position, id, place),
+        Connect(f"{source.node}.{source.port}", f"{name}.input", id),
+    ]
+    ops += [Connect(f"{name}.output", f"{node}.{port}", id) for node, port in consumers(subject, id, name)]
+    subject.graph.apply(ops)

@@ -1,0 +1,237 @@
+"""What is exported: a copy of the model, and what the document says of its inputs and outputs."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler import from_module
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.errors import CompileError, Diagnostic, ExportError, near, shown
+from pnne_nb.export.formats.base import TensorInfo
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.storage import json_format
+
+Shape = tuple[int | str, ...]
+Sizes = Mapping[str, Any]
+"""By the name of a size: a number, which fixes it, or the pair (smallest, largest). By the name of an input: its shape."""
+
+
+@runtime_checkable
+class HasModel(Protocol):
+    """An engine."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+
+@runtime_checkable
+class HasExamples(Protocol):
+    """An engine with data of its own."""
+
+    def examples(self, count: int) -> Any:
+        """The first examples of its data as one batch, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is exported.
+
+    Attributes:
+        model: A copy in eval mode on the CPU.
+        inputs: The arguments of ``forward``; a name in a shape is a size that should stay free.
+        outputs: The names of the results.
+        limits: The smallest and the largest value of free sizes, where the caller said so.
+        graph: The document, if there is one.
+        notes: What a person should know.
+    """
+
+    model: nn.Module
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[str, ...]
+    limits: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    graph: NodeGraph | None = None
+    notes: tuple[str, ...] = ()
+
+
+def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | None) -> Subject:
+    """Return what is exported.
+
+    Args:
+        given: A graph, a module, or an engine.
+        batch: One batch of inputs, if there is data.
+        sizes: What the caller says of sizes.
+
+    Raises:
+        ExportError: The graph is unfinished, nothing tells the inputs, or `sizes` says something that cannot be.
+    """
+    if isinstance(given, NodeGraph):
+        return _of_graph(given, None, batch, sizes, ("The graph holds no trained weights: the file has initial ones.",))
+    model = given if isinstance(given, nn.Module) else given.model if isinstance(given, HasModel) else None
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ExportError("A scripted or traced module has no graph left to export: give the module it was made from.")
+    if not isinstance(model, nn.Module):
+        raise ExportError(f"Give a NodeGraph, an nn.Module or an engine to export, not {shown(given)}.")
+    loaded = loader.loaded_from(model)
+    if loaded is not None and loaded.document is not None:
+        graph = NodeGraph.from_json(json_format.write(loaded.document()))
+        return _of_graph(graph, model, batch, sizes, ())
+    return _of_module(model, batch, sizes)
+
+
+def input_names(given: object) -> tuple[str, ...] | None:
+    """Return the names of the inputs, in order; None if it is nothing that can be exported."""
+    if isinstance(given, NodeGraph):
+        return tuple(node.name for node in given.nodes.values() if node.type == "Input")
+    model = given if isinstance(given, nn.Module) else given.model if isinstance(given, HasModel) else None
+    if model is None:
+        return None
+    loaded = loader.loaded_from(model)
+    if loaded is not None:
+        return tuple(entry.node for entry in loaded.generated.sections[""][1].program.entries)
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    required = [each for each in parameters if each.default is each.empty]
+    names = tuple(each.name for each in required if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
+    # Models of libraries have a default for every argument; the first one is what they are called with.
+    return names or tuple(each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD)[:1]
+
+
+def _of_graph(
+    graph: NodeGraph,
+    weights: nn.Module | None,
+    batch: Sequence[Tensor] | None,
+    sizes: Sizes | None,
+    notes: Sequence[str],
+) -> Subject:
+    nodes = [node for node in graph.nodes.values() if node.type == "Input"]
+    outputs = tuple(node.name for node in graph.nodes.values() if node.type == "Output")
+    try:
+        model = compile_graph(graph, weights)
+    except CompileError as error:
+        raise ExportError(f"The graph cannot be exported: {error.message}", error.diagnostics) from error
+    if weights is not None and list(model.state_dict()) != list(weights.state_dict()):
+        model = copy.deepcopy(weights)  # it has been changed since it was compiled: parametrised, pruned
+    if not outputs:
+        raise ExportError("The graph has no Output node, so that a file would give nothing: add one.")
+    inputs = tuple(_info(node, position, batch, sizes or {}) for position, node in enumerate(nodes))
+    return _settled(model, inputs, outputs, sizes or {}, graph, tuple(notes))
+
+
+def _info(node: Node, position: int, batch: Sequence[Tensor] | None, sizes: Sizes) -> TensorInfo:
+    """Return what an Input node says, with the shape of the data where it says none."""
+    dtype = str(node.properties.get("dtype") or "float32")
+    shape = node.properties.get("shape")
+    tensor = batch[position] if batch is not None and position < len(batch) else None
+    declared = sizes.get(node.name)
+    if isinstance(declared, (tuple, list)):
+        return TensorInfo(node.name, dtype, tuple(declared))
+    if not isinstance(shape, tuple):
+        if tensor is None:
+            message = f"The Input {node.name!r} has no shape, so that no example can be made."
+            hint = f"Give it one, or pass data=..., or sizes={{{node.name!r}: ('N', ...)}}."
+            raise ExportError(f"{message} {hint}", [Diagnostic("no-example", message, node.name, hint=hint)])
+        return TensorInfo(node.name, _dtype(tensor), ("N", *tensor.shape[1:]) if tensor.ndim else ())
+    if node.origin is not None and shape:
+        # An imported node has the shape of the example: how many samples that had says nothing about a batch.
+        return TensorInfo(node.name, dtype, ("N", *_sizes(shape)[1:]))
+    return TensorInfo(node.name, dtype, _sizes(shape))
+
+
+def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | None) -> Subject:
+    names = input_names(net) or ()
+    declared = {
+        name: tuple(shape)
+        for name, shape in (sizes or {}).items()
+        if isinstance(shape, (tuple, list)) and name in names
+    }
+    if batch is None and declared:
+        batch = [_zeros(declared[name]) for name in names if name in declared]
+    if batch is None:
+        raise ExportError(
+            f"The inputs of {type(net).__name__} are unknown: pass data=..., or the shape of each argument: "
+            f"sizes={{{names[0] if names else 'x'!r}: ('N', 3, 32, 32)}}."
+        )
+    try:
+        with torch.no_grad():
+            graph = from_module(net, args=tuple(tensor.clone() for tensor in batch))
+    except CompileError as error:
+        note = f"Nodes are not compared one by one, because the module has no drawing: {error.message}"
+        inputs = tuple(
+            TensorInfo(name, _dtype(tensor), declared.get(name, ("N", *tensor.shape[1:]) if tensor.ndim else ()))
+            for name, tensor in zip(names, batch, strict=False)
+        )
+        return _settled(copy.deepcopy(net), inputs, _output_names(net, batch), sizes or {}, None, (note,))
+    return _of_graph(graph, net, batch, sizes, ())
+
+
+def _output_names(net: nn.Module, batch: Sequence[Tensor]) -> tuple[str, ...]:
+    twin = copy.deepcopy(net).cpu().eval()
+    with torch.no_grad():
+        leaves = [
+            leaf for leaf in pytree.tree_leaves(twin(*(tensor.clone() for tensor in batch))) if isinstance(leaf, Tensor)
+        ]
+    return ("output",) if len(leaves) == 1 else tuple(f"output_{number}" for number in range(len(leaves)))
+
+
+def _settled(
+    model: nn.Module,
+    inputs: tuple[TensorInfo, ...],
+    outputs: tuple[str, ...],
+    sizes: Sizes,
+    graph: NodeGraph | None,
+    notes: tuple[str, ...],
+) -> Subject:
+    """Apply what the caller says of sizes."""
+    free = {size for info in inputs for size in info.shape if isinstance(size, str)}
+    names = {info.name for info in inputs}
+    fixed: dict[str, int] = {}
+    limits: dict[str, tuple[int, int | None]] = {}
+    for name, said in sizes.items():
+        if name in names and isinstance(said, (tuple, list)):
+            continue
+        if name not in free:
+            raise ExportError(
+                f"sizes names {shown(name)}, and no input has such a size.{near(name, free | names)} "
+                f"The free sizes are {', '.join(sorted(free)) or 'none'}."
+            )
+        match said:
+            case bool():
+                raise ExportError(f"The size {name} is a number, or a pair (smallest, largest), not {said}.")
+            case int() if said > 0:
+                fixed[name] = said
+            case (int() as smallest, int() | None as largest) if smallest > 0 and (
+                largest is None or smallest < largest
+            ):
+                limits[name] = smallest, largest
+            case _:
+                raise ExportError(
+                    f"The size {name} is a number above 0, which fixes it, or a pair (smallest, largest) of such "
+                    f"numbers, not {shown(said)}."
+                )
+    settled = tuple(
+        TensorInfo(info.name, info.dtype, tuple(fixed.get(s, s) if isinstance(s, str) else s for s in info.shape))
+        for info in inputs
+    )
+    model = model.cpu().eval().requires_grad_(False)
+    return Subject(model, settled, outputs, limits, graph, notes)
+
+
+def _zeros(shape: Shape) -> Tensor:
+    return torch.randn([size if isinstance(size, int) else 3 + axis for axis, size in enumerate(shape)])
+
+
+def _sizes(shape: tuple[object, ...]) -> Shape:
+    return tuple(size if isinstance(size, int) else str(size) for size in shape)
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,181 @@
+"""Adds and places nodes as people ask for it: by type, class or layer, under a path or a numbered name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+
+from pnne_nb.errors import ArgumentError, UnknownPropertyError, UnknownTypeError, shown
+from pnne_nb.graph.model.content import Content
+from pnne_nb.graph.model.ops import AddNode
+from pnne_nb.graph.model.paths import enter
+from pnne_nb.graph.model.validate import Types
+from pnne_nb.graph.schema.habits import habit, layer_of
+from pnne_nb.graph.schema.names import numbered, split_path, stem_of
+from pnne_nb.graph.schema.registry import registry, require_type
+from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
+
+Position = tuple[float, float]
+
+
+def addition(
+    content: Content,
+    types: Types,
+    type: object,
+    arguments: Sequence[object],
+    name: str | None,
+    properties: Mapping[str, object],
+    position: Position | None,
+) -> tuple[AddNode, str]:
+    """Return the op that adds a node, and the path that the node will have.
+
+    Args:
+        content: The document.
+        types: The catalogue.
+        type: Of the node: its name, the class or function that it stands for, or a layer.
+        arguments: Given by position: the name if it is a text, then values in the order of torch's constructor.
+        name: Its name, or a path into a nested graph; numbered by the type if None.
+        properties: Its values by name.
+        position: Its centre.
+
+    Raises:
+        UnknownTypeError: If the catalogue has no such type.
+        UnknownNodeError: If the path leads nowhere.
+        UnknownPropertyError: If a function lacks a property that the layer of its name has.
+        IllegalNameError: If the name is no text.
+        ArgumentError: If arguments are given twice, or by position where there is no order.
+    """
+    spec, read = _meant(types, type)
+    if name is None and arguments and isinstance(arguments[0], str):
+        name, *arguments = arguments  # type: ignore[assignment]  # it is a text
+    given = dict(properties)
+    _require_layer(spec, types, arguments, given)
+    for key, value in zip(_order(spec, arguments, read), arguments, strict=False):
+        if key in given:
+            raise ArgumentError(
+                f"{spec.type} has {key} twice: {shown(value)} by position, {shown(given[key])} by name."
+            )
+        given[key] = value
+    prefix, dot, last = ("", "", "") if name is None else split_path(name)
+    graph = enter(content, prefix)
+    if name is None:
+        stem = stem_of(spec.type)
+        last = numbered(stem, graph.nodes, graph.next_number(stem))
+        graph.used_number(stem, int(last.rpartition(stem)[2]))
+    return AddNode(last, spec.type, {**read, **given}, position, graph.id), f"{prefix}{dot}{last}"
+
+
+def _meant(types: Types, type: object) -> tuple[NodeSpec, Mapping[str, object]]:
+    """Return the type that somebody means, and the properties that a layer has."""
+    if isinstance(type, str):
+        return require_type(types, type), {}
+    name = getattr(type, "__name__", None)
+    spec = types.get(name) if isinstance(name, str) else None
+    # torch.relu, torch.Tensor.relu and F.relu are one type.
+    alike = inspect.isroutine(type) and str(getattr(type, "__module__", None) or "torch").startswith("torch")
+    if spec is not None and (spec.torch is type or spec.torch is None or alike):
+        return spec, {}
+    spec = next((each for each in types.values() if each.torch is not None and each.torch is type), None)
+    if spec is not None:
+        return spec, {}
+    read = registry.of_layer(type)
+    if read is not None:
+        return require_type(types, read[0]), read[1]
+    raise UnknownTypeError(_unknown(types, type, name))
+
+
+def _unknown(types: Types, type: object, name: object) -> str:
+    """What is said of something that stands for no type."""
+    if isinstance(name, str):
+        advice = habit(name, types) or (f" pn.register_node({name}) makes one." if name.isidentifier() else "")
+        return f"There is no node type for {name}.{advice or ' pn.register_node(name=...) makes one of a function.'}"
+    name = type.__class__.__name__
+    if name in types and types[name].torch is type.__class__:
+        return (
+            f"A {name} does not keep the arguments that it was made with: give its type and properties, "
+            f'graph.add("{name}", ...).'
+        )
+    if not callable(type):
+        return f'{shown(type)} is no node type: give the name of one, such as "Linear", its class nn.Linear, or nn.Linear(3, 4).'
+    advice = habit(name, types) or f" pn.register_node({name}) makes one of its class."
+    return f"There is no node type for a {name}.{advice}"
+
+
+def _order(spec: NodeSpec, arguments: Sequence[object], read: Mapping[str, object]) -> list[str]:
+    """Return the names of arguments that are given by position, as the constructor has them.
+
+    Raises:
+        ArgumentError: If there is no such order, or too many are given.
+    """
+    if not arguments:
+        return []
+    # The properties of a structural type are its arguments.
+    common = {prop.name for prop in MODULE_PROPERTIES}
+    known = [prop.name for prop in spec.properties if prop.name not in common]
+    example = f'graph.add("{spec.type}", {", ".join(f"{name}=..." for name in known[:2])})'
+    if read:
+        raise ArgumentError(f"The {spec.type} is made already: change its properties by name, as in {example}.")
+    if spec.kind in ("function", "method"):
+        raise ArgumentError(f"Give the arguments of the function {spec.type} by name: {example}.")
+    order = known
+    if inspect.isclass(spec.torch) and any(name in known for name in inspect.signature(spec.torch).parameters):
+        order = list(inspect.signature(spec.torch).parameters)
+    for name, value in zip(order, arguments, strict=False):
+        if name not in known:
+            raise ArgumentError(
+                f"{spec.type} takes no {name} here, which {shown(value)} stands for: give the others by name."
+            )
+    if len(arguments) > len(order):
+        raise ArgumentError(
+            f"{spec.type} has {len(order)} arguments ({', '.join(order)}), and {len(arguments)} are given by position."
+        )
+    return order
+
+
+def _require_layer(spec: NodeSpec, types: Types, arguments: Sequence[object], given: Mapping[str, object]) -> None:
+    """Insist on the layer where somebody gives the arguments of the layer to the function of its name.
+
+    Raises:
+        UnknownPropertyError: They are given to the function.
+    """
+    unknown = [name for name in given if spec.property_named(name) is None]
+    layer = layer_of(spec, types) if unknown or arguments else None
+    if layer is None:
+        return
+    foreign = [name for name in unknown if layer.property_named(name) is not None]
+    if foreign or arguments:
+        what = f"has no {', '.join(foreign)}" if foreign else "takes its arguments by name"
+        raise UnknownPropertyError(
+            f'{spec.type} is the function, which {what}. Did you mean the layer {layer.type}: graph.add("{layer.type}", ...)?'
+        )
+
+
+def parts_of(layer: object) -> tuple[object, tuple[object, ...], Mapping[str, object]]:
+    """Return what `addition` takes of one link of a chain: type, arguments, properties and the name among them.
+
+    Raises:
+        ArgumentError: If it is an empty tuple.
+    """
+    match layer:
+        case ():
+            raise ArgumentError(
+                'A layer of a chain cannot be (): give a type, a layer, or a tuple such as ("Linear", 128).'
+            )
+        # No property takes a class, a function or a layer.
+        case (str() as name, made) if callable(made):
+            return made, (), {"name": name}
+        case (type, *arguments, Mapping() as properties):
+            return type, tuple(arguments), properties
+        case (type, *arguments):
+            return type, tuple(arguments), {}
+        case _:
+            return layer, (), {}
+
+
+def place(old: Position | None, x: float | None, y: float | None) -> Position | None:
+    """Return a place of which one coordinate may be left as it was (0 without a place); None without both."""
+    if x is None and y is None:
+        return None
+    left, top = old or (0.0, 0.0)
+    return left if x is None else x, top if y is None else y

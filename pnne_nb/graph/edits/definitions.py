@@ -1,0 +1,109 @@
+"""Copies definitions: into another document with everything that they use, or for a node that needs its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pnne_nb.graph.model.content import Content, GraphIndex
+from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.model.ops import (
+    AddFrame,
+    AddGraph,
+    AddNode,
+    Connect,
+    Op,
+    ResetProperty,
+    SetProperty,
+)
+from pnne_nb.graph.schema.names import free_name
+
+
+def graft(source: Content, definition: str, target: Content, within: str, wanted: str = "") -> tuple[list[Op], str]:
+    """Return the ops that add a definition to `target`, and what it is called there.
+
+    A definition that is there already, equal in all it shows, is used as it is; another of the same name is not
+    touched, and the new one gets a free name. The browser pastes by the same rule
+    (``js/src/editor/document/fragment.ts``).
+
+    Args:
+        source: Where the definition is.
+        definition: Its id.
+        target: Where it is to be.
+        within: The graph in `target` that will show it; it does not end up inside itself.
+        wanted: What it should be called there, instead of its id.
+    """
+    ids: dict[str, str] = {}
+    taken = set(target.graphs)
+    ops: list[Op] = []
+    for id in _inside_out(source, definition):
+        name = wanted if wanted and id == definition else id
+        graph, own = source.graphs[id], target.graphs.get(name)
+        if own is not None and _reads(own, {}) == _reads(graph, ids) and not target.contains(name, within):
+            ids[id] = name
+            continue
+        ids[id] = free_name(name, taken)
+        taken.add(ids[id])
+        ops += _copy(graph, ids[id], ids)
+    return ops, ids[definition]
+
+
+def own_definition(content: Content, graph: GraphIndex, node: Node, definition: str) -> list[Op]:
+    """Return the ops that give a Subgraph node a definition of its own, with a free name, equal to the one it shows.
+
+    There are none if no other node shows that. What it shows inside stays shared. The browser does the same
+    (``js/src/editor/document/definitions.ts``).
+    """
+    if len(content.users_of(definition)) < 2:
+        return []
+    own = free_name(definition, content.graphs)
+    ops = _copy(content.graphs[definition], own, {})
+    # Weights can be shared only by nodes that show the same: those that took this one's go on among themselves.
+    if node.shares is not None:
+        ops.append(ResetProperty(node.name, "shares", graph.id))
+    heir, *others = [name for name in graph.order if name in graph.sharers.get(node.name, ())] or [""]
+    if heir:
+        ops.append(ResetProperty(heir, "shares", graph.id))
+    ops += [SetProperty(other, "shares", heir, graph.id) for other in others]
+    return [*ops, SetProperty(node.name, "definition", own, graph.id)]
+
+
+def _inside_out(content: Content, definition: str) -> list[str]:
+    """The definition and all that it shows, each after those that it shows itself."""
+    found: dict[str, None] = {}
+    pending = [(definition, False)]
+    while pending:
+        id, entered = pending.pop()
+        if entered:
+            found[id] = None
+        elif id not in found:
+            pending.append((id, True))
+            pending += [(shown, False) for shown in content.graphs[id].shown]
+    return list(found)
+
+
+def _copy(graph: GraphIndex, id: str, ids: Mapping[str, str]) -> list[Op]:
+    ops: list[Op] = [AddGraph(id)]
+    for name in graph.order:
+        node = graph.nodes[name]
+        properties = {key: value for key, value in _properties(node, ids).items() if key != "shares"}
+        ops.append(AddNode(name, node.type, properties, node.position, id, None, node.origin, node.collapsed))
+    # A node can share only with one that is there.
+    ops += [
+        SetProperty(name, "shares", node.shares, id) for name, node in graph.nodes.items() if node.shares is not None
+    ]
+    ops += [Connect(edge.source, edge.target, id) for edge in graph.edges.values()]
+    for frame in graph.frames.values():
+        ops.append(AddFrame(frame.name, frame.box, frame.title, frame.text, frame.colour, id))
+    return ops
+
+
+def _reads(graph: GraphIndex, ids: Mapping[str, str]) -> object:
+    """What a definition computes, as something to compare; where its nodes stand does not matter."""
+    nodes = [(name, graph.nodes[name].type, _properties(graph.nodes[name], ids)) for name in graph.order]
+    return nodes, sorted(graph.edges.values())
+
+
+def _properties(node: Node, ids: Mapping[str, str]) -> dict[str, object]:
+    if node.definition is None:
+        return dict(node.properties)
+    return {**node.properties, "definition": ids.get(node.definition, node.definition)}

@@ -1,0 +1,292 @@
+"""Plans the ops that move nodes into a nested graph, and those that put them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pnne_nb.errors import CycleError, GraphError
+from pnne_nb.graph.model.annotation import Frame, held
+from pnne_nb.graph.model.content import Content, GraphIndex
+from pnne_nb.graph.model.node import Edge, Node, split_port
+from pnne_nb.graph.model.ops import (
+    AddFrame,
+    AddGraph,
+    AddNode,
+    Connect,
+    Op,
+    RemoveFrame,
+    RemoveGraph,
+    RemoveNode,
+)
+from pnne_nb.graph.model.paths import NodeRef, find_node
+from pnne_nb.graph.schema.names import check_name, free_name, numbered
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.structural import INSIDE
+
+Position = tuple[float, float]
+
+_BORDER = 220.0
+"""Pixels between the nodes of a new nested graph and its Input and Output nodes."""
+
+
+class GroupPlan(msgspec.Struct, frozen=True):
+    """Ops to apply as one change.
+
+    Attributes:
+        name: The Subgraph node's name.
+        paths: Paths of the nodes that result.
+    """
+
+    ops: tuple[Op, ...]
+    name: str
+    paths: tuple[str, ...]
+
+
+def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, within: str = "") -> GroupPlan:
+    """Plan a group of nodes named from the graph `within`; see ``NodeGraph.group``.
+
+    Raises:
+        GraphError: If these nodes cannot be grouped under that name.
+    """
+    found = [find_node(content, ref, within) for ref in refs]
+    if not found:
+        raise GraphError("Give at least one node to group.")
+    graph, _, prefix = found[0]
+    if any(other is not graph for other, _, _ in found):
+        raise GraphError("Only nodes of the same graph can be grouped.")
+    inside = {node.name for _, node, _ in found}
+    nodes = [graph.nodes[each] for each in graph.order if each in inside]
+    _refuse_border_crossers(graph, nodes, inside)
+    block = check_name(name) if name is not None else numbered("subgraph", graph.nodes)
+    definition = free_name(block, content.graphs)
+    border = _Border(graph, nodes, inside)
+    ops: list[Op] = [AddGraph(definition)]
+    ops += border.interior(definition, nodes)
+    for frame in _frames_of(graph, inside):
+        ops += [_frame(frame, frame.name, definition), RemoveFrame(frame.name, graph.id)]
+    ops += [RemoveNode(node.name, graph.id) for node in nodes]
+    index = graph.index_of(nodes[0].name)
+    ops.append(AddNode(block, "Subgraph", {"definition": definition}, _mean(nodes), graph.id, index))
+    ops += [Connect(source, f"{block}.{port}", graph.id) for source, port in border.inputs.items()]
+    ops += [Connect(f"{block}.{border.outputs[edge.source]}", edge.target, graph.id) for edge in border.leaving]
+    return GroupPlan(tuple(ops), block, (prefix + block,))
+
+
+def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
+    """Plan the inverse; see ``NodeGraph.ungroup``.
+
+    Raises:
+        GraphError: If the node is no Subgraph node, or its weights are shared.
+    """
+    graph, block, prefix = find_node(content, ref, within)
+    if block.definition is None:
+        raise GraphError(
+            f"{block.name}{graph.where} is a {block.type}, not a nested graph: there is nothing to ungroup."
+        )
+    if block.is_box:
+        raise GraphError(
+            f"{block.name}{graph.where} runs code of its own on what is inside it, which no edges could say: it cannot "
+            "be ungrouped. Edit what is inside."
+        )
+    if block.shares is not None or block.name in graph.sharers:
+        other = block.shares or next(iter(graph.sharers[block.name]))
+        raise GraphError(
+            f"{block.name}{graph.where} shares its weights with {other!r}, and ungrouped nodes could not. Reset shares first."
+        )
+    inner = content.graphs[block.definition]
+    nodes = [inner.nodes[name] for name in inner.order if inner.nodes[name].type not in ("Input", "Output")]
+    names = _free_names(graph, block.name, nodes)
+    index = graph.index_of(block.name)
+    middle = _mean(nodes)
+    shift = (
+        (block.position[0] - middle[0], block.position[1] - middle[1])
+        if block.position is not None and middle is not None
+        else (0.0, 0.0)
+    )
+    ops: list[Op] = [RemoveNode(block.name, graph.id)]
+    around = block.properties.get(INSIDE.name)  # what is inside it goes on running there
+    for place, node in enumerate(nodes):
+        properties: dict[str, object] = dict(node.properties)
+        if node.shares in names:
+            properties["shares"] = names[node.shares]
+        if isinstance(around, tuple) and (spec := registry.get(node.type)) is not None and INSIDE in spec.properties:
+            own = node.properties.get(INSIDE.name)
+            properties[INSIDE.name] = (*around, *own) if isinstance(own, tuple) else around
+        position = None if node.position is None else (node.position[0] + shift[0], node.position[1] + shift[1])
+        ops.append(
+            AddNode(
+                names[node.name], node.type, properties, position, graph.id, index + place, node.origin, node.collapsed
+            )
+        )
+    taken = set(graph.frames)
+    ops += [_frame(inner.frames[name], _claim(name, taken), graph.id, shift) for name in sorted(inner.frames)]
+    ops += [Connect(edge.source, edge.target, graph.id) for edge in _rejoined(graph, block.name, inner, names)]
+    if len(content.users_of(inner.id)) == 1:
+        # `discarding` looks at the document as it is before these ops, so the one user is this block.
+        ops += discarding(content, inner.id, users=1, emptied=True)
+    return GroupPlan(tuple(ops), block.name, tuple(prefix + names[node.name] for node in nodes))
+
+
+def discarding(content: Content, definition: str, users: int = 0, *, emptied: bool = False) -> list[Op]:
+    """Return the ops that remove a definition which at most `users` nodes show, and what only it showed.
+
+    Args:
+        content: The document.
+        definition: The definition to remove; nothing is done if more nodes show it.
+        users: How many uses of it do not count.
+        emptied: Whether the graphs that it shows go on being shown, because its nodes have moved elsewhere.
+    """
+    if len(content.users_of(definition)) > users:
+        return []
+    ops: list[Op] = []
+    gone: dict[str, int] = {definition: users}
+    pending = [definition]
+    while pending:
+        graph = content.graphs[pending.pop()]
+        ops += [RemoveNode(name, graph.id) for name in reversed(graph.order)]
+        ops += [RemoveFrame(name, graph.id) for name in graph.frames]
+        ops.append(RemoveGraph(graph.id))
+        for shown, count in ({} if emptied else graph.shown).items():
+            gone[shown] = gone.get(shown, 0) + count
+            if gone[shown] == len(content.users_of(shown)):
+                pending.append(shown)
+    return ops
+
+
+class _Border:
+    """The edges between a group and the rest, and the ports that they become."""
+
+    def __init__(self, graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:
+        self.internal: list[Edge] = []
+        self.entering: list[Edge] = []
+        self.leaving: list[Edge] = []
+        self.inputs: dict[str, str] = {}  # outer source -> name of the Input node
+        self.outputs: dict[str, str] = {}  # inner source -> name of the Output node
+        taken = set(inside)
+        for node in nodes:
+            for edge in sorted(graph.edges_into(node.name), key=lambda edge: _port_order(graph, edge)):
+                if split_port(edge.source)[0] in inside:
+                    self.internal.append(edge)
+                    continue
+                self.entering.append(edge)
+                if edge.source not in self.inputs:
+                    self.inputs[edge.source] = _claim("input", taken)
+        for node in nodes:
+            for edge in graph.edges_out_of(node.name):
+                if split_port(edge.target)[0] not in inside:
+                    self.leaving.append(edge)
+                    if edge.source not in self.outputs:
+                        self.outputs[edge.source] = _claim("output", taken)
+
+    def interior(self, definition: str, nodes: list[Node]) -> list[Op]:
+        """The ops that fill the new definition."""
+        placed = [node.position for node in nodes if node.position is not None]
+        left = min((x for x, _ in placed), default=0.0) - _BORDER
+        right = max((x for x, _ in placed), default=0.0) + _BORDER
+        middle = _mean(nodes)
+        ops: list[Op] = []
+        for row, name in enumerate(self.inputs.values()):
+            position = None if middle is None else (left, middle[1] + 80.0 * row)
+            ops.append(AddNode(name, "Input", {}, position, definition))
+        ops += [
+            AddNode(
+                node.name,
+                node.type,
+                dict(node.properties),
+                node.position,
+                definition,
+                None,
+                node.origin,
+                node.collapsed,
+            )
+            for node in nodes
+        ]
+        for row, name in enumerate(self.outputs.values()):
+            position = None if middle is None else (right, middle[1] + 80.0 * row)
+            ops.append(AddNode(name, "Output", {}, position, definition))
+        ops += [Connect(f"{self.inputs[edge.source]}.output", edge.target, definition) for edge in self.entering]
+        ops += [Connect(edge.source, edge.target, definition) for edge in self.internal]
+        ops += [Connect(source, f"{name}.input", definition) for source, name in self.outputs.items()]
+        return ops
+
+
+def _frames_of(graph: GraphIndex, nodes: set[str]) -> list[Frame]:
+    """The frames in which some of the nodes stand and no others."""
+    centres = {name: node.position for name, node in graph.nodes.items() if node.position is not None}
+    found = [(graph.frames[name], held(graph.frames[name], centres, ()).nodes) for name in sorted(graph.frames)]
+    return [frame for frame, inside in found if inside and nodes.issuperset(inside)]
+
+
+def _frame(frame: Frame, name: str, graph: str, shift: Position = (0.0, 0.0)) -> AddFrame:
+    left, top, width, height = frame.box
+    box = (left + shift[0], top + shift[1], width, height)
+    return AddFrame(name, box, frame.title, frame.text, frame.colour, graph)
+
+
+def _refuse_border_crossers(graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:
+    for node in nodes:
+        if node.type in ("Input", "Output"):
+            raise GraphError(f"{node.name} is an {node.type} of its graph and cannot be moved into a group.")
+        pairs = [(node.name, node.shares)] if node.shares in graph.nodes else []
+        pairs += [(sharer, node.name) for sharer in graph.sharers.get(node.name, ())]
+        for sharer, owner in pairs:
+            if (sharer in inside) != (owner in inside):
+                raise GraphError(f"{sharer} shares the module of {owner}: group both or neither.")
+    outside = {split_port(e.target)[0] for name in inside for e in graph.edges_out_of(name)} - inside
+    seen: set[str] = set()
+    pending = list(outside)
+    while pending:
+        name = pending.pop()
+        if name in inside:
+            continue
+        for edge in graph.edges_out_of(name):
+            follower = split_port(edge.target)[0]
+            if follower in inside:
+                raise CycleError(f"A path leaves the group and comes back through {name!r}: group that too.")
+            if follower not in seen:
+                seen.add(follower)
+                pending.append(follower)
+
+
+def _rejoined(graph: GraphIndex, block: str, inner: GraphIndex, names: dict[str, str]) -> list[Edge]:
+    """The edges of an ungrouped block, in the outer graph."""
+    outer_source = {split_port(edge.target)[1]: edge.source for edge in graph.edges_into(block)}
+    outer_targets: dict[str, list[str]] = {}
+    for edge in graph.edges_out_of(block):
+        outer_targets.setdefault(split_port(edge.source)[1], []).append(edge.target)
+    edges: list[Edge] = []
+    for source, target in inner.edges.values():
+        (giver, output), (taker, port) = split_port(source), split_port(target)
+        start = outer_source.get(giver) if inner.nodes[giver].type == "Input" else f"{names[giver]}.{output}"
+        ends = outer_targets.get(taker, []) if inner.nodes[taker].type == "Output" else [f"{names[taker]}.{port}"]
+        if start is not None:
+            edges += [Edge(start, end) for end in ends]
+    return edges
+
+
+def _free_names(graph: GraphIndex, block: str, nodes: Iterable[Node]) -> dict[str, str]:
+    taken = set(graph.nodes) - {block}
+    names: dict[str, str] = {}
+    for node in nodes:
+        names[node.name] = free_name(node.name if node.name not in taken else f"{block}_{node.name}"[:90], taken)
+        taken.add(names[node.name])
+    return names
+
+
+def _port_order(graph: GraphIndex, edge: Edge) -> int:
+    return graph.incoming[split_port(edge.target)[0]][split_port(edge.target)[1]]
+
+
+def _claim(name: str, taken: set[str]) -> str:
+    claimed = free_name(name, taken)
+    taken.add(claimed)
+    return claimed
+
+
+def _mean(nodes: Iterable[Node]) -> Position | None:
+    placed = [node.position for node in nodes if node.position is not None]
+    if not placed:
+        return None
+    return sum(x for x, _ in placed) / len(placed), sum(y for _, y in placed) / len(placed)

@@ -1,0 +1,71 @@
+"""Tells observers what was committed, in order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import final
+
+from pnne_nb.graph.model.node import Transaction
+from pnne_nb.process.fork import fork_safe
+from pnne_nb.process.subscribers import Subscribers
+
+Observer = Callable[[Transaction], None]
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class Delivery:
+    """Observers, and the transactions that they are still to be told.
+
+    Args:
+        describe: Names the document in the log.
+    """
+
+    def __init__(self, describe: Callable[[], str]) -> None:
+        self._describe = describe
+        self._lock = fork_safe(threading.RLock())
+        self._observers = Subscribers[Observer]()
+        self._pending: deque[Transaction] = deque()
+        self._delivering = False
+
+    def __len__(self) -> int:
+        """How many observers there are."""
+        return len(self._observers)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` with each transaction; return a function that ends this: after it, nothing more is told."""
+        end = self._observers.add(observer)
+
+        def unsubscribe() -> None:
+            with self._lock:  # not while another thread is telling
+                end()
+
+        return unsubscribe
+
+    def add(self, done: Transaction) -> None:
+        """Have `done` told when `deliver` is called next."""
+        self._pending.append(done)
+
+    def deliver(self) -> None:
+        """Tell what is pending, unless somebody is already at it.
+
+        One thread delivers at a time, so that every observer sees the versions in order.
+        """
+        with self._lock:
+            if self._delivering:
+                return
+            self._delivering = True
+            try:
+                while self._pending:
+                    done = self._pending.popleft()
+                    for observer in self._observers:
+                        try:
+                            observer(done)
+                        except Exception:  # noqa: BLE001  # whatever it is: the change is made, and others wait to be told
+                            _log.exception("An observer of %s failed at version %d", self._describe(), done.version)
+            finally:
+                self._delivering = False

@@ -1,0 +1,211 @@
+"""Changes a document by transactions: staged, committed whole or not at all, numbered, and undone.
+
+Every change goes through a `Ledger`, under its lock; there is no other way to change a document's content.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import NoneType
+from typing import final
+
+from pnne_nb.errors import GraphError, StaleVersionError, expect, shown, together
+from pnne_nb.graph.edits.apply import apply_op
+from pnne_nb.graph.edits.labels import label_of
+from pnne_nb.graph.edits.notify import Delivery
+from pnne_nb.graph.edits.provenance import disproved
+from pnne_nb.graph.edits.undo_stack import Step, UndoStack
+from pnne_nb.graph.model.content import Content
+from pnne_nb.graph.model.node import Transaction
+from pnne_nb.graph.model.ops import Op, SetProperty
+from pnne_nb.graph.model.validate import Types, checked
+from pnne_nb.process.fork import fork_safe
+
+
+@final
+class Ledger:
+    """The changes of one document.
+
+    Attributes:
+        content: What the document holds now.
+        version: Rises by one with every committed change.
+        history: What can be taken back, and brought back.
+        lock: Held during every change; reentrant.
+        delivery: Who is told.
+
+    Args:
+        content: What the document holds at first.
+        types: The catalogue to check against.
+        describe: Names the document in the log.
+    """
+
+    def __init__(self, content: Content, types: Types, describe: Callable[[], str]) -> None:
+        self.content = content
+        self.version = 0
+        self.history = UndoStack()
+        self.lock = fork_safe(threading.RLock())
+        self.delivery = Delivery(describe)
+        self._types = types
+        self._staged: list[Step] | None = None  # the changes of the open transaction
+        self._owner: int | None = None  # the thread whose transaction is open
+        self._depth = 0
+        self._asker: tuple[str | None, int | None] = (None, None)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the calling thread is inside a `transaction`."""
+        return self._owner == threading.get_ident()
+
+    @contextmanager
+    def editing(self) -> Iterator[None]:
+        """Hold the lock; when the outermost edit of this thread has let go of it, tell the observers.
+
+        Never with the lock held: an observer in another thread may be waiting for it.
+        """
+        try:
+            with self.lock:
+                self._depth += 1
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                    outermost = not self._depth
+        finally:
+            if outermost:
+                self.delivery.deliver()
+
+    @contextmanager
+    def asked_by(self, client: str | None, request: int | None) -> Iterator[None]:
+        """Have what is committed in the ``with`` block say who asked. See `NodeGraph.asked_by`."""
+        with self.editing():
+            outer, self._asker = self._asker, (client, request)
+            try:
+                yield
+            finally:
+                self._asker = outer
+
+    def apply(
+        self,
+        ops: Iterable[Op],
+        label: str = "",
+        base: int | None = None,
+        *,
+        keeps_proofs: bool = False,
+        undoable: bool = True,
+    ) -> Transaction:
+        """Apply ops, all of them or none; only while `editing`. See `NodeGraph.apply`.
+
+        With `keeps_proofs`, the same is computed after it, however it looks: nodes move into a group, or out of it.
+        Without `undoable`, it is no step of undo: it must change only what no other op restores, such as places.
+        """
+        expect(base, (int, NoneType), "base", "a version of the document")
+        if base is not None and base > self.version:
+            raise StaleVersionError(
+                f"The change is based on version {shown(base)}, and this document is only at version {self.version}: "
+                "the change was made in another copy. Load the document again."
+            )
+        step = self._stage(ops, label, keeps_proofs=keeps_proofs)
+        if self._staged is not None:
+            self._staged.append(step)
+            return Transaction(self.version + 1, step.ops, step.label, *self._asker)
+        if not step.ops:
+            return self._transaction(step.ops, step.label)
+        if undoable:
+            self.history.record(step)
+        return self._commit(step.ops, step.label)
+
+    @contextmanager
+    def transaction(self, label: str) -> Iterator[None]:
+        """Make one change of all changes in the ``with`` block. See `NodeGraph.transaction`."""
+        with self.editing():
+            steps: list[Step] = []
+            outer, self._staged = self._staged, steps
+            self._owner = threading.get_ident()
+            try:
+                yield
+            except BaseException:
+                for step in reversed(steps):
+                    self._take_back(step.inverse)
+                raise
+            finally:
+                self._staged = outer
+                self._owner = None if outer is None else self._owner
+            ops = tuple(op for step in steps for op in step.ops)
+            inverse = tuple(op for step in reversed(steps) for op in step.inverse)
+            if not ops:
+                return
+            whole = Step(label or (steps[0].label if len(steps) == 1 else label_of(ops)), ops, inverse)
+            if outer is not None:
+                outer.append(whole)
+                return
+            self.history.record(whole)
+            self._commit(whole.ops, whole.label)
+
+    def undo(self) -> Transaction:
+        """Take back the last change. See `NodeGraph.undo`."""
+        with self.editing():
+            self._refuse_inside_transaction("undo")
+            step = self.history.last_done()
+            self._take_back(step.inverse)
+            self.history.took_back()
+            return self._commit(step.inverse, f"Undo: {step.label}")
+
+    def redo(self) -> Transaction:
+        """Bring back the change that was taken back last. See `NodeGraph.redo`."""
+        with self.editing():
+            self._refuse_inside_transaction("redo")
+            step = self.history.last_undone()
+            self._take_back(step.ops)
+            self.history.brought_back()
+            return self._commit(step.ops, f"Redo: {step.label}")
+
+    def _stage(self, ops: Iterable[Op], label: str, *, keeps_proofs: bool) -> Step:
+        done: list[Op] = []
+        inverses: list[list[Op]] = []
+        faults: list[GraphError] = []
+        try:
+            for op in ops:
+                # After a refused value, the other values are looked at too; anything else may fail for want of it.
+                if faults and not isinstance(op, SetProperty):
+                    break
+                expect(op, Op, "An op", "one of pnne_nb.graph.model.ops")
+                try:
+                    fitting = checked(self.content, op, self._types)
+                    inverses.append(apply_op(self.content, fitting))
+                    done.append(fitting)
+                except GraphError as fault:
+                    faults.append(fault)
+                    if not isinstance(op, SetProperty):
+                        break
+            if faults:
+                raise together(faults)
+        except BaseException:
+            for inverse in reversed(inverses):
+                self._take_back(inverse)
+            raise
+        label = label or label_of(done)
+        for mark in () if keeps_proofs else disproved(self.content, done, inverses):
+            inverses.append(apply_op(self.content, mark))
+            done.append(mark)
+        undo = tuple(op for inverse in reversed(inverses) for op in inverse)
+        return Step(label, tuple(done), undo)
+
+    def _commit(self, ops: tuple[Op, ...], label: str) -> Transaction:
+        self.version += 1
+        done = self._transaction(ops, label)
+        self.delivery.add(done)
+        return done
+
+    def _transaction(self, ops: tuple[Op, ...], label: str) -> Transaction:
+        history = self.history
+        return Transaction(self.version, ops, label, *self._asker, history.undo_label, history.redo_label)
+
+    def _take_back(self, ops: Iterable[Op]) -> None:
+        for op in ops:
+            apply_op(self.content, op, restoring=True)
+
+    def _refuse_inside_transaction(self, verb: str) -> None:
+        if self._staged is not None:
+            raise GraphError(f"{verb} is not possible inside a transaction; leave the with block first.")

@@ -1,0 +1,247 @@
+"""The automatic arrangement of one graph of a document, as ops.
+
+A frame keeps what stands in it: its nodes are arranged among themselves, and the frame as a whole among the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from pnne_nb.graph.layout import RANK_GAP, Direction, LayeredEdge, Size, arrange
+from pnne_nb.graph.layout.cards import faces
+from pnne_nb.graph.layout.columns import columns
+from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, Geometry, Point, runs_right
+from pnne_nb.graph.layout.inlining import Inlining, inlining
+from pnne_nb.graph.model.annotation import Box, Frame, around, held
+from pnne_nb.graph.model.content import Content, GraphIndex, topological_order
+from pnne_nb.graph.model.node import split_port
+from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
+from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.storage.json_format import DocumentState
+
+_ROW = HEADER_HEIGHT + SUMMARY_HEIGHT + 44.0
+"""From one node beside the drawing to the next below it."""
+GAP_RIGHT = 96.0
+"""Pixels between nodes from left to right: the shape stands along the edge, not beside it."""
+
+
+def arrangement(
+    content: Content,
+    graph: str,
+    types: Mapping[str, NodeSpec],
+    direction: Direction = "down",
+    *,
+    values: bool = False,
+) -> tuple[MoveNode | ChangeFrame, ...]:
+    """Return the ops that arrange a graph; none for a node that already stands where it should.
+
+    Args:
+        content: The document; its lock is held.
+        graph: Id of the graph.
+        types: The catalogue.
+        direction: Where edges run.
+        values: Whether sizes, constants and steps of an expression are drawn as nodes. Otherwise they are placed
+            beside the drawing, out of the way of the cards that they are written on.
+
+    Raises:
+        GraphError: If there is no such graph.
+    """
+    index = content.require(graph)
+    inlined = Inlining() if values else inlining(index)
+    shown = faces(content, index, types, inlined, across=direction == "right")
+    shapes = {name: face.geometry for name, face in shown.items()}
+    heads = inlined.heads
+    links = []
+    for edge in index.edges.values():
+        (source, out), (target, into) = inlined.giver(edge.source), split_port(edge.target)
+        source = heads.get(source, source)
+        if target in shapes and source in shapes and edge.target not in inlined.texts:
+            leaves = shapes[source].outputs[out] - _middle(shapes[source])
+            arrives = shapes[target].inputs[into] - _middle(shapes[target])
+            links.append(LayeredEdge(source, target, leaves, arrives))
+    sizes = {name: Size(shape.width, shape.height) for name, shape in shapes.items()}
+    centres = {name: place for name in sizes if (place := index.nodes[name].position) is not None}
+    places, boxes = _arranged(sizes, links, centres, index.frames, "right" if direction == "right" else "down")
+    if direction == "columns" and not index.frames and places:
+        places = columns(places, sizes, links)
+    places |= _beside(index, places, sizes, inlined)
+    moves = [
+        MoveNode(name=name, position=places[name], graph=graph)
+        for name in index.order
+        if index.nodes[name].position != places[name]
+    ]
+    frames = [ChangeFrame(name, box=box, graph=graph) for name, box in boxes.items() if index.frames[name].box != box]
+    return (*moves, *frames)
+
+
+def _beside(
+    index: GraphIndex, places: Mapping[str, Point], sizes: Mapping[str, Size], inlined: Inlining
+) -> dict[str, Point]:
+    """Where nodes stand that have no card of their own: left of the drawing, about as high as what they lead to."""
+    beside: dict[str, Point] = {}
+    if not inlined.hidden and not inlined.chains:
+        return beside
+    left = min((places[name][0] - sizes[name].width / 2 for name in places), default=0.0)
+    heads, depths, ends = inlined.heads, dict[str, int](), dict[float, float]()
+    for name in reversed(topological_order(index)[0]):
+        if name in places:
+            continue
+        users = [split_port(edge.target)[0] for edge in index.edges_out_of(name)]
+        depth = 1 + max((depths.get(user, 0) for user in users), default=0)
+        user = heads.get(name, users[0] if users else name)
+        wanted = (places.get(user) or beside.get(user) or (0.0, 0.0))[1]
+        depths[name] = depth
+        column = left - depth * (WIDTH + GAP_RIGHT) + WIDTH / 2
+        y = wanted if column not in ends else max(wanted, ends[column])
+        ends[column] = y + _ROW
+        beside[name] = (float(round(column)), float(round(y)))
+    return beside
+
+
+def drawn_right(index: GraphIndex, places: Mapping[str, Point]) -> bool:
+    """Whether a graph whose nodes stand at `places` is drawn from left to right; nodes without a place do not count."""
+    inlined = inlining(index)
+    away, heads = inlined.hidden - inlined.picks.keys(), inlined.heads
+    pairs = ((inlined.giver(edge.source)[0], split_port(edge.target)[0]) for edge in index.edges.values())
+    ends = [
+        (heads.get(one, one), other)
+        for one, other in pairs
+        if one not in away and other not in inlined.hidden and other not in heads
+    ]
+    return runs_right((places[one], places[other]) for one, other in ends if one in places and other in places)
+
+
+def _middle(shape: Geometry) -> float:
+    """Half of the side that ports stand on."""
+    return (shape.height if shape.across else shape.width) / 2
+
+
+def arranged(state: DocumentState, content: Content, types: Mapping[str, NodeSpec]) -> DocumentState:
+    """Return a document's plain data with the places that arranging would give to graphs that have none at all."""
+    graphs = {}
+    for id, graph in state.graphs.items():
+        if any(node.position is not None for node in graph.nodes):
+            graphs[id] = graph
+            continue
+        ops = arrangement(content, id, types)
+        places = {op.name: op.position for op in ops if isinstance(op, MoveNode)}
+        boxes = {op.name: op.box for op in ops if isinstance(op, ChangeFrame)}
+        nodes = (replace(node, position=places[node.name]) for node in graph.nodes)
+        frames = (replace(frame, box=boxes.get(frame.name) or frame.box) for frame in graph.frames)
+        graphs[id] = replace(graph, nodes=tuple(nodes), frames=tuple(frames))
+    return replace(state, graphs=graphs)
+
+
+class _Whole(NamedTuple):
+    """A frame with what stands in it, which is arranged as one thing.
+
+    Attributes:
+        places: Centres of the nodes in it, from its own centre.
+        boxes: The boxes of the frames in it, itself included, likewise.
+    """
+
+    size: Size
+    places: Mapping[str, Point]
+    boxes: Mapping[str, Box]
+
+
+def _arranged(
+    sizes: Mapping[str, Size],
+    links: list[LayeredEdge],
+    centres: Mapping[str, Point],
+    frames: Mapping[str, Frame],
+    direction: Direction,
+) -> tuple[dict[str, Point], dict[str, Box]]:
+    """Return the centres of nodes and the boxes of frames."""
+    wholes: dict[str, _Whole] = {name: _Whole(size, {name: (0.0, 0.0)}, {}) for name, size in sizes.items()}
+    inside = dict(centres)
+    loose: list[tuple[Frame, tuple[str, ...]]] = []
+    # Inner frames first: a frame that stands in another one is one of its things.
+    for frame in sorted(frames.values(), key=lambda frame: (frame.box[2] * frame.box[3], frame.name)):
+        members = held(frame, inside, ()).nodes
+        if not members:
+            continue
+        rest = _outside(links, members)
+        if rest is None:
+            loose.append((frame, tuple(node for member in members for node in wholes[member].places)))
+            continue
+        whole, links = _framed(frame, {member: wholes.pop(member) for member in members}, links, rest, direction)
+        for member in members:
+            del inside[member]
+        # No node can be called so.
+        key = f"frame {frame.name}"
+        wholes[key] = whole
+        left, top, width, height = frame.box
+        inside[key] = (left + width / 2, top + height / 2)
+    placed = _laid_out(wholes, links, direction)
+    places, boxes = _unpacked(wholes, placed)
+    for frame, nodes in loose:
+        boxes[frame.name] = around(_box(places[node], sizes[node]) for node in nodes)
+    return {name: places[name] for name in sizes}, boxes
+
+
+def _laid_out(things: Mapping[str, _Whole], links: list[LayeredEdge], direction: Direction) -> dict[str, Point]:
+    sizes = {name: whole.size for name, whole in things.items()}
+    return arrange(sizes, links, direction, GAP_RIGHT if direction == "right" else RANK_GAP)
+
+
+def _outside(links: list[LayeredEdge], members: tuple[str, ...]) -> set[str] | None:
+    """The things that links join to members; None if a path leaves the members and comes back."""
+    inside = set(members)
+    pending = [link.target for link in links if link.source in inside and link.target not in inside]
+    followers: dict[str, list[str]] = {}
+    for link in links:
+        followers.setdefault(link.source, []).append(link.target)
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in inside:
+            return None
+        if name not in seen:
+            seen.add(name)
+            pending += followers.get(name, ())
+    return inside
+
+
+def _framed(
+    frame: Frame, members: Mapping[str, _Whole], links: list[LayeredEdge], inside: set[str], direction: Direction
+) -> tuple[_Whole, list[LayeredEdge]]:
+    """Return a frame as one thing, and the links with their ends at it."""
+    own = [link for link in links if link.source in inside and link.target in inside]
+    placed = _laid_out(members, own, direction)
+    places, boxes = _unpacked(members, placed)
+    left, top, width, height = around(_box(placed[name], whole.size) for name, whole in members.items())
+    middle = (float(round(left + width / 2)), float(round(top + height / 2)))
+    key = f"frame {frame.name}"
+
+    def end(name: str, offset: float) -> tuple[str, float]:
+        shift = placed[name][0] - middle[0] if direction == "down" else placed[name][1] - middle[1]
+        return key, offset + shift
+
+    outer: list[LayeredEdge] = []
+    for link in links:
+        source, leaves = end(link.source, link.leaves) if link.source in inside else (link.source, link.leaves)
+        target, arrives = end(link.target, link.arrives) if link.target in inside else (link.target, link.arrives)
+        if source != target:
+            outer.append(LayeredEdge(source, target, leaves, arrives))
+    shifted = {name: (x - middle[0], y - middle[1]) for name, (x, y) in places.items()}
+    frames = {name: (x - middle[0], y - middle[1], w, h) for name, (x, y, w, h) in boxes.items()}
+    frames[frame.name] = (left - middle[0], top - middle[1], width, height)
+    return _Whole(Size(width, height), shifted, frames), outer
+
+
+def _unpacked(wholes: Mapping[str, _Whole], placed: Mapping[str, Point]) -> tuple[dict[str, Point], dict[str, Box]]:
+    places: dict[str, Point] = {}
+    boxes: dict[str, Box] = {}
+    for name, whole in wholes.items():
+        x, y = placed[name]
+        places |= {node: (x + dx, y + dy) for node, (dx, dy) in whole.places.items()}
+        boxes |= {frame: (x + dx, y + dy, w, h) for frame, (dx, dy, w, h) in whole.boxes.items()}
+    return places, boxes
+
+
+def _box(centre: Point, size: Size) -> Box:
+    return centre[0] - size.width / 2, centre[1] - size.height / 2, size.width, size.height

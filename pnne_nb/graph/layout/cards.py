@@ -1,0 +1,101 @@
+"""What each card of a graph says, how large it is, and where its ports are: for arranging a graph and for its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from pnne_nb.graph.layout.geometry import Geometry, geometry, shown_inputs
+from pnne_nb.graph.layout.inlining import Inlining
+from pnne_nb.graph.layout.texts import BETWEEN, lines, parts
+from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, output_ports
+from pnne_nb.graph.model.node import Node, split_port
+from pnne_nb.graph.model.repeats import Run
+from pnne_nb.graph.schema.spec import NodeSpec
+
+Resolved: TypeAlias = Mapping[str, Mapping[str, object]]
+"""Inferred values of properties that are ``"auto"``, by node and name."""
+
+NONE_RESOLVED: Resolved = MappingProxyType({})
+
+
+class Face(NamedTuple):
+    """What a card shows below its name.
+
+    Attributes:
+        told: What it says of its node, in one line.
+        lines: The same as it stands on the card.
+        geometry: Its size and its ports.
+        chain: The nodes that it stands for, its own first, if they are the steps of one expression.
+    """
+
+    told: str
+    lines: tuple[str, ...]
+    geometry: Geometry
+    chain: Run = ()
+
+
+def faces(
+    content: Content,
+    index: GraphIndex,
+    types: Mapping[str, NodeSpec],
+    inlined: Inlining,
+    *,
+    across: bool,
+    resolved: Resolved = NONE_RESOLVED,
+) -> dict[str, Face]:
+    """Return the face of each card of a graph, in the order of the nodes.
+
+    Args:
+        content: The document; its lock is held.
+        index: The graph.
+        types: The catalogue.
+        inlined: What has no card of its own.
+        across: Whether edges run right.
+        resolved: Values of properties that are ``"auto"``.
+    """
+    chains = {chain[0]: chain for chain in inlined.chains}
+    absorbed = {*inlined.hidden, *inlined.heads}
+    written: dict[str, dict[str, str]] = {}
+    for address, text in inlined.texts.items():
+        name, port = split_port(address)
+        written.setdefault(name, {})[port] = text
+
+    def told(name: str) -> list[str]:
+        node = index.nodes[name]
+        return parts(node, types.get(node.type), resolved.get(name, {}), written.get(name, {}))
+
+    made = {}
+    for name in index.order:
+        if name in absorbed:
+            continue
+        node = index.nodes[name]
+        if chain := chains.get(name, ()):
+            steps = [" ".join((index.nodes[step].type, BETWEEN.join(told(step)))).rstrip() for step in chain]
+            text, shown = BETWEEN.join(steps), [line for step in steps for line in lines([step])]
+        else:
+            text, shown = BETWEEN.join(told(name)), [] if node.type == "Subgraph" else lines(told(name))
+        last = index.nodes[chain[-1]] if chain else node
+        inputs = shown_inputs(
+            [port for port in input_ports(content, node, types) or () if port.name not in written.get(name, {})],
+            [port for port in index.incoming[name] if port not in written.get(name, {})],
+        )
+        outputs = _outputs(content, index, last, types, inlined)
+        shape = geometry(inputs, outputs, lines=len(shown), collapsed=node.collapsed, across=across)
+        made[name] = Face(text, tuple(shown), shape, chain)
+    return made
+
+
+def _outputs(
+    content: Content, index: GraphIndex, node: Node, types: Mapping[str, NodeSpec], inlined: Inlining
+) -> list[str]:
+    # Outputs in use that the type does not declare: an unregistered type's, or those of other settings.
+    declared = [port.name for port in output_ports(content, node, types) or ()]
+    edges = index.edges_out_of(node.name)
+    picks = {name for edge in edges if (name := split_port(edge.target)[0]) in inlined.picks}
+    used = [split_port(edge.source)[1] for edge in edges if split_port(edge.target)[0] not in picks]
+    if not picks:
+        return list(dict.fromkeys((*declared, *used)))
+    parts_of_it = sorted(picks, key=lambda name: int(str(index.nodes[name].properties["index"])))
+    return list(dict.fromkeys((*parts_of_it, *used)))

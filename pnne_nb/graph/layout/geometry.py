@@ -1,0 +1,139 @@
+"""How large a node is and where its ports are, for arranging a graph without a browser.
+
+The browser has the same rule in ``js/src/editor/scene/geometry.ts``; ``tests/cases/geometry.json`` is
+replayed by both. All lengths in the canvas's pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pnne_nb.graph.schema.spec import Port
+
+WIDTH = 176.0
+HEADER_HEIGHT = 46.0
+SUMMARY_HEIGHT = 24.0
+LABELS_HEIGHT = 18.0
+PORT_WIDTH = 58.0
+COLLAPSED_WIDTH = 148.0
+COLLAPSED_HEIGHT = 30.0
+COLLAPSED_PORT_WIDTH = 18.0
+
+LINE_HEIGHT = 16.0
+"""Of each line below the first that says something of the node."""
+
+CLEARLY_RIGHT = WIDTH
+CLEARLY_DOWN = 60.0
+"""From the centre of a node to that of the next: closer, they stand side by side."""
+
+Point = tuple[float, float]
+
+
+class Geometry(NamedTuple):
+    """A node's size, and the place of each of its ports.
+
+    Where edges run down, inputs stand on the upper edge and outputs on the lower one, measured from the left edge.
+    Where they run right (`across`), inputs stand at the left and outputs at the right, measured from the upper edge.
+
+    Attributes:
+        above: Room for the names of ports above what the node says of itself.
+        below: The same below it.
+    """
+
+    width: float
+    height: float
+    inputs: Mapping[str, float]
+    outputs: Mapping[str, float]
+    across: bool = False
+    above: float = 0.0
+    below: float = 0.0
+
+    def input_at(self, port: str) -> Point:
+        """Where an input is, from the upper left corner."""
+        return (0.0, self.inputs[port]) if self.across else (self.inputs[port], 0.0)
+
+    def output_at(self, port: str) -> Point:
+        """Where an output is, from the upper left corner."""
+        return (self.width, self.outputs[port]) if self.across else (self.outputs[port], self.height)
+
+
+def runs_right(ends: Iterable[tuple[Point, Point]]) -> bool:
+    """Whether a graph is drawn from left to right: more of its edges lead clearly to the right than clearly down.
+
+    Args:
+        ends: The centres of the nodes that each edge joins.
+    """
+    right = down = 0
+    for (x1, y1), (x2, y2) in ends:
+        right += x2 - x1 >= CLEARLY_RIGHT
+        down += y2 - y1 >= CLEARLY_DOWN
+    return right > down
+
+
+def geometry(
+    inputs: Sequence[str], outputs: Sequence[str], *, lines: int, collapsed: bool = False, across: bool = False
+) -> Geometry:
+    """Return the geometry of a node with these ports, in the order in which they are shown.
+
+    Args:
+        inputs: Names of the input ports.
+        outputs: Names of the output ports.
+        lines: How many lines say something of the node below its name.
+        collapsed: Whether it shows only its name; its ports then stand close together, without theirs.
+        across: Whether edges run right.
+    """
+    words = HEADER_HEIGHT + (SUMMARY_HEIGHT + (lines - 1) * LINE_HEIGHT if lines else 0.0)
+    most = max(len(inputs), len(outputs))
+    named = [not collapsed and needs_labels(names, plain) for names, plain in ((inputs, "input"), (outputs, "output"))]
+    labels = [len(names) if labelled else 0 for names, labelled in zip((inputs, outputs), named, strict=True)]
+    above = below = 0.0
+    if collapsed:
+        width, height = COLLAPSED_WIDTH, COLLAPSED_HEIGHT
+        if across:
+            height = max(height, most * COLLAPSED_PORT_WIDTH)
+            below = height - COLLAPSED_HEIGHT
+        else:
+            width = max(width, most * COLLAPSED_PORT_WIDTH)
+    elif across:
+        below = max(labels) * LABELS_HEIGHT
+        width, height = WIDTH, words + below
+    else:
+        above, below = (LABELS_HEIGHT if labelled else 0.0 for labelled in named)
+        width, height = max(WIDTH, max(labels) * PORT_WIDTH), above + words + below
+
+    def places(names: Sequence[str], *, labelled: bool) -> dict[str, float]:
+        if across and labelled:
+            return {name: words + (index + 0.5) * LABELS_HEIGHT for index, name in enumerate(names)}
+        side = height if across else width
+        return {name: (index + 0.5) * side / len(names) for index, name in enumerate(names)}
+
+    into, out = places(inputs, labelled=named[0]), places(outputs, labelled=named[1])
+    return Geometry(width, height, into, out, across, above, below)
+
+
+def needs_labels(names: Collection[str], plain: str) -> bool:
+    """Whether the names of ports are shown: a single one whose name says nothing new has no label."""
+    return len(names) > 1 or (len(names) == 1 and plain not in names)
+
+
+def shown_inputs(declared: Sequence[Port], wired: Collection[str]) -> tuple[str, ...]:
+    """Return the names of the input ports that a node shows.
+
+    A variadic port shows its wired slots, the gaps between them and one to spare; what is wired beyond the
+    declared ports (a property that is fed instead of typed) comes last.
+    """
+    names: list[str] = []
+    for port in declared:
+        if port.variadic:
+            taken = [int(name.rpartition("_")[2]) for name in wired if _is_slot(name, port.name)]
+            names.extend(f"{port.name}_{index}" for index in range(max(taken, default=-1) + 2))
+        else:
+            names.append(port.name)
+    known = set(names)
+    return (*names, *(name for name in wired if name not in known))
+
+
+def _is_slot(name: str, port: str) -> bool:
+    stem, _, index = name.rpartition("_")
+    return stem == port and index.isascii() and index.isdecimal()

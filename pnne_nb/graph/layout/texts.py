@@ -1,0 +1,203 @@
+"""The texts on a card, shortened to what fits."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import unicodedata
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType
+from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
+from pnne_nb.graph.schema.values import TorchConstant
+
+MAX_PARTS = 4
+MAX_VALUE = 24
+LINE = 24
+"""Letters in one line of a card."""
+MAX_LINES = 5
+BETWEEN = " · "
+
+SIZES_IN = ("in_channels", "in_features", "input_size")
+SIZES_OUT = ("out_channels", "out_features", "hidden_size")
+PLAIN = ("size", "shape", "dims", "dim0", "dim1", "other", "input", "a", "b")
+"""Properties and ports whose values say enough without their names."""
+
+_NARROW = frozenset("iljtfrI.,:;'|!()[] -")
+_WIDE = frozenset("mwMW@%")
+_ELLIPSIS = 0.7
+_SIZE = re.compile(r"[\w.]+")
+
+
+def summary(node: Node, spec: NodeSpec | None, resolved: Mapping[str, object]) -> str:
+    """The few values of a node that matter: ``"1→6 · 5×5 · stride 2"``."""
+    return BETWEEN.join(parts(node, spec, resolved))
+
+
+def parts(
+    node: Node, spec: NodeSpec | None, resolved: Mapping[str, object], written: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return what a card says of its node, piece by piece.
+
+    The browser says the same (``js/src/editor/scene/summary.ts``); ``tests/cases/cards.json`` is replayed by both.
+
+    Args:
+        node: The node.
+        spec: Its type.
+        resolved: Values of properties that are ``"auto"``.
+        written: What is written for ports that hidden nodes feed (``inlining.py``), by port.
+    """
+    told = [
+        text if port in PLAIN or port[-1:].isdigit() else f"{_brief(port)} {text}" for port, text in written.items()
+    ]
+    if node.type == "Subgraph":
+        return told if node.definition is None or node.definition == node.name else [node.definition, *told]
+    if node.type == "Module":
+        target = str(node.properties.get("target", "")).rpartition(".")[2]
+        return [target, *told] if target else told
+    properties = spec.properties if spec is not None else ()
+    into = next((prop for prop in properties if prop.name in SIZES_IN), None)
+    out = next((prop for prop in properties if prop.name in SIZES_OUT), None)
+    own: list[str] = []
+    if into is not None and out is not None:
+        own.append(f"{_short(_value(into, node, resolved))}→{_short(_value(out, node, resolved))}")
+    # Where a node runs, and whether it is computed again, was chosen for this one: it must not be cut off.
+    for prop in sorted(properties, key=lambda prop: prop.role != "node"):
+        if prop.name not in written and (into is None or out is None or (prop is not into and prop is not out)):
+            own += _part(prop, node, resolved)
+    return [*told, *own[:MAX_PARTS]]
+
+
+def lines(told: Sequence[str]) -> list[str]:
+    """Return the lines in which a card says so much: as many pieces in each as fit; a long one goes on below."""
+    made: list[str] = []
+    for text in told:
+        if made and len(made[-1]) + len(BETWEEN) + len(text) <= LINE:
+            made[-1] += BETWEEN + text
+        else:
+            made += textwrap.wrap(text, LINE, break_on_hyphens=False) or [""]
+    return made if len(made) <= MAX_LINES else [*made[: MAX_LINES - 1], f"{made[MAX_LINES - 1][: LINE - 1]}…"]
+
+
+def shape_label(shape: Sequence[int | str], dtype: str) -> str:
+    """The label of an edge: ``"N×6×24×24"``; a dtype is named only when it is not the usual one."""
+    sizes = [text if _SIZE.fullmatch(text) else f"({text})" for text in map(str, shape)]
+    label = "×".join(sizes) or "scalar"
+    return label if dtype == "float32" else f"{label} {dtype}"
+
+
+def fitted(text: str, width: float, size: float, *, code: bool = False) -> str:
+    """Return as much of `text` as `width` pixels hold in a font of `size` pixels, with an ellipsis if cut."""
+    room, used, kept = width / size, 0.0, 0
+    for place, letter in enumerate(text):
+        used += _breadth(letter, code)
+        if used > room:
+            return f"{text[:kept].rstrip()}…"
+        if used + _ELLIPSIS <= room:
+            kept = place + 1
+    return text
+
+
+def _breadth(letter: str, code: bool) -> float:
+    """About how wide a letter is, in parts of the font's size."""
+    if unicodedata.east_asian_width(letter) in "WF":
+        return 1.0
+    if code:
+        return 0.61
+    if letter in _NARROW:
+        return 0.36
+    return 0.92 if letter in _WIDE else 0.7 if letter.isupper() else 0.6
+
+
+def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[str]:
+    value = _value(prop, node, resolved)
+    given = prop.name in node.properties
+    if prop.name == "kernel_size" and not isinstance(value, Required):
+        length = _length(prop.type)
+        return ["×".join([_number(value)] * length) if _is_number(value) and length else _short(value)]
+    if prop.name == "shape" and isinstance(value, tuple):
+        return ["×".join(map(str, value)) or "scalar"]
+    # What is required and may come along an edge is not missing yet.
+    if prop.required and (given or prop.role != "call"):
+        return [_told(prop.name, value)]
+    if given and node.properties[prop.name] != prop.default:
+        if isinstance(value, bool):
+            return [f"{'' if value else 'no '}{prop.name}"]
+        return [_told(prop.name, value)]
+    return [_short(value)] if prop.name in resolved and value == resolved[prop.name] else []
+
+
+def _written(port: str, text: str) -> str:
+    if port == "index":
+        return f"[{text}]"
+    return text if port in PLAIN or port[-1:].isdigit() else f"{_brief(port)} {text}"
+
+
+def _told(name: str, value: object) -> str:
+    return _short(value) if name in PLAIN else f"{_brief(name)} {_short(value)}"
+
+
+def _value(prop: Property, node: Node, resolved: Mapping[str, object]) -> object:
+    value = node.properties.get(prop.name, prop.default)
+    return resolved[prop.name] if value == "auto" and prop.name in resolved else value
+
+
+def _brief(name: str) -> str:
+    stem = re.sub(r"_(size|channels|features)$", "", re.sub(r"^(num|n)_", "", name))
+    return "pad" if stem == "padding" else stem
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Required):
+        return "?"
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    if any(isinstance(item, slice) for item in items):
+        return f"[{', '.join(map(subscript, items))}]"[:MAX_VALUE]
+    if isinstance(value, (tuple, list)) and value:
+        if all(_is_number(item) for item in value):
+            return "×".join(map(_number, value))
+        if len(value) > 1:
+            return ", ".join(map(inner, value))[:MAX_VALUE]
+    return value[:MAX_VALUE] if isinstance(value, str) else inner(value)[:MAX_VALUE]
+
+
+def subscript(value: object) -> str:
+    """What stands between brackets in Python: ``1:`` for a slice from 1 on."""
+    if not isinstance(value, slice):
+        return inner(value)
+    start, stop, step = ("" if part is None else inner(part) for part in (value.start, value.stop, value.step))
+    return f"{start}:{stop}{f':{step}' if step else ''}"
+
+
+def inner(value: object) -> str:
+    """A value as Python shows it inside a tuple."""
+    if isinstance(value, TorchConstant):
+        return f"torch.{value.name}"
+    if value is Ellipsis:
+        return "..."
+    if isinstance(value, complex):
+        return repr(value).strip("()")
+    return _number(value) if _is_number(value) else repr(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _number(value: object) -> str:
+    return repr(value).removesuffix(".0")
+
+
+def _length(kind: PropertyType) -> int | None:
+    """How many dimensions a window has, if its type says."""
+    match kind:
+        case TupleType(length=length):
+            return length
+        case OptionalType(item):
+            return _length(item)
+        case UnionType(options):
+            return next((length for option in options if (length := _length(option)) is not None), None)
+        case _:
+            return None

@@ -1,0 +1,347 @@
+"""The document's content, indexed so that every op costs what it changes, and the ports that a node has in it.
+
+Mutable and private to ``graph``: only ``edits.apply`` (ops) and ``storage.json_format`` (loading) write to it.
+
+Invariants: names are unique in a graph; edges join existing nodes, one per input port, without a loop; a
+Subgraph node's definition exists, never contains itself, and has a port for each edge at that node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from pnne_nb.errors import GraphError, UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
+from pnne_nb.graph.model.annotation import Frame
+from pnne_nb.graph.model.node import Edge, Node, split_port
+from pnne_nb.graph.schema.spec import NodeSpec, Port
+
+T = TypeVar("T")
+
+
+class GraphIndex:
+    """One graph: nodes in their order, edges in theirs, and who is joined to whom."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.nodes: dict[str, Node] = {}
+        self.order: list[str] = []
+        self.edges: dict[int, Edge] = {}
+        self.frames: dict[str, Frame] = {}
+        self.incoming: dict[str, dict[str, int]] = {}  # node -> input port -> edge
+        self.outgoing: dict[str, dict[int, None]] = {}  # node -> edges, in their order
+        self.sharers: dict[str, dict[str, None]] = {}  # node -> nodes whose `shares` names it
+        self.shown: dict[str, int] = {}  # definition -> how many Subgraph nodes here show it
+        self._next_edge = 0
+        self._numbers: dict[str, int] = {}
+        self._interface: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+    @property
+    def where(self) -> str:
+        """How messages name this graph: nothing for the root."""
+        return f" in definition {self.id!r}" if self.id else ""
+
+    @property
+    def interface(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the Input nodes and of the Output nodes: the ports of a Subgraph node that shows this graph."""
+        if self._interface is None:
+            nodes = [self.nodes[name] for name in self.order]
+            self._interface = (
+                tuple(node.name for node in nodes if node.type == "Input"),
+                tuple(node.name for node in nodes if node.type == "Output"),
+            )
+        return self._interface
+
+    def require(self, name: str) -> Node:
+        """Return the node of that name.
+
+        Raises:
+            UnknownNodeError: If there is none.
+        """
+        return _kept(self.nodes, name, UnknownNodeError, "node", self.where)
+
+    def require_frame(self, name: object) -> Frame:
+        """Return the frame of that name.
+
+        Raises:
+            UnknownFrameError: If there is none.
+        """
+        return _kept(self.frames, name, UnknownFrameError, "frame", self.where)
+
+    def insert_node(self, node: Node, index: int | None = None) -> None:
+        self.nodes[node.name] = node
+        if index is None or index >= len(self.order):
+            self.order.append(node.name)
+        else:
+            self.order.insert(index, node.name)
+        self.incoming[node.name] = {}
+        self.outgoing[node.name] = {}
+        self._refer(node, add=True)
+        self._interface = None if node.type in ("Input", "Output") else self._interface
+
+    def index_of(self, name: str) -> int:
+        # Undoing a large addition removes from the end: do not search for that.
+        return len(self.order) - 1 if self.order[-1] == name else self.order.index(name)
+
+    def drop_node(self, name: str) -> None:
+        """Remove a node that no edge touches any more."""
+        node = self.nodes.pop(name)
+        del self.order[self.index_of(name)], self.incoming[name], self.outgoing[name]
+        self._refer(node, add=False)
+        self._interface = None if node.type in ("Input", "Output") else self._interface
+
+    def replace_node(self, node: Node) -> None:
+        """Put another snapshot of the node of that name in its place."""
+        self._refer(self.nodes[node.name], add=False)
+        self.nodes[node.name] = node
+        self._refer(node, add=True)
+
+    def rename_node(self, old: str, node: Node) -> None:
+        """Put `node`, the same under a new name, in the place of `old`; edges follow."""
+        edges = [(edge, False) for edge in self.outgoing[old]] + [(edge, True) for edge in self.incoming[old].values()]
+        self._refer(self.nodes.pop(old), add=False)
+        self.order[self.index_of(old)] = node.name
+        self.nodes[node.name] = node
+        self._refer(node, add=True)
+        self.incoming[node.name] = self.incoming.pop(old)
+        self.outgoing[node.name] = self.outgoing.pop(old)
+        for edge, into in edges:
+            source, target = self.edges[edge]
+            if into:
+                self.edges[edge] = Edge(source, f"{node.name}.{split_port(target)[1]}")
+            else:
+                self.edges[edge] = Edge(f"{node.name}.{split_port(source)[1]}", target)
+        self._interface = None if node.type in ("Input", "Output") else self._interface
+
+    def insert_edge(self, edge: Edge) -> None:
+        target, port = split_port(edge.target)
+        self.edges[self._next_edge] = edge
+        self.incoming[target][port] = self._next_edge
+        self.outgoing[split_port(edge.source)[0]][self._next_edge] = None
+        self._next_edge += 1
+
+    def drop_edge(self, edge: Edge) -> None:
+        target, port = split_port(edge.target)
+        key = self.incoming[target].pop(port)
+        del self.edges[key], self.outgoing[split_port(edge.source)[0]][key]
+
+    def rename_port(self, node: str, old: str, new: str) -> None:
+        """Have the edges at port `old` of a node, input or output, end at `new`."""
+        if old in self.incoming[node]:
+            key = self.incoming[node].pop(old)
+            self.incoming[node][new] = key
+            self.edges[key] = Edge(self.edges[key].source, f"{node}.{new}")
+        for key in self.outgoing[node]:
+            source, target = self.edges[key]
+            if split_port(source)[1] == old:
+                self.edges[key] = Edge(f"{node}.{new}", target)
+
+    def edges_into(self, name: str) -> list[Edge]:
+        return [self.edges[key] for key in self.incoming[name].values()]
+
+    def edges_out_of(self, name: str) -> list[Edge]:
+        return [self.edges[key] for key in self.outgoing[name]]
+
+    def edges_at(self, name: str) -> list[Edge]:
+        """Every edge at a node, in the order of edges."""
+        return [self.edges[key] for key in sorted((*self.incoming[name].values(), *self.outgoing[name]))]
+
+    def feeding(self, node: str, port: str) -> Edge | None:
+        """The edge into an input port, or None."""
+        key = self.incoming[node].get(port)
+        return None if key is None else self.edges[key]
+
+    def reaches(self, start: str, goal: str) -> bool:
+        """Whether a path leads from `start` to `goal`.
+
+        Searches from both ends in turn, so that the shorter side decides the cost: a new node at the end
+        of a long chain costs one step.
+        """
+        ahead, behind = {start}, {goal}
+        forward, backward = [start], [goal]
+        if start == goal:
+            return True
+        while forward and backward:
+            for edge in self.edges_out_of(forward.pop()):
+                node = split_port(edge.target)[0]
+                if node in behind:
+                    return True
+                if node not in ahead:
+                    ahead.add(node)
+                    forward.append(node)
+            for edge in self.edges_into(backward.pop()):
+                node = split_port(edge.source)[0]
+                if node in ahead:
+                    return True
+                if node not in behind:
+                    behind.add(node)
+                    backward.append(node)
+        return False
+
+    def next_number(self, stem: str) -> int:
+        """Return the number from which to look for a free name under `stem`."""
+        return self._numbers.get(stem, 1)
+
+    def used_number(self, stem: str, number: int) -> None:
+        """Remember that names under `stem` up to `number` are taken."""
+        self._numbers[stem] = number
+
+    def _refer(self, node: Node, *, add: bool) -> None:
+        target = node.shares
+        if target is None:
+            return
+        if add:
+            self.sharers.setdefault(target, {})[node.name] = None
+            return
+        del self.sharers[target][node.name]
+        if not self.sharers[target]:
+            del self.sharers[target]
+
+
+class Content:
+    """A whole document: its graphs by id, and which Subgraph nodes show which definition."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.graphs: dict[str, GraphIndex] = {"": GraphIndex("")}
+        self.users: dict[str, dict[tuple[str, str], None]] = {}  # definition -> (graph, node)
+
+    def require(self, id: object) -> GraphIndex:
+        """Return the graph of that id.
+
+        Raises:
+            UnknownGraphError: If there is none.
+        """
+        return _kept(self.graphs, id, UnknownGraphError, "definition")
+
+    def users_of(self, definition: str) -> list[tuple[GraphIndex, str]]:
+        """The nodes that show a definition, as (graph, node name)."""
+        return [(self.graphs[graph], node) for graph, node in self.users.get(definition, {})]
+
+    def blocks_of(self, definition: str) -> list[tuple[GraphIndex, str]]:
+        """The Subgraph nodes among them: their ports are the definition's Input and Output nodes."""
+        return [(graph, name) for graph, name in self.users_of(definition) if graph.nodes[name].type == "Subgraph"]
+
+    def is_box(self, definition: str) -> bool:
+        """Whether a graph holds what is inside a Module node, whose own code runs it."""
+        graph, name = next(iter(self.users.get(definition, {})), ("", ""))  # lint says if others are of another kind
+        return bool(name) and self.graphs[graph].nodes[name].is_box
+
+    def use(self, graph: str, node: Node) -> None:
+        if node.definition is not None:
+            self.users.setdefault(node.definition, {})[graph, node.name] = None
+            shown = self.graphs[graph].shown
+            shown[node.definition] = shown.get(node.definition, 0) + 1
+
+    def unuse(self, graph: str, node: Node) -> None:
+        if node.definition is not None:
+            del self.users[node.definition][graph, node.name]
+            if not self.users[node.definition]:
+                del self.users[node.definition]
+            shown = self.graphs[graph].shown
+            shown[node.definition] -= 1
+            if not shown[node.definition]:
+                del shown[node.definition]
+
+    def contains(self, definition: str, wanted: str) -> bool:
+        """Whether the graph `definition` is, or shows at any depth, the graph `wanted`."""
+        seen: set[str] = set()
+        pending = [definition]
+        while pending:
+            if (id := pending.pop()) == wanted:
+                return True
+            if id not in seen:
+                seen.add(id)
+                pending.extend(self.graphs[id].shown)
+        return False
+
+
+def topological_order(graph: GraphIndex) -> tuple[list[str], list[str]]:
+    """Return the names in an order in which every edge points forward, and the names that are on or after a loop."""
+    waiting = {name: len({split_port(edge.source)[0] for edge in graph.edges_into(name)}) for name in graph.order}
+    ready = [name for name in graph.order if not waiting[name]]
+    for name in ready:
+        for follower in _distinct(split_port(edge.target)[0] for edge in graph.edges_out_of(name)):
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                ready.append(follower)
+    return ready, [name for name in graph.order if waiting[name]]
+
+
+def _kept(things: Mapping[str, T], name: object, error: type[GraphError], what: str, where: str = "") -> T:
+    found = things.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise error(f"There is no {what} {shown(name)}{where}.{near(name, things)}")
+    return found
+
+
+def _distinct(names: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(names)
+
+
+KEYWORDS = "*"
+"""Among the inputs that a Module lists: those after it are passed by keyword, as in a signature. No port."""
+
+
+def input_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
+    """The inputs of a node in the order of the call; None if its type is not registered."""
+    spec = types.get(node.type)
+    return None if spec is None else _ports(content, node, spec, outputs=False)
+
+
+def output_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
+    """The outputs of a node; None if its type is not registered."""
+    spec = types.get(node.type)
+    return None if spec is None else _ports(content, node, spec, outputs=True)
+
+
+def find_input(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
+    """Return the input that `name` addresses, or None; see `NodeSpec.input_named`.
+
+    A node of an unregistered type has whatever ports its edges say.
+    """
+    spec = types.get(node.type)
+    if spec is None:
+        return Port(name=name, kind="value")
+    own = _own_names(content, node, spec, outputs=False)
+    if own is not None:
+        return Port(name=name, kind="value") if name in own else None
+    return spec.input_named(name)
+
+
+def find_output(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
+    """Return the output of that name, or None; a node of an unregistered type has whatever ports its edges say."""
+    spec = types.get(node.type)
+    if spec is None:
+        return Port(name=name, kind="value")
+    own = _own_names(content, node, spec, outputs=True)
+    if own is not None:
+        return Port(name=name, kind="value") if name in own else None
+    for port in spec.present_outputs(node.properties):  # asked twice for every edge: a generator would take longer
+        if port.name == name:
+            return port
+    return None
+
+
+def _ports(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[Port, ...]:
+    own = _own_names(content, node, spec, outputs=outputs)
+    if own is not None:
+        return tuple(Port(name=name, kind="value") for name in own)
+    return spec.present_outputs(node.properties) if outputs else spec.inputs
+
+
+def _own_names(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[str, ...] | None:
+    """Return the names of the ports that a node has of its own, which may be thousands; None if its type says them."""
+    if node.type == "Subgraph":
+        return content.graphs[node.definition].interface[outputs] if node.definition is not None else ()
+    if node.type == "Module":
+        return _listed(spec, node, "outputs" if outputs else "inputs")
+    return None
+
+
+def _listed(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
+    """The port names that a property lists; a damaged file may have anything there."""
+    declared = spec.property_named(prop)
+    names = node.properties.get(prop, declared.default if declared is not None else ())
+    listed = names if isinstance(names, tuple) else ()
+    return tuple(name for name in listed if isinstance(name, str) and name != KEYWORDS)

@@ -1,0 +1,119 @@
+"""Finds nodes and ports by what people write: ``"conv1"``, ``"block.conv1"``, ``"block.conv1.input"``, a `Node`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from pnne_nb.errors import UnknownNodeError, shown
+from pnne_nb.graph.model.content import Content, GraphIndex
+from pnne_nb.graph.model.node import Node, whole_of
+
+NodeRef: TypeAlias = "Node | str"
+"""A node, or its path."""
+
+
+def path_of(node: NodeRef) -> str:
+    """Return the path that a person gave.
+
+    Raises:
+        UnknownNodeError: If it is neither a node nor a text.
+    """
+    if isinstance(node, Node):
+        return node.path
+    if isinstance(node, str):
+        return node
+    raise UnknownNodeError(f"{shown(node)} is not a node: give a node of the graph, or its name.")
+
+
+def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
+    """Return the graph inside the Subgraph node of a path that starts in the graph `within`; that for an empty path.
+
+    Raises:
+        UnknownNodeError: If there is no such node, or it shows no graph.
+    """
+    graph = content.require(within)
+    if not isinstance(prefix, str):
+        raise UnknownNodeError(f"{shown(prefix)} is not the path of a node.")
+    if graph is content.graphs[""]:
+        prefix = _from_root(content, prefix)
+    for part in prefix.split(".") if prefix else ():
+        node = graph.require(part)
+        if node.definition is None:
+            raise UnknownNodeError(f"There is nothing inside {shown(part)}{graph.where}: it is a {node.type}.")
+        graph = content.graphs[node.definition]
+    return graph
+
+
+def find_node(content: Content, ref: NodeRef, within: str = "") -> tuple[GraphIndex, Node, str]:
+    """Return the graph that a node is in, the node, and the path of the graph with a dot after it.
+
+    The path starts in the graph `within`, the root unless told otherwise.
+
+    Raises:
+        UnknownNodeError: If there is no such node.
+    """
+    path = path_of(ref)
+    if content.require(within) is content.graphs[""]:
+        path = _from_root(content, path)
+    prefix, dot, name = path.rpartition(".")
+    graph = enter(content, prefix, within)
+    return graph, graph.require(name), prefix + dot
+
+
+def paths_in(content: Content) -> Iterator[str]:
+    """Yield the path of every node, nested ones after the node that shows them."""
+
+    def walk(graph: GraphIndex, prefix: str) -> Iterator[str]:
+        for name in graph.order:
+            yield f"{prefix}{name}"
+            definition = graph.nodes[name].definition
+            if definition is not None:
+                yield from walk(content.graphs[definition], f"{prefix}{name}.")
+
+    return walk(content.graphs[""], "")
+
+
+def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphIndex, Node, str]:
+    """Return the graph, the node and the port (empty if none is named) that one end of an edge means.
+
+    ``"block.x"`` may mean port ``x`` of the node ``block`` or the node ``x`` inside it. The port is meant
+    where `block` has one on that side: the node of that name inside has none there.
+
+    Raises:
+        UnknownNodeError: If there is no such node.
+    """
+    path = path_of(ref)
+    if isinstance(ref, Node):
+        graph, node, _ = find_node(content, ref)
+        return graph, node, ""
+    graph = content.graphs[""]
+    parts = _from_root(content, path).split(".")
+    for place, part in enumerate(parts):
+        node = graph.require(part)
+        rest = parts[place + 1 :]
+        if not rest:
+            return graph, node, ""
+        if node.definition is None:
+            return graph, node, ".".join(rest)
+        inside = content.graphs[node.definition]
+        if len(rest) == 1 and (rest[0] in _ports(node, inside, output=output) or rest[0] not in inside.nodes):
+            return graph, node, rest[0]
+        graph = inside
+    raise UnknownNodeError(f"There is no node {shown(path)}.")
+
+
+def _from_root(content: Content, path: str) -> str:
+    """Return the path of a node as the document has it: where one node is the whole model, that may be left out."""
+    nodes = content.graphs[""].nodes
+    first = path.partition(".")[0]
+    whole = whole_of(nodes) if path and first not in nodes else ""
+    inside = nodes[whole].definition if whole else None
+    return f"{whole}.{path}" if inside is not None and first in content.graphs[inside].nodes else path
+
+
+def _ports(node: Node, inside: GraphIndex, *, output: bool) -> tuple[object, ...]:
+    if not node.is_box:
+        return inside.interface[output]
+    listed = node.properties.get("outputs" if output else "inputs")
+    return listed if isinstance(listed, tuple) else ("output" if output else "input",)

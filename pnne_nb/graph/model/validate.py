@@ -1,0 +1,175 @@
+"""Checks ops against the catalogue before they are applied: types, properties, values, ports, kinds.
+
+Only what a person or a program asks for anew is checked. Undo and files are not: what a type that is no longer
+registered left behind must stay movable, removable and restorable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import msgspec
+
+from pnne_nb.errors import (
+    BadValueError,
+    GraphError,
+    KindMismatchError,
+    UnknownPortError,
+    UnknownPropertyError,
+    near,
+    shown,
+    together,
+)
+from pnne_nb.graph.model import ops
+from pnne_nb.graph.model.content import Content, GraphIndex, find_input, find_output, input_ports, output_ports
+from pnne_nb.graph.model.node import Node, split_port
+from pnne_nb.graph.model.ops import Op
+from pnne_nb.graph.schema.property_types import check
+from pnne_nb.graph.schema.registry import require_type
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Property, kinds_fit
+from pnne_nb.graph.schema.values import Value
+
+Types = Mapping[str, NodeSpec]
+
+
+def checked(content: Content, op: Op, types: Types) -> Op:
+    """Return `op` with its values in their stored form.
+
+    Raises:
+        GraphError: If the catalogue does not allow it.
+    """
+    match op:
+        case ops.AddNode():
+            graph = content.require(op.graph)
+            spec = require_type(types, op.type)
+            values = _checked_values(graph, op, spec)
+            return msgspec.structs.replace(op, properties=values)
+        case ops.SetProperty():
+            graph = content.require(op.graph)
+            node = graph.require(op.node)
+            spec = require_type(types, node.type)
+            value = checked_value(graph, node.name, spec, op.property, op.value)
+            return msgspec.structs.replace(op, value=value)
+        case ops.ResetProperty():
+            node = content.require(op.graph).require(op.node)
+            name: object = op.property
+            if not isinstance(name, str) or name not in node.properties:
+                _require_property(require_type(types, node.type), node.name, name)
+            return op
+        case ops.Connect():
+            return _checked_edge(content, op, types)
+        case (
+            ops.RemoveNode()
+            | ops.RenameNode()
+            | ops.MoveNode()
+            | ops.CollapseNode()
+            | ops.SetOrigin()
+            | ops.Disconnect()
+        ):
+            return op
+        case (
+            ops.AddGraph()
+            | ops.RemoveGraph()
+            | ops.AddFrame()
+            | ops.ChangeFrame()
+            | ops.RemoveFrame()
+            | ops.RenameDocument()
+        ):
+            return op
+        case _:
+            assert_never(op)
+
+
+def _checked_values(graph: GraphIndex, op: ops.AddNode, spec: NodeSpec) -> dict[str, object]:
+    values: dict[str, object] = {}
+    faults: list[GraphError] = []
+    for name, value in op.properties.items():
+        try:
+            values[name] = checked_value(graph, op.name, spec, name, value)
+        except GraphError as fault:
+            faults.append(fault)
+    if faults:
+        raise together(faults)
+    return values
+
+
+def checked_value(graph: GraphIndex, node: str, spec: NodeSpec, name: str, value: object) -> Value:
+    """Return `value` in its stored form if the property `name` of a node of that spec may have it.
+
+    Raises:
+        UnknownPropertyError: If the type has no such property.
+        BadValueError: If the value does not fit.
+    """
+    prop = _require_property(spec, node, name)
+    try:
+        result = check(prop.type, value)
+    except ValueError as error:
+        raise BadValueError(f"{node}.{name}{graph.where} cannot be {shown(value)}: it must be {error}.") from None
+    if name == "shares" and isinstance(result, str):
+        reason = sharing_fault(graph, node, spec.type, result)
+        if reason:
+            raise BadValueError(f"{node}.shares{graph.where} cannot be {shown(result)}: {reason}")
+    return result
+
+
+def sharing_fault(graph: GraphIndex, name: str, type: str, target: str) -> str:
+    """Say why a node cannot use the module of `target`, or return an empty string."""
+    owner = graph.nodes.get(target)
+    if target == name:
+        return "a node cannot share its own module."
+    if owner is None:
+        return f"there is no such node.{near(target, graph.nodes)}"
+    if owner.type != type:
+        return f"that is a {owner.type}, and only another {type} can be shared."
+    if owner.shares is not None:
+        return f"that shares a module itself; name {owner.shares!r} instead."
+    if name in graph.sharers:
+        return f"{name}'s own module is shared by {next(iter(graph.sharers[name]))!r}."
+    return ""
+
+
+def _require_property(spec: NodeSpec, node: str, name: object) -> Property:
+    prop = spec.property_named(name) if isinstance(name, str) else None
+    if prop is None:
+        names = [prop.name for prop in spec.properties]
+        raise UnknownPropertyError(
+            f"{node} ({spec.type}) has no property {shown(name)}.{near(name, names)} "
+            f"{'It has ' + ', '.join(names) if names else 'It has none'}."
+        )
+    return prop
+
+
+def _checked_edge(content: Content, op: ops.Connect, types: Types) -> ops.Connect:
+    graph = content.require(op.graph)
+    (source_name, source_port), (target_name, target_port) = split_port(op.source), split_port(op.target)
+    source, target = graph.require(source_name), graph.require(target_name)
+    output = find_output(content, source, source_port, types)
+    if output is None:
+        raise UnknownPortError(_no_port(source, "output", source_port, output_ports(content, source, types), graph))
+    target_port = _next_index(graph, target, target_port, types)
+    end = find_input(content, target, target_port, types)
+    if end is None:
+        raise UnknownPortError(_no_port(target, "input", target_port, input_ports(content, target, types), graph))
+    if not kinds_fit(output.kind, end.kind):
+        raise KindMismatchError(
+            f"{op.source} gives a {output.kind} and {target_name}.{target_port} takes a {end.kind}: they cannot be connected."
+        )
+    return msgspec.structs.replace(op, target=f"{target_name}.{target_port}")
+
+
+def _next_index(graph: GraphIndex, node: Node, port: str, types: Types) -> str:
+    """Turn the bare name of a variadic input into its next free place: ``"tensors"`` into ``"tensors_2"``."""
+    spec = types.get(node.type)
+    if spec is None or not any(known.variadic and known.name == port for known in spec.inputs):
+        return port
+    index = 0
+    while f"{port}_{index}" in graph.incoming[node.name]:
+        index += 1
+    return f"{port}_{index}"
+
+
+def _no_port(node: Node, side: str, port: str, ports: tuple[Port, ...] | None, graph: GraphIndex) -> str:
+    names = [f"{known.name}_0" if known.variadic else known.name for known in ports or ()]
+    listed = f"Its {side}s are {', '.join(names)}." if names else f"It has no {side}s."
+    return f"{node.name} ({node.type}){graph.where} has no {side} {shown(port)}.{near(port, names)} {listed}"

@@ -1,0 +1,264 @@
+"""The half of a document that only reads: nodes, diagnostics, picture, file, and observers of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, expect, shown
+from pnne_nb.graph.edits.notify import Observer
+from pnne_nb.graph.edits.transactions import Ledger
+from pnne_nb.graph.edits.undo_stack import Step
+from pnne_nb.graph.layout.arrange_graph import arranged as with_places
+from pnne_nb.graph.layout.cards import NONE_RESOLVED, Resolved
+from pnne_nb.graph.model.content import Content
+from pnne_nb.graph.model.lint import lint, lint_at
+from pnne_nb.graph.model.node import Edge, Node
+from pnne_nb.graph.model.paths import find_node, paths_in
+from pnne_nb.graph.model.validate import Types
+from pnne_nb.graph.model.views import Graphs, Nodes, at_path
+from pnne_nb.graph.render.html import figure
+from pnne_nb.graph.render.import_report import ImportReport, import_report
+from pnne_nb.graph.render.scene import NO_SHAPES, Scene, Shapes
+from pnne_nb.graph.render.scene import scene as scene_of
+from pnne_nb.graph.render.svg import ThemeName, svg
+from pnne_nb.graph.schema.analysis_hook import installed
+from pnne_nb.graph.storage import json_format
+from pnne_nb.graph.storage.json_format import DocumentState
+
+
+class ReadableGraph:
+    """The half of a `NodeGraph` that changes nothing.
+
+    Attributes:
+        nodes: The nodes of the root by name, in their order.
+        graphs: Every graph by id, the root (``""``) first.
+
+    Args:
+        ledger: What the document holds, and its changes.
+        types: The catalogue.
+    """
+
+    def __init__(self, ledger: Ledger, types: Types) -> None:
+        self._ledger = ledger
+        self._types = types
+        self.graphs = Graphs(lambda: ledger.content, types, ledger.lock)
+        self.nodes = Nodes(lambda: ledger.content.graphs[""], ledger.lock)
+
+    @property
+    def version(self) -> int:
+        """Rises by one with every committed change, undo and redo included."""
+        return self._ledger.version
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The edges of the root, as pairs (source, target) of ``"node.port"``."""
+        return self.graphs[""].edges
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the calling thread is inside a `transaction`."""
+        return self._ledger.in_transaction
+
+    @property
+    def undo_label(self) -> str | None:
+        """What `undo` would take back, or None."""
+        with self._ledger.lock:
+            return self._ledger.history.undo_label
+
+    @property
+    def redo_label(self) -> str | None:
+        """What `redo` would bring back, or None."""
+        with self._ledger.lock:
+            return self._ledger.history.redo_label
+
+    def __getitem__(self, path: str) -> Node:
+        """Return the node at a path.
+
+        Raises:
+            UnknownNodeError: If there is none.
+        """
+        return self._at(path)
+
+    def __contains__(self, path: object) -> bool:
+        try:
+            self[path]  # type: ignore[index]  # anything else is refused just below, as not contained
+        except GraphError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __bool__(self) -> bool:
+        """Whether there is a document: True for an empty one too."""
+        return True
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """The paths that ``graph["`` can be completed to, nested ones included."""
+        with self._ledger.lock:
+            return list(paths_in(self._content))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether name, graphs, nodes in their order and edges are the same; history and version do not matter."""
+        if not isinstance(other, ReadableGraph):
+            return NotImplemented
+        return self is other or self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes, and equality is by content
+
+    def __repr__(self) -> str:
+        with self._ledger.lock:
+            name, root = self._content.name, self._content.graphs[""]
+            nodes, edges = len(root.nodes), len(root.edges)
+        return f'NodeGraph "{name}": {nodes} node{"" if nodes == 1 else "s"}, {edges} edge{"" if edges == 1 else "s"}'
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """Find what keeps the document from compiling, as far as that shows without torch."""
+        with self._ledger.lock:
+            return lint(self._content, self._types)
+
+    def diagnostics_at(self, paths: Iterable[str]) -> dict[str, list[Diagnostic]]:
+        """Find what is wrong at some places only, and under ``""`` what the document as a whole lacks.
+
+        Args:
+            paths: Of nodes, nested ones through the nodes that show them; those that do not exist are left out.
+        """
+        expect(paths, Iterable, "paths", "paths of nodes")
+        with self._ledger.lock:
+            return lint_at(self._content, paths, self._types)
+
+    @property
+    def import_report(self) -> ImportReport:
+        """What ``pn.from_module`` could open, what stays closed, and why; a notebook shows it as a table."""
+        with self._ledger.lock:
+            return import_report(self._content.name, self.graphs)
+
+    # Drawing
+
+    def to_svg(
+        self,
+        theme: ThemeName = "auto",
+        *,
+        within: str = "",
+        shapes: Shapes = NO_SHAPES,
+        resolved: Resolved = NONE_RESOLVED,
+        fold: bool = False,
+    ) -> str:
+        """Draw one graph as the editor shows it, without a browser: accessible SVG, the same for equal documents.
+
+        Nodes stand where they were placed; without places they are arranged. Nested graphs are one card each,
+        marked ``×3`` if three nodes show the same. Of more than 400 nodes only names are drawn.
+
+        Args:
+            theme: ``"light"`` or ``"dark"``; ``"auto"`` follows the reader's system.
+            within: Path of the Subgraph node whose inside to draw; the root unless told otherwise.
+            shapes: What to write on edges, by path of the output port: ``pn.infer_shapes(graph)``.
+            resolved: Inferred values of properties that are ``"auto"``, by path of the node.
+            fold: Whether equal nodes in a row are drawn as one, marked ``×8``.
+
+        Raises:
+            UnknownNodeError: If nothing is at `within`.
+            ArgumentError: If `theme` is none of the three.
+        """
+        return svg(self._scene(within, shapes, resolved, fold), theme)
+
+    def to_html(
+        self,
+        theme: ThemeName = "auto",
+        *,
+        within: str = "",
+        shapes: Shapes = NO_SHAPES,
+        resolved: Resolved = NONE_RESOLVED,
+        fold: bool = False,
+    ) -> str:
+        """Draw as `to_svg` does, as an HTML image with the graph as a list beneath it; for the arguments see there.
+
+        It survives what viewers of stored notebooks take out: scripts, styles and inline SVG.
+        """
+        scene = self._scene(within, shapes, resolved, fold)
+        return figure(scene, svg(scene, theme))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Show the picture in a notebook cell with the shapes on its edges, and keep it there when the kernel is gone."""
+        shapes, resolved = installed().shapes(self)
+        html = self.to_html(shapes=shapes, resolved=resolved)
+        return {
+            "text/plain": repr(self),
+            "text/html": html,
+            "image/svg+xml": self.to_svg(shapes=shapes, resolved=resolved),
+        }
+
+    def summary(self) -> object:
+        """Return parameters, shapes and multiply-adds by layer, as ``pn.summary(graph)``.
+
+        Raises:
+            CompileError: If the graph is unfinished, or no example inputs can be made from its Input nodes.
+        """
+        return installed().summary(self)
+
+    def _scene(self, within: str, shapes: Shapes, resolved: Resolved, fold: bool) -> Scene:
+        with self._ledger.lock:
+            return scene_of(self._content, within, self._types, shapes, resolved, fold=fold)
+
+    # Its file
+
+    def state(self, *, arranged: bool = False) -> DocumentState:
+        """Return the whole document as plain data.
+
+        Args:
+            arranged: Whether graphs without any places get those that `NodeGraph.arrange` would give them, for a look
+                at them; the document stays as it is.
+        """
+        with self._ledger.lock:
+            state = json_format.state_of(self._content)
+            return with_places(state, self._content, self._types) if arranged else state
+
+    def frozen(self) -> Callable[[], DocumentState]:
+        """Return what gives the document as it is now, as `state`, at any later time."""
+        with self._ledger.lock:
+            return json_format.frozen(self._content)
+
+    def to_json(self) -> str:
+        """Return the text of a graph file: the same for equal documents, a line for each node and edge."""
+        return json_format.write(self.state())
+
+    # Looking on
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What has been done since the document was made or loaded, in order, without what was taken back."""
+        with self._ledger.lock:
+            return self._ledger.history.done
+
+    @contextmanager
+    def reading(self) -> Iterator[Self]:
+        """Keep the document as it is in the ``with`` block, for a look at several parts of it that belong together.
+
+        Other threads wait meanwhile with their changes, so be brief.
+        """
+        with self._ledger.lock:
+            yield self
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` with each transaction after it is committed, in order; return a function that ends this.
+
+        It is called in the thread that made the change, without the document's lock, and may itself change the
+        document: what it changes is told after what it was told. What it raises is logged, and undoes nothing.
+        """
+        if not callable(observer):
+            raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")
+        return self._ledger.delivery.observe(observer)
+
+    def _at(self, path: str, within: str = "") -> Node:
+        with self._ledger.lock:
+            _, node, prefix = find_node(self._content, path, within)
+            return at_path(node, prefix)
+
+    @property
+    def _content(self) -> Content:
+        return self._ledger.content

@@ -1,0 +1,79 @@
+"""The forms in which a picture leaves: as HTML that viewers of notebooks keep, and as PNG."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from html import escape
+from importlib import import_module
+
+from pnne_nb.errors import PnneError
+from pnne_nb.graph.model.annotation import Frame, held
+from pnne_nb.graph.render.scene import Card, Scene
+from pnne_nb.graph.render.svg import card_text, describe
+
+_FONTS = "'DejaVu Sans','Liberation Sans','Noto Sans',sans-serif"
+"""What stands for ``sans-serif``: the renderer knows fonts by their own names only."""
+
+
+def figure(scene: Scene, svg: str) -> str:
+    """Return the picture of a graph as `image_with_text`, with its nodes as the list."""
+    return image_with_text(scene.title, f"{scene.title}: {describe(scene)}", lines(scene), svg)
+
+
+def image_with_text(title: str, alternative: str, items: Iterable[str], svg: str) -> str:
+    """Return a picture as an ``<img>`` with what it shows as a list beneath it.
+
+    Viewers of notebooks take out inline SVG and styles that they do not trust; an image with a ``data:``
+    address and plain lists they keep. The list is what a screen reader reads.
+
+    Args:
+        title: What the picture is of.
+        alternative: What it shows, in a sentence.
+        items: What it shows, in full: a line each.
+        svg: The picture.
+    """
+    address = base64.b64encode(svg.encode()).decode("ascii")
+    image = f'<img alt="{escape(alternative)}" src="data:image/svg+xml;base64,{address}">'
+    rows = "".join(f"<li>{escape(item)}</li>" for item in items)
+    text = f"<details><summary>{escape(title)} as text</summary><ul>{rows}</ul></details>" if rows else ""
+    return f"<figure>{image}{text}</figure>"
+
+
+def png(svg: str, scale: float = 2.0) -> bytes:
+    """Paint a picture.
+
+    Args:
+        svg: The picture; its theme must be ``"light"`` or ``"dark"``.
+        scale: Pixels of the result for each pixel of the picture.
+
+    Raises:
+        PnneError: The package that paints is not installed.
+    """
+    try:
+        resvg = import_module("resvg_py")
+    except ImportError as error:
+        raise PnneError(
+            "PNG files are painted by resvg_py, which is not installed: pip install 'pnne_nb[png]'"
+        ) from error
+    return bytes(resvg.svg_to_bytes(svg_string=svg.replace("sans-serif", _FONTS), zoom=scale))
+
+
+def lines(scene: Scene) -> Iterable[str]:
+    """Say each node with what feeds it: ``"conv1, Conv2d, 1→6 · 5×5, from x.output (N×1×28×28)"``."""
+    feeding: dict[str, list[str]] = {}
+    for wire in scene.wires:
+        given = f"{wire.source} ({wire.label})" if wire.label else wire.source
+        feeding.setdefault(wire.target.partition(".")[0], []).append(given)
+    for card in scene.cards:
+        sources = feeding.get(card.name)
+        yield f"{card_text(card)}{', from ' + ', '.join(sources) if sources else ''}"
+    for frame in scene.frames:
+        inside = [card.name for card in scene.cards if _holds(frame, card)]
+        words = " ".join(filter(None, (frame.title, frame.text)))
+        yield f"Frame: {words or frame.name}{', around ' + ', '.join(inside) if inside else ''}"
+
+
+def _holds(frame: Frame, card: Card) -> bool:
+    centre = (card.x + card.geometry.width / 2, card.y + card.geometry.height / 2)
+    return bool(held(frame, {card.name: centre}, ()).nodes)

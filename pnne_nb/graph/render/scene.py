@@ -1,0 +1,274 @@
+"""What there is to draw of one graph: cards at their places, and wires between their ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeAlias
+
+from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
+from pnne_nb.graph.layout.cards import Face, Resolved, faces
+from pnne_nb.graph.layout.geometry import Geometry
+from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given
+from pnne_nb.graph.layout.texts import shape_label
+from pnne_nb.graph.model.annotation import Frame
+from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
+from pnne_nb.graph.model.node import Node, split_port
+from pnne_nb.graph.model.ops import MoveNode
+from pnne_nb.graph.model.paths import enter
+from pnne_nb.graph.model.repeats import Run, runs
+from pnne_nb.graph.render.edge_routing import Box, Point, routed
+from pnne_nb.graph.render.folding import closed
+from pnne_nb.graph.schema.categories import BLOCK, UNKNOWN
+from pnne_nb.graph.schema.spec import NodeSpec
+
+GAP = 44.0
+BESIDE = 32.0
+FULL_DETAIL = 400
+"""Above so many nodes, cards are only coloured boxes with a name: nobody can read more, and files stay small."""
+
+
+class Shape(Protocol):
+    """What a port gives: sizes, and the name of a dtype."""
+
+    @property
+    def shape(self) -> tuple[int | str, ...]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+
+Shapes: TypeAlias = Mapping[str, Shape]
+"""What output ports give, by path."""
+
+NO_SHAPES: Shapes = MappingProxyType({})
+
+
+class Card(NamedTuple):
+    """One node; `x` and `y` are its upper left corner, `uses` counts the nodes that show its definition.
+
+    If equal nodes in a row are folded into it, `run` are their names, its own first. `kind` is the second line: what
+    the node is, or the steps of an expression; empty where the name says it.
+    """
+
+    name: str
+    type: str
+    category: str
+    known: bool
+    kind: str
+    summary: str
+    lines: tuple[str, ...]
+    geometry: Geometry
+    optional: frozenset[str]
+    x: float
+    y: float
+    uses: int
+    title: str
+    collapsed: bool = False
+    run: Run = ()
+
+    @property
+    def times(self) -> str:
+        """How many nodes it stands for, or else show what it shows: ``"×8"``."""
+        count = len(self.run) or self.uses
+        return f"×{count}" if count > 1 else ""
+
+    @property
+    def box(self) -> Box:
+        """The rectangle that it covers."""
+        return self.x, self.y, self.x + self.geometry.width, self.y + self.geometry.height
+
+
+class SceneEdge(NamedTuple):
+    """One edge; `points` are where it starts, the places it passes vertically, and where it ends.
+
+    If it runs right (`across`), it passes them horizontally. `label` is the shape of what it carries, and `labelled`
+    whether it says so: of the edges of one port, the shortest.
+    """
+
+    source: str
+    target: str
+    points: tuple[Point, ...]
+    label: str
+    labelled: bool
+    across: bool
+
+
+class Scene(NamedTuple):
+    """One graph of a document."""
+
+    title: str
+    cards: tuple[Card, ...]
+    wires: tuple[SceneEdge, ...]
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def detailed(self) -> bool:
+        """Whether there are so few nodes that everything about them is drawn."""
+        return len(self.cards) <= FULL_DETAIL
+
+
+def scene(
+    content: Content,
+    within: str,
+    types: Mapping[str, NodeSpec],
+    shapes: Shapes,
+    resolved: Resolved,
+    *,
+    fold: bool = False,
+) -> Scene:
+    """Read one graph.
+
+    Args:
+        content: The document; its lock is held.
+        within: Path of the Subgraph node that shows it; empty for the root.
+        types: The catalogue.
+        shapes: What output ports give, by full path, as far as it is known.
+        resolved: Values of properties that are ``"auto"``, by full path.
+        fold: Whether equal nodes in a row are one card.
+
+    Raises:
+        UnknownNodeError: If nothing is at `within`.
+    """
+    index = enter(content, within)
+    prefix = f"{within}." if within else ""
+    known = {name: resolved.get(f"{prefix}{name}", {}) for name in index.nodes}
+    across = drawn_right(
+        index, {name: node.position for name, node in index.nodes.items() if node.position is not None}
+    )
+    inlined = inlining(index)
+    shown = faces(content, index, types, inlined, across=across, resolved=known)
+    centres = _centres(content, index, types, shown)
+    chained = {name for chain in inlined.chains for name in chain}
+    folded = [
+        run
+        for run in (runs(content, index, lambda name: known[name]) if fold else [])
+        if not chained.intersection(run) and shown.keys() >= set(run)
+    ]
+    # A frame is a place in the document: the room in it stays.
+    placed = closed(centres, folded) if not index.frames else centres
+    heads = {**inlined.heads, **{name: run[0] for run in folded for name in run}}
+    whole = {run[0]: run for run in folded}
+    cards = {
+        name: _card(content, index, name, types, face, placed[name], whole.get(name, ()))
+        for name, face in shown.items()
+        if heads.get(name, name) == name
+    }
+    wires = _wires(index, cards, heads, inlined, lambda port: shapes.get(f"{prefix}{port}"))
+    where = f"{content.name}, {within}" if within else content.name
+    # The largest first: smaller ones stand on it.
+    frames = sorted(index.frames.values(), key=lambda frame: (-frame.box[2] * frame.box[3], frame.name))
+    return Scene(where, tuple(cards.values()), wires, tuple(frames))
+
+
+def _wires(
+    index: GraphIndex,
+    cards: Mapping[str, Card],
+    heads: Mapping[str, str],
+    inlined: Inlining,
+    shape_of: Callable[[str], Shape | None],
+) -> tuple[SceneEdge, ...]:
+    wires: list[SceneEdge] = []
+    around = cards if len(cards) <= FULL_DETAIL else {}
+    shortest: dict[str, int] = {}
+    # Sorted, as in a file: the order in which edges were made does not show.
+    for edge in sorted(index.edges.values()):
+        (source, out), (target, into) = inlined.giver(edge.source), split_port(edge.target)
+        if target not in cards or edge.target in inlined.texts:
+            continue  # inside a folded run, or written on the card
+        above, below = cards[heads.get(source, source)], cards[target]
+        (x1, y1), (x2, y2) = above.geometry.output_at(out), below.geometry.input_at(into)
+        start, end = (above.x + x1, above.y + y1), (below.x + x2, below.y + y2)
+        across = above.geometry.across
+        others = [card.box for name, card in around.items() if name not in {above.name, target}]
+        points = routed(start, end, others, across=across)
+        given = shape_of(edge.source)
+        label = shape_label(given.shape, given.dtype) if given is not None else ""
+        best = shortest.setdefault(edge.source, len(wires))
+        if best != len(wires) and _length(points) < _length(wires[best].points):
+            shortest[edge.source] = len(wires)
+        wires.append(SceneEdge(edge.source, edge.target, points, label, labelled=False, across=across))
+    for place in shortest.values():
+        wires[place] = wires[place]._replace(labelled=True)
+    return tuple(wires)
+
+
+def _length(points: Sequence[Point]) -> float:
+    return abs(points[0][0] - points[-1][0]) + abs(points[0][1] - points[-1][1])
+
+
+def _card(
+    content: Content,
+    index: GraphIndex,
+    name: str,
+    types: Mapping[str, NodeSpec],
+    face: Face,
+    centre: tuple[float, float],
+    run: Run,
+) -> Card:
+    node, shape = index.nodes[name], face.geometry
+    spec = types.get(node.type)
+    category = BLOCK.name if node.type == "Subgraph" else spec.category if spec is not None else UNKNOWN.name
+    optional = frozenset(
+        port.name for port in input_ports(content, node, types) or () if port.optional and port.name in shape.inputs
+    )
+    uses = 0 if node.definition is None else sum(1 for _ in content.users.get(node.definition, ()))
+    title, kind = _words(index, node, face.chain)
+    return Card(
+        name=node.name,
+        type=node.type,
+        category=category,
+        known=spec is not None,
+        kind=kind,
+        summary=face.told,
+        lines=face.lines,
+        geometry=shape,
+        optional=optional,
+        x=centre[0] - shape.width / 2,
+        y=centre[1] - shape.height / 2,
+        uses=uses,
+        collapsed=node.collapsed,
+        title=f"{run[0]} … {run[-1]}" if run else title,
+        run=run,
+    )
+
+
+def _words(index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
+    """What is written on a card: its name, and what it is unless the name says so."""
+    if chain:
+        steps = " · ".join(index.nodes[name].type for name in chain)
+        given = next((name for name in reversed(chain) if is_given(name, index.nodes[name].type)), None)
+        return (steps, "") if given is None else (given, steps)
+    if node.type == "Subgraph":
+        return node.name, node.definition if node.definition and node.definition != node.name else "block"
+    return node.name, node.type if is_given(node.name, node.type) or node.type[:1].isupper() else ""
+
+
+def _centres(
+    content: Content, index: GraphIndex, types: Mapping[str, NodeSpec], shown: Mapping[str, Face]
+) -> dict[str, tuple[float, float]]:
+    """Where cards stand; those without a place stand below what feeds them, or all are arranged."""
+    sizes = {name: face.geometry for name, face in shown.items()}
+    placed = {name: place for name in shown if (place := index.nodes[name].position) is not None}
+    if not placed:
+        # A node that stands at the origin already is not moved.
+        ops = arrangement(content, index.id, types)
+        arranged = {op.name: op.position for op in ops if isinstance(op, MoveNode)}
+        return {name: arranged.get(name) or (0.0, 0.0) for name in shown}
+    for name in topological_order(index)[0]:
+        if name in shown and name not in placed:
+            givers = (split_port(edge.source)[0] for edge in index.edges_into(name))
+            feeding = [placed[giver] for giver in givers if giver in placed]
+            x = feeding[0][0] if feeding else 0.0
+            y = max((above[1] for above in feeding), default=0.0) + (sizes[name].height + GAP if feeding else 0.0)
+            while any(_overlap(sizes[name], (x, y), sizes[other], place) for other, place in placed.items()):
+                x += sizes[name].width + BESIDE
+            placed[name] = (x, y)
+    return placed
+
+
+def _overlap(one: Geometry, here: tuple[float, float], other: Geometry, there: tuple[float, float]) -> bool:
+    return (
+        abs(here[0] - there[0]) < (one.width + other.width) / 2 + BESIDE / 2
+        and abs(here[1] - there[1]) < (one.height + other.height) / 2 + BESIDE / 2
+    )

@@ -1,0 +1,95 @@
+"""Suggests what to write instead of names from elsewhere: other libraries, containers, functions of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pnne_nb.errors import near
+from pnne_nb.graph.schema.spec import NodeSpec
+
+_ELSEWHERE: Final = {
+    "activation": ("ReLU", "GELU", "Sigmoid", "Softmax"),
+    "attention": ("MultiheadAttention", "scaled_dot_product_attention"),
+    "avgpool": ("AvgPool1d", "AvgPool2d", "AvgPool3d"),
+    "averagepooling2d": ("AvgPool2d",),
+    "batchnorm": ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
+    "batchnormalization": ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
+    "concat": ("cat",),
+    "concatenate": ("cat",),
+    "conv": ("Conv1d", "Conv2d", "Conv3d"),
+    "convolution": ("Conv1d", "Conv2d", "Conv3d"),
+    "crossentropy": ("CrossEntropyLoss",),
+    "deconv": ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
+    "dense": ("Linear",),
+    "fc": ("Linear",),
+    "fullyconnected": ("Linear",),
+    "globalaveragepooling2d": ("AdaptiveAvgPool2d",),
+    "globalavgpool": ("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"),
+    "globalmaxpooling2d": ("AdaptiveMaxPool2d",),
+    "inputlayer": ("Input",),
+    "layernormalization": ("LayerNorm",),
+    "maxpool": ("MaxPool1d", "MaxPool2d", "MaxPool3d"),
+    "maxpooling2d": ("MaxPool2d",),
+    "mlp": ("Linear",),
+    "multiply": ("mul",),
+    "norm": ("BatchNorm2d", "LayerNorm", "GroupNorm"),
+    "pool": ("MaxPool2d", "AvgPool2d"),
+    "transformerblock": ("TransformerEncoderLayer",),
+    "swish": ("SiLU",),
+    "upsampling2d": ("Upsample",),
+}
+"""Types by what other libraries, or people in a hurry, call them; in lower case, without underscores."""
+
+_CONTAINERS: Final = {
+    "sequential": 'A graph is drawn layer by layer: pn.sequential(..., input=("N", 3)) makes one, graph.chain(...) appends',
+    "modulelist": "A graph is drawn layer by layer: add() each of them, or graph.chain(*layers) if they run one after another",
+    "moduledict": "A graph is drawn layer by layer: add() each of them under its own name",
+    "parameterlist": 'Each parameter is a node of its own: graph.add("Parameter", shape=(3, 4))',
+    "parameterdict": 'Each parameter is a node of its own: graph.add("Parameter", shape=(3, 4))',
+    "module": "pn.from_module(net, args=(x,)) draws a module of yours; pn.register_node makes a node type of its class",
+}
+
+
+def instead_of(name: object, types: Mapping[str, NodeSpec]) -> str:
+    """Return a sentence, after a space, on what to write instead of a type that there is not; "" if nothing is near."""
+    return habit(name, types) or near(name, types) if isinstance(name, str) else ""
+
+
+def habit(name: str, types: Mapping[str, NodeSpec]) -> str:
+    """Return the same for names that are known from elsewhere or only spelled otherwise, without guessing."""
+    plain = _plain(name)
+    if plain in _CONTAINERS:
+        return f" {_CONTAINERS[plain]}."
+    lazy = name.removeprefix("Lazy")
+    if lazy != name and lazy in types:
+        sizes = ", ".join(prop.name for prop in types[lazy].inferable)
+        return (
+            f' Every {lazy} is lazy here: graph.add("{lazy}", ...) without {sizes or "sizes"}, which the data decides.'
+        )
+    found = [known for known in _ELSEWHERE.get(plain, ()) if known in types]
+    if found:
+        return f" Write {_alternatives(found)}."
+    if name in types:
+        return f" Did you mean {name!r}?"
+    same = [known for known in types if _plain(known) == plain]
+    # Of a layer and a function of one name, a person who adds a node means the layer.
+    layers = [known for known in same if types[known].kind == "module"]
+    return f" Did you mean {' or '.join(map(repr, layers or same))}?" if same else ""
+
+
+def layer_of(function: NodeSpec, types: Mapping[str, NodeSpec]) -> NodeSpec | None:
+    """Return the layer that has the name of a function but for capitals and underscores: ``Conv2d`` for ``conv2d``."""
+    if function.kind == "module":
+        return None
+    plain = _plain(function.type)
+    return next((spec for spec in types.values() if spec.kind == "module" and _plain(spec.type) == plain), None)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").casefold()
+
+
+def _alternatives(names: list[str]) -> str:
+    calls = [f'graph.add("{name}", ...)' for name in names]
+    return calls[0] if len(calls) == 1 else f"{', '.join(calls[:-1])} or {calls[-1]}"

@@ -1,0 +1,1 @@
+"""Documents as JSON, in files and as text."""

@@ -1,0 +1,1 @@
+"""Predicts with a live model, a saved package or an exported file."""

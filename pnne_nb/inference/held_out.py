@@ -1,0 +1,234 @@
+"""Real examples for measuring a model: some to calibrate on, the others held out to judge by one number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.errors import ArgumentError, ExportError, expect, shown
+from pnne_nb.export.attempt import prepare
+from pnne_nb.export.subject import Subject, input_names
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, as_batch
+from pnne_nb.runtime.data.open_data import Array, Data, open_source
+from pnne_nb.runtime.data.sources import BatchSource
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.evaluation import in_order
+from pnne_nb.runtime.objective.losses import loss_for, make_loss
+from pnne_nb.runtime.objective.metric_choices import make_metrics
+from pnne_nb.runtime.objective.metrics import are_classes, numbers_of
+from pnne_nb.runtime.objective.named_metrics import NAMES
+
+CALIBRATION = 512
+"""Examples at most that ranges are measured on."""
+
+HELD_OUT = 8192
+"""Examples at most that a model is judged by."""
+
+BATCH_SIZE = 64
+
+Budget: TypeAlias = tuple[str, float]
+"""A number of an epoch, such as ``"val_accuracy"``, and what it may lose, in percent."""
+
+_LESS = frozenset({"loss", "mae", "mse", "perplexity"})
+"""Metrics of which less is better."""
+
+_SHARES = frozenset({"accuracy", "precision", "recall", "f1", "auroc"})
+"""Metrics between 0 and 1: what they lose is told in points of a percentage."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """A model and real examples for it.
+
+    Attributes:
+        subject: A copy of the model in eval mode on the CPU, with its document.
+        calibration: Batches to measure ranges on.
+        held_out: Other batches, to judge by.
+        notes: How the data was divided, if it was.
+    """
+
+    subject: Subject
+    calibration: tuple[Batch, ...]
+    held_out: tuple[Batch, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of held-out examples."""
+        return sum(batch.examples for batch in self.held_out)
+
+
+def read_examples(
+    given: object, data: Data | Array | None, val_data: Data | Array | None, reuse: nn.Module | None
+) -> Examples:
+    """Return a model with examples: `data` calibrates and `val_data` judges; without the second, `data` is divided.
+
+    Args:
+        given: A graph, a module, or a `TrainingEngine`, whose own data is taken if there is no other.
+        data: Inputs and targets in any form that `TrainingEngine` takes; the targets may be missing.
+        val_data: The same.
+        reuse: A model whose weights a graph takes.
+
+    Raises:
+        ArgumentError: If there is no data, or too little to divide.
+        ExportError: If the model is unfinished, has no drawing, or does not take the data; diagnostics name the nodes.
+    """
+    if isinstance(given, TrainingEngine) and data is None:
+        recipe = given._loop.recipe
+        source, judging = in_order(recipe.train), None if recipe.val is None else in_order(recipe.val)
+    elif data is None:
+        raise ArgumentError(
+            "There is no data to calibrate with: pn.quantize(graph, (X, y)). Ranges of inputs are measured on real examples; "
+            "random ones rank the nodes wrongly."
+        )
+    else:
+        source, judging = _opened(data, "data"), None if val_data is None else _opened(val_data, "val_data")
+    if reuse is not None:
+        expect(given, NodeGraph, "graph", "a NodeGraph where reuse= is given", "A module has its weights already.")
+        expect(reuse, nn.Module, "reuse", "an nn.Module")
+        given = compile_graph(given, reuse=reuse)  # type: ignore[arg-type]  # looked at above
+    names = input_names(given)
+    if names is None:
+        raise ArgumentError(f"Give a NodeGraph, an nn.Module or a TrainingEngine, not {shown(given)}.")
+    with torch.no_grad():
+        batches = list(_batches(source, names, CALIBRATION if judging is not None else HELD_OUT))
+        held_out = [] if judging is None else list(_batches(judging, names, HELD_OUT))
+    subject, _, _ = prepare(given, batches[0].inputs, None)
+    notes: tuple[str, ...] = ()
+    if judging is None:
+        batches, held_out = _divided(batches)
+        counts = (sum(batch.examples for batch in part) for part in (batches, held_out))
+        notes = ("Of the data, {} examples calibrate and {} others judge; val_data= gives others.".format(*counts),)
+    return Examples(subject, tuple(batches), tuple(held_out), notes)
+
+
+def _opened(data: Data | Array, name: str) -> BatchSource:
+    arrays: Data = (data,) if isinstance(data, (Tensor, np.ndarray)) else data  # type: ignore[assignment]  # the rest is data
+    return open_source(arrays, batch_size=BATCH_SIZE, shuffle=False, seed=0, num_workers=0, name=name)
+
+
+def _batches(source: BatchSource, names: Sequence[str], most: int) -> Iterator[Batch]:
+    """Yield batches with inputs by place, until there are enough examples."""
+    seen = 0
+    with closing(source):
+        for raw in source.batches(1):
+            batch = _batch(raw, names)
+            yield batch
+            seen += batch.examples
+            if seen >= most:
+                return
+
+
+def _batch(raw: Any, names: Sequence[str]) -> Batch:
+    if isinstance(raw, Mapping):
+        batch = as_batch(raw, wants_target=any(key in raw and key not in names for key in TARGET_KEYS))
+        if missing := [name for name in names if name not in batch.named]:
+            raise ExportError(f"The data has no {', '.join(map(repr, missing))}; it has {', '.join(map(repr, raw))}.")
+        return Batch(tuple(batch.named[name] for name in names), {}, batch.target, batch.examples)
+    several = isinstance(raw, (tuple, list))
+    return as_batch(raw, wants_target=several and len(raw) > len(names))
+
+
+def _divided(batches: list[Batch]) -> tuple[list[Batch], list[Batch]]:
+    """Return every fourth batch, and the others: data may be sorted by class."""
+    if len(batches) == 1:
+        batches = list(_halves(batches[0]))
+    first, others = batches[::4], [batch for place, batch in enumerate(batches) if place % 4]
+    enough = max(1, CALIBRATION // max(1, first[0].examples))
+    return first[:enough], others
+
+
+def _halves(batch: Batch) -> Iterator[Batch]:
+    if batch.examples < 8:
+        raise ArgumentError(
+            f"data has {batch.examples} examples, too few to calibrate on some and judge by others: give at least 8, or val_data."
+        )
+    for place in range(2):
+        yield Batch(
+            tuple(part[place::2] for part in batch.inputs),
+            {},
+            None if batch.target is None else batch.target[place::2],
+            len(range(place, batch.examples, 2)),
+        )
+
+
+@final
+class Criterion:
+    """The number that a model is judged by.
+
+    Args:
+        budget: Its name and what it may lose; None chooses by the targets.
+        examples: The model and its data.
+
+    Attributes:
+        name: With ``val_`` before it; empty if the data has no targets.
+        budget: What it may lose, in points of a percentage for shares such as accuracy, else in percent of the value.
+
+    Raises:
+        ArgumentError: If the budget is no such pair, or the data has no targets for it.
+        TrainingError: If there is no metric of that name.
+    """
+
+    def __init__(self, budget: Budget | None, examples: Examples) -> None:
+        target = examples.held_out[0].target
+        if budget is None and target is None:
+            self.name, self.budget = "", float("inf")
+            return
+        if budget is None:
+            budget = ("val_accuracy", 0.5) if are_classes(target) else ("val_loss", 1.0)
+        match budget:
+            case (str() as name, int() | float() as points) if not isinstance(points, bool) and points >= 0:
+                self._metric, self.budget = name.removeprefix("val_"), float(points)
+            case _:
+                raise ArgumentError(
+                    f'budget must be a metric and what it may lose in percent, such as ("val_accuracy", 0.5), not {shown(budget)}.'
+                )
+        if target is None:
+            raise ArgumentError(f"The data has no targets, so {name} cannot be measured: give (X, y), or budget=None.")
+        self.name = f"val_{self._metric}"
+        self._loss = None
+        if self._metric == "loss":
+            with torch.inference_mode():
+                output = examples.subject.model(*(part[:1] for part in examples.held_out[0].inputs))
+            self._loss = make_loss(loss_for(output, target).name)
+        else:
+            make_metrics((self._metric,), torch.device("cpu"))
+
+    def value(self, run: Callable[..., Any], batches: Sequence[Batch]) -> float:
+        """Return the number for a model over all batches; NaN if there is none.
+
+        Args:
+            run: Takes the inputs of a batch, and returns the model's outputs.
+            batches: With targets.
+        """
+        if not self.name:
+            return float("nan")
+        with torch.inference_mode():
+            if self._loss is not None:
+                losses = [float(self._loss(run(*batch.inputs), batch.target)) * batch.examples for batch in batches]
+                return sum(losses) / sum(batch.examples for batch in batches)
+            ((name, metric),) = make_metrics((self._metric,), torch.device("cpu")).items()
+            for batch in batches:
+                metric.update(run(*batch.inputs), batch.target)
+            found = numbers_of(name, metric.compute())
+        return next(iter(found.values()), float("nan"))
+
+    def lost(self, before: float, after: float) -> float:
+        """Return what the number has lost, in the unit of the budget; less than 0 if it became better."""
+        if not self.name:
+            return 0.0
+        if NAMES.get(self._metric, self._metric) in _SHARES:
+            return 100 * (before - after)
+        worse = after - before if NAMES.get(self._metric, self._metric) in _LESS else before - after
+        lost = 100 * worse / max(abs(before), 1e-12)
+        return float("inf") if math.isnan(lost) else lost

@@ -1,0 +1,408 @@
+"""Using a trained model, live or from a file: on a copy of its own, in batches, without gradients."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from pnne_nb.errors import ArgumentError, TrainingError, expect
+from pnne_nb.export.formats import FORMATS
+from pnne_nb.export.formats.base import TensorInfo
+from pnne_nb.export.package.load import open_package
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inference.cuda_graphs import CudaGraphs, require_cuda
+from pnne_nb.inference.exported import (
+    ExportedModule,
+    classes_of,
+    open_exported,
+    require_classes,
+    require_inputs,
+)
+from pnne_nb.process.fork import fork_safe
+from pnne_nb.runtime.data.batches import TARGET_KEYS, as_batch, tensors_in, to_device
+from pnne_nb.runtime.data.open_data import (
+    Array,
+    Data,
+    Table,
+    as_tensors,
+    from_numpy,
+    open_source,
+    require_count,
+)
+from pnne_nb.runtime.data.sources import BatchSource, DatasetSource
+from pnne_nb.runtime.faults.error_messages import model_failed
+from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
+from pnne_nb.runtime.setup.device_map import placed_paths, settle
+from pnne_nb.runtime.setup.models import as_module
+from pnne_nb.runtime.setup.precision import Precision, choose_device
+from pnne_nb.runtime.thread.model_guard import between_steps
+
+Progress: TypeAlias = Callable[[int, int | None], object]
+"""Called after each batch with the batches done and their number, None if unknown."""
+
+
+class Prediction(NamedTuple):
+    """The likeliest classes of each example, best first.
+
+    Attributes:
+        classes: Numbers of the classes, ``[examples, k]``.
+        probabilities: Theirs, ``[examples, k]``.
+    """
+
+    classes: Tensor
+    probabilities: Tensor
+
+
+@final
+class InferenceEngine:
+    """Runs a copy of `model` in eval mode; the original may go on training. Safe to use from several threads.
+
+    Args:
+        model: A module, of which a copy is made, or a graph, which is compiled.
+        device: ``"auto"`` (the accelerator if there is one), ``"cpu"``, ``"cuda:0"`` …; nodes with devices of their
+            own, and a module that is on several, keep theirs.
+        precision: ``"32"``, ``"bf16"`` or ``"16"``.
+        batch_size: Examples that the model sees at once.
+        cuda_graphs: Record the model as a CUDA graph for each size of batch, and replay it: much faster for small batches,
+            whose kernels take less time than their launch. For CUDA devices, and models that do not look at their data.
+
+    Attributes:
+        classes: Names of the classes in the order of the model's scores, where a file says them.
+        inputs: Names, element types and sizes of the inputs, where a file says them: data is compared with them.
+
+    Raises:
+        CompileError: The graph is unfinished or wrong.
+        TrainingError: An argument cannot be; the message says which and why.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | NodeGraph,
+        device: str | torch.device = "auto",
+        precision: str = "32",
+        batch_size: int = 64,
+        *,
+        cuda_graphs: bool = False,
+    ) -> None:
+        require_count("batch_size", batch_size)
+        self.device = choose_device(device)
+        if cuda_graphs:
+            require_cuda(self.device)
+        self.classes: tuple[str, ...] | None = None
+        self.inputs: tuple[TensorInfo, ...] = ()
+        self._file = ""
+        self.batch_size = batch_size
+        self._precision = Precision(precision, self.device)
+        self._lock = fork_safe(threading.Lock())
+        self._model = self._copied(model)
+        self._graphs = CudaGraphs(self._model, self.device) if cuda_graphs else None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        device: str | torch.device = "auto",
+        precision: str = "32",
+        batch_size: int = 64,
+        *,
+        format: str = "auto",
+        classes: Sequence[str] | None = None,
+        trust: bool = False,
+    ) -> Self:
+        """Open what `pn.save` or `pn.export` has written; everything else is as with a live model.
+
+        A package and an ONNX file hold data only. An exported program (``.pt2``) and an AOTInductor package can run code
+        when they are opened: those need ``trust=True``, which means that you know who has written them.
+
+        Args:
+            path: Of a package (file or folder), or of an exported file.
+            device: As for a live model; exported files run on the CPU.
+            precision: As for a live model; exported files have the precision that they were exported with.
+            batch_size: Examples that the model sees at once; a file that takes one number only decides itself.
+            format: ``"package"`` or the name of a format of `pn.export`; ``"auto"`` takes what the end of `path` means, and a
+                package if it means none.
+            classes: Names that the classes must have, in order; they are compared with those of the file, if it says them.
+            trust: Whether code in the file may run.
+
+        Raises:
+            GraphFileError: A package is damaged, hostile, or from a newer version.
+            ExportError: An exported file cannot be opened, or needs ``trust=True``; or its classes are others.
+            CompileError: A package has node types that are not registered here.
+            TrainingError: An argument cannot be; the message says which and why.
+        """
+        expect(path, (str, os.PathLike), "path", "the path of a package or an exported file")
+        file = Path(path)
+        if format == "package" or (format == "auto" and not _has_format(file)):
+            package = open_package(file)
+            engine = cls(package.model, device, precision, batch_size)
+            known, engine.inputs = package.manifest.classes, package.manifest.inputs
+        else:
+            if str(device) not in ("auto", "cpu") or precision != "32":
+                raise TrainingError(
+                    f"{file.name} runs on the CPU, in the precision that it was exported with: leave out device and precision."
+                )
+            module = open_exported(file, format, trust=trust)
+            first = [info.shape[0] for info in module.inputs if info.shape and isinstance(info.shape[0], int)]
+            engine = cls(module, "cpu", "32", first[0] if first else batch_size)
+            known, engine.inputs = classes_of(module), module.inputs
+        engine._file = file.name
+        engine.classes = require_classes(classes, known, file.name)
+        return engine
+
+    def close(self) -> None:
+        """Free what the runtime of an exported file holds; a live model is left to Python."""
+        with self._lock:
+            if isinstance(self._model, ExportedModule):
+                self._model.close()
+
+    def __repr__(self) -> str:
+        return f"InferenceEngine({self._file or type(self._model).__name__}, device='{self.device}', batch_size={self.batch_size})"
+
+    def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
+        module = _copy(model) if isinstance(model, nn.Module) else as_module(model, 0)
+        settle(module, self.device, placed_paths(model))
+        return module.eval()
+
+    def refresh(self, model: nn.Module) -> None:
+        """Use a copy of `model` as it is now from the next batch on."""
+        fresh = self._copied(model)
+        with self._lock:
+            self._model = fresh
+            self._graphs = None if self._graphs is None else CudaGraphs(fresh, self.device)
+
+    def stream(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Iterator[Any]:
+        """The model's output for each batch, on the CPU, as soon as it is there.
+
+        Args:
+            data: An array of inputs, or a list of them; or a tuple of arrays, arrays by name, a Dataset, a DataLoader or
+                a generator whose batches hold the inputs. A target beside them, which the model does not take, is left
+                out: an argument of ``forward`` whose default is a number, a bool or a string takes none. What a
+                DataLoader would shuffle comes in the order of its dataset.
+            progress: Called after each batch with the batches done and their number, None if unknown.
+
+        Raises:
+            TrainingError: The data is of another kind, empty, or does not fit the model; a note tells the batch.
+        """
+        if isinstance(data, Iterator):
+            source, batches, size = None, data, None
+        else:
+            source = self._opened(data)
+            batches, size = source.batches(1), source.size
+        try:
+            for index, raw in enumerate(batches):
+                try:
+                    output = self._run(raw)
+                except Exception as error:
+                    less = " A smaller batch_size takes less memory." if is_out_of_memory(error) else ""
+                    error.add_note(f"In batch {index + 1} of the data.{less}")
+                    raise
+                yield output
+                if progress is not None:
+                    progress(index + 1, size)
+        finally:
+            if source is not None:
+                source.close()
+
+    def _opened(self, data: Data | Array) -> BatchSource:
+        if data is None:
+            raise ArgumentError(
+                "There is no data: give the inputs, as an array, a Dataset, a DataLoader or a generator."
+            )
+        source = open_source(
+            _arrays(data, _most_inputs(self._model)),
+            batch_size=self.batch_size,
+            shuffle=False,
+            seed=0,
+            num_workers=0,
+            name="data",
+        )
+        # In an order of chance, nobody would know which output belongs to which example.
+        return DatasetSource(source.template, shuffle=False, seed=0) if isinstance(source, DatasetSource) else source
+
+    def _run(self, raw: Any) -> Any:
+        raw = _with_tensors(raw)
+        batch = as_batch(raw, wants_target=False)
+        with self._lock, torch.inference_mode(), self._precision.autocast():
+            if len(batch.inputs) - 1 == _most_inputs(self._model):
+                batch = as_batch(raw, wants_target=True)
+            inputs = to_device(batch.inputs, self.device)
+            named = to_device(_taken(batch.named, self._model), self.device)
+            if self.inputs:
+                require_inputs(self.inputs, inputs, named, self._file)
+            try:
+                call = self._model if self._graphs is None else self._graphs
+                return to_device(call(*inputs, **named), torch.device("cpu"))
+            except (RuntimeError, TypeError, ValueError) as error:
+                explained = model_failed(error, self._model, batch)
+                if explained is None:
+                    raise
+                raise explained from error
+
+    def predict(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Any:
+        """The model's outputs for all of `data`, joined along the first dimension; see `stream`.
+
+        Of a model that gives a single number for a batch, the numbers of the batches.
+        """
+        return _joined(list(self.stream(data, progress=progress)))
+
+    def probabilities(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Tensor:
+        """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid.
+
+        Raises:
+            TrainingError: The model returns something else than one tensor.
+        """
+        outputs = self.predict(data, progress=progress)
+        if not isinstance(outputs, Tensor):
+            raise TrainingError(
+                f"The model returns a {type(outputs).__name__}, and probabilities need one tensor of scores: choose it from "
+                "what predict() gives, and take its softmax(1)."
+            )
+        scores = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+        return scores.sigmoid() if scores.dim() < 2 or scores.shape[1] == 1 else scores.softmax(1)
+
+    def top_k(self, data: Data | Array | Iterator[Any], k: int = 5, *, progress: Progress | None = None) -> Prediction:
+        """The `k` likeliest classes of each example; fewer if there are fewer.
+
+        Raises:
+            TrainingError: `k` is no positive number, or the model returns something else than one tensor.
+        """
+        require_count("k", k)
+        found = self.probabilities(data, progress=progress)
+        found = found.unsqueeze(1) if found.dim() < 2 else found
+        if self.classes is not None and found.shape[1] not in {1, len(self.classes)}:
+            raise TrainingError(
+                f"There are {len(self.classes)} classes ({', '.join(self.classes[:3])} …), and the model gives scores for "
+                f"{found.shape[1]}."
+            )
+        best = found.topk(min(k, found.shape[1]), dim=1)
+        return Prediction(best.indices, best.values)
+
+    def warm_up(self, example: Array | tuple[Array, ...], times: int = 3) -> None:
+        """Run `example`, a batch of inputs, so that the first real one does not pay for what is set up once.
+
+        Raises:
+            TrainingError: `times` is no positive number.
+        """
+        require_count("times", times)
+        batch = tuple(map(_tensor, example)) if isinstance(example, tuple) else _tensor(example)
+        for _ in range(times):
+            self._run(batch)
+
+
+def _has_format(path: Path) -> bool:
+    """Whether the end of a path means a format of exported files."""
+    return any(path.name.lower().endswith(end) for format in FORMATS for end in format.suffixes) and not path.is_dir()
+
+
+def _arrays(data: Data | Array, inputs: int | None) -> Data:
+    """Arrays as `open_source` takes them: of one shape in a list, and not as many as `inputs`, they are examples."""
+    match data:
+        case Tensor() | np.ndarray() | Table():
+            return (data,)
+        case [Tensor() | np.ndarray(), *_] if isinstance(data, list):
+            tensors = as_tensors(data, "data")
+            parts = len(tensors) == 1 or inputs is None or 1 < inputs in {len(tensors), len(tensors) - 1}
+            return tensors if parts or len({tensor.shape for tensor in tensors}) > 1 else (torch.stack(tensors),)
+        case _:
+            return data
+
+
+def _tensor(value: Any) -> Any:
+    return as_tensors((value,), "example")[0] if isinstance(value, Table | list) else value
+
+
+def _with_tensors(raw: Any) -> Any:
+    """A batch as generators and loaders make it, with tensors in the place of numpy's arrays of numbers."""
+    match raw:
+        case np.ndarray() if raw.dtype.kind in "fiubc":
+            return from_numpy(raw, "data")
+        case Mapping():
+            return {name: _with_tensors(item) for name, item in raw.items()}
+        case tuple() | list() if any(isinstance(item, np.ndarray) for item in raw):
+            return [_with_tensors(item) for item in raw]
+        case _:
+            return raw
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    """A copy as of one moment; what a forward pass has left in `model` with its gradient is copied without."""
+    # Without no_grad, the copy of a scripted module has parameters that autograd has made.
+    with between_steps(model), torch.no_grad():
+        kept = [tensor for module in model.modules() for tensor in tensors_in(vars(module))]
+        return copy.deepcopy(model, {id(tensor): tensor.detach().clone() for tensor in kept if not tensor.is_leaf})
+
+
+def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """What ``forward`` takes."""
+    if isinstance(model, ExportedModule):
+        return model.signature
+    forward: Any = getattr(model, "_orig_mod", model).forward  # torch.compile's own takes anything
+    try:
+        return inspect.signature(forward).parameters
+    except ValueError:
+        # A scripted module has no Python function.
+        names = [argument.name for argument in forward.schema.arguments[1:]]
+        return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names}
+
+
+def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+    """The parts of a batch that `model` takes, which a target may be among."""
+    parameters = _parameters(model)
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return named
+    return {name: value for name, value in named.items() if name in parameters or name not in TARGET_KEYS}
+
+
+def _most_inputs(model: nn.Module) -> int | None:
+    """How many inputs `model` takes by position at most; None if there is no limit."""
+    parameters = _parameters(model).values()
+    if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    by_position = [
+        one for one in parameters if one.kind not in {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}
+    ]
+    options = [isinstance(one.default, bool | int | float | str) for one in by_position]
+    return [*options, True].index(True)
+
+
+def _joined(outputs: list[Any]) -> Any:
+    if not outputs:
+        raise TrainingError("data is empty: there was no batch in it.")
+    match outputs[0]:
+        case Tensor() as first if first.dim() == 0:
+            return torch.stack(outputs)
+        case Tensor() as first if len(outputs) > 1 and len({one.shape[1:] for one in outputs}) > 1:
+            raise TrainingError(
+                f"The model's outputs of different batches have shapes such as {tuple(first.shape)} and "
+                f"{tuple(outputs[-1].shape)}, which cannot be joined along the first dimension: take them one by one, "
+                "with stream()."
+            )
+        case Tensor():
+            return torch.cat(outputs)
+        case dict() as first:
+            return {name: _joined([output[name] for output in outputs]) for name in first}
+        case PackedSequence():
+            return outputs
+        case tuple() | list() as first:
+            parts = [_joined([output[index] for output in outputs]) for index in range(len(first))]
+            return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+        case first if dataclasses.is_dataclass(first):
+            joined = copy.copy(first)
+            for field in dataclasses.fields(first):
+                object.__setattr__(joined, field.name, _joined([getattr(output, field.name) for output in outputs]))
+            return joined
+        case None:
+            return None
+        case _:
+            return outputs

@@ -1,0 +1,264 @@
+"""`pn.compare_targets`: measures every form of a model beside the model itself, and recommends one."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from pnne_nb.errors import ArgumentError, expect, near, shown
+from pnne_nb.export.quantization.quantization_report import QuantizationReport
+from pnne_nb.inference.held_out import Budget, Criterion, Examples, read_examples
+from pnne_nb.inference.quantize import quantize
+from pnne_nb.inference.targets.forms import FORMS, Built, Form, Run, largest_gap, largest_value, why_not, workshop
+from pnne_nb.inference.targets.latency import time_in_turns
+from pnne_nb.inference.targets.target_table import TargetRow, TargetTable
+from pnne_nb.process.random_state import private_random_state
+from pnne_nb.runtime.data.batches import Batch
+from pnne_nb.runtime.data.open_data import Array, Data, require_count
+
+TIMING_SECONDS = 0.5
+"""What each form is timed for."""
+
+SAME = 1e-3
+"""Outputs that differ by less, relative to the largest, are the same without a metric: kernels sum in another order."""
+
+
+def compare_targets(
+    graph: object,
+    data: Data | Array | None = None,
+    *,
+    val_data: Data | Array | None = None,
+    reuse: nn.Module | None = None,
+    targets: Sequence[str] | None = None,
+    batch_size: int = 32,
+    budget: Budget | None = None,
+    quantized: QuantizationReport | None = None,
+    include_slow: bool = False,
+    seconds: float = 180.0,
+) -> TargetTable:
+    """Build a model in every form that could be shipped, and measure each beside the model itself.
+
+    All forms are timed in turns, with intervals, on a batch of real examples; each is compared with the model at its drawn
+    nodes or outputs, and judged on held-out data. The recommended form is the fastest that is surely faster than the model
+    itself, and whose metric stays within the budget; if there is none, the model as it is.
+
+    Args:
+        graph: A graph, a compiled or any other module, or a `TrainingEngine`. None of them is changed.
+        data: Real examples with targets, in any form that `TrainingEngine` takes; an engine's own if None.
+        val_data: Held-out examples; without them, every fourth batch of `data` calibrates int8 and the others judge.
+        reuse: A model whose weights to take, if `graph` is a graph.
+        targets: Names of the forms to compare; None: all.
+        batch_size: Examples in the batch that is timed.
+        budget: A metric and what a recommended form may lose of it, as in `pn.quantize`.
+        quantized: The model in int8, from `pn.quantize`; made with the same data and budget if None.
+        include_slow: Whether forms that take minutes to build are built too: ExecuTorch and AOTInductor.
+        seconds: Time for building; a form whose turn comes later is left out, and the table says so. A form that has begun
+            is finished.
+
+    Returns:
+        The table: ``rows``, ``best``, ``recommendation``, ``to_svg()``.
+
+    Raises:
+        ArgumentError: There is no data, or an argument of the wrong kind.
+        ExportError: The graph is unfinished, or does not take the data; diagnostics name the nodes.
+    """
+    require_count("batch_size", batch_size)
+    expect(seconds, (int, float), "seconds", "a number of seconds")
+    forms = _chosen(targets)
+    with private_random_state():
+        examples = read_examples(graph, data, val_data, reuse)
+        criterion = Criterion(budget, examples)
+        inputs = _first(examples, batch_size)
+        convert = functools.cache(functools.partial(_convert, quantized, examples, budget))
+        rows: dict[str, TargetRow] = {}
+        built: dict[str, Built] = {}
+        start = time.monotonic()
+        with workshop(examples.subject.model, inputs, convert) as shop:
+            try:
+                for form in forms:
+                    missing = _left_out(form, include_slow or targets is not None, time.monotonic() - start, seconds)
+                    if not missing or not built:
+                        try:
+                            built[form.name] = form.build(shop)
+                        except Exception as error:
+                            if not built:
+                                raise  # what the others are compared with
+                            missing = why_not(error)
+                    rows[form.name] = TargetRow(form.name, form.needs, missing)
+                _measure(rows, built, examples, criterion, inputs)
+            finally:
+                for each in built.values():
+                    each.close()
+    _rank(rows)
+    best, said = _recommend(rows, criterion)
+    return TargetTable(
+        rows,
+        best,
+        said,
+        criterion.name,
+        inputs[0].shape[0] if inputs[0].dim() else 1,
+        _machine(),
+        tuple(examples.notes),
+    )
+
+
+def _left_out(form: Form, wants_slow: bool, spent: float, seconds: float) -> str:
+    """Return why a form is not built; empty if it is."""
+    if form.slow and not wants_slow:
+        return "It takes minutes to build: include_slow=True."
+    return f"The {seconds:g} seconds for building were over: give more with seconds=." if spent > seconds else ""
+
+
+def _chosen(targets: Sequence[str] | None) -> list[Form]:
+    names = [form.name for form in FORMS]
+    if targets is None:
+        return list(FORMS)
+    expect(targets, (list, tuple), "targets", "a list of names of forms")
+    for name in targets:
+        if name not in names:
+            raise ArgumentError(f"There is no target {shown(name)}.{near(name, names)} There are {', '.join(names)}.")
+    # The model itself is what the others are compared with.
+    return [form for form in FORMS if form.name in targets or form.name == names[0]]
+
+
+def _convert(quantized: QuantizationReport | None, examples: Examples, budget: Budget | None) -> QuantizationReport:
+    if quantized is not None:
+        return quantized
+    calibration, held_out = _as_data(examples.calibration), _as_data(examples.held_out)
+    return quantize(examples.subject.model, calibration, budget, val_data=held_out)
+
+
+def _as_data(batches: Sequence[Batch]) -> Data:
+    """Return batches as one tuple of tensors, inputs before the target."""
+    parts = [torch.cat([batch.inputs[place] for batch in batches]) for place in range(len(batches[0].inputs))]
+    if batches[0].target is not None:
+        parts.append(torch.cat([batch.target for batch in batches]))
+    return tuple(parts)
+
+
+def _first(examples: Examples, count: int) -> tuple[Tensor, ...]:
+    """Return as many held-out examples as there should be in a batch, or as there are."""
+    batches, seen = [], 0
+    for batch in examples.held_out:
+        batches.append(batch)
+        seen += batch.examples
+        if seen >= count:
+            break
+    return tuple(
+        torch.cat([batch.inputs[place] for batch in batches])[:count].contiguous()
+        for place in range(len(batches[0].inputs))
+    )
+
+
+def _measure(
+    rows: dict[str, TargetRow],
+    built: Mapping[str, Built],
+    examples: Examples,
+    criterion: Criterion,
+    inputs: tuple[Tensor, ...],
+) -> None:
+    calls = {name: functools.partial(each.run, *inputs) for name, each in built.items()}
+    times = time_in_turns(calls, seconds=TIMING_SECONDS)
+    size = inputs[0].shape[0] if inputs[0].dim() else 1
+    reference: float | None = None
+    expected = next(iter(calls.values()))()
+    for name, each in built.items():
+        value = criterion.value(_padded(each.run, size), _cut(examples.held_out, size)) if criterion.name else None
+        reference = value if reference is None else reference
+        rows[name] = replace(
+            rows[name],
+            latency=times[name],
+            throughput=size / times[name].p50.value,
+            bytes=each.bytes,
+            memory=each.memory,
+            metric=value,
+            loss=_unlike(expected, calls[name]())
+            if value is None or reference is None
+            else criterion.lost(reference, value),
+            error=None if each.error is None else each.error.value,
+            error_at="" if each.error is None else each.error.node,
+        )
+
+
+def _unlike(expected: Any, found: Any) -> float:
+    """Return 0 if results are the same but for rounding, else infinity: without a metric, nothing tells what is good enough."""
+    return 0.0 if largest_gap(expected, found) <= SAME * largest_value(expected) else math.inf
+
+
+def _cut(batches: Sequence[Batch], size: int) -> list[Batch]:
+    """Return the same examples in batches of another size."""
+    cut = []
+    for batch in batches:
+        for start in range(0, batch.examples, size):
+            part = slice(start, start + size)
+            target = batch.target[part] if batch.target is not None else None
+            count = min(size, batch.examples - start)
+            cut.append(Batch(tuple(each[part] for each in batch.inputs), {}, target, count))
+    return cut
+
+
+def _padded(run: Run, size: int) -> Run:
+    """Return a way to run smaller batches too, of which compiled forms would be compiled again: filled up with copies."""
+
+    def padded(*inputs: Tensor) -> Any:
+        count = inputs[0].shape[0]
+        if count == size:
+            return run(*inputs)
+        places = torch.arange(size) % count
+        return pytree.tree_map(lambda leaf: leaf[:count], run(*(each[places] for each in inputs)))
+
+    return padded
+
+
+def _rank(rows: dict[str, TargetRow]) -> None:
+    """Number the forms by their median time; those whose interval overlaps with the fastest of a rank share it."""
+    timed = sorted((row for row in rows.values() if row.latency), key=lambda row: row.latency.p50.value)  # type: ignore[union-attr]  # timed
+    rank, leader = 0, None
+    for place, row in enumerate(timed):
+        assert row.latency is not None, "chosen above"
+        if leader is None or not row.latency.p50.overlaps(leader):
+            rank, leader = place + 1, row.latency.p50
+        rows[row.name] = replace(row, rank=rank)
+
+
+def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str, str]:
+    """Return the fastest form that is surely faster than the model itself and as good, and the reason in words."""
+    eager = next(iter(rows.values()))
+    good = [row for row in rows.values() if row.latency is not None and _is_good(row, criterion)]
+    faster = [row for row in good if row is not eager and row.latency is not None and row.latency.ratio.high < 1.0]
+    if not faster:
+        return eager.name, "Ship the model as it is: no other form is surely faster here and as good."
+    best = min(faster, key=lambda row: row.latency.ratio.value if row.latency else math.inf)
+    assert best.latency is not None, "chosen above"
+    ratio = best.latency.ratio
+    said = (
+        f"Ship {best.name}: {_times(ratio.value)} times as fast as eager ({_times(ratio.high)} to {_times(ratio.low)})"
+    )
+    if best.metric is not None and eager.metric is not None:
+        said += f", {criterion.name} {best.metric:.4g} against {eager.metric:.4g}"
+    return best.name, f"{said}; it needs {best.needs}."
+
+
+def _is_good(row: TargetRow, criterion: Criterion) -> bool:
+    return row.loss is None or (math.isfinite(row.loss) and row.loss <= criterion.budget)
+
+
+def _machine() -> str:
+    name = platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, PyTorch {torch.__version__}"
+
+
+def _times(ratio: float) -> str:
+    """Return how many times as fast a form is: ``"1.8"``, or ``"28"`` from ten on."""
+    times = 1 / ratio
+    return f"{times:.1f}" if times < 10 else f"{times:,.0f}"

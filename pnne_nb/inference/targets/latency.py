@@ -1,0 +1,119 @@
+"""Times several ways to compute the same in turns, so that what else the machine does slows all of them alike."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+ROUNDS = 12
+"""Turns that each one gets; the spread between them is what an interval is made of."""
+
+RESAMPLES = 400
+"""Samples of the rounds, drawn with replacement, that an interval is made of (the bootstrap)."""
+
+LEAST = 3
+"""Calls in each turn at least."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure with its 95 % interval.
+
+    Attributes:
+        value: The figure.
+        low: Lower end of the interval.
+        high: Its upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def overlaps(self, other: Measured) -> bool:
+        """Whether the intervals have a value in common."""
+        return self.low <= other.high and other.low <= self.high
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long one call takes.
+
+    Attributes:
+        p50: Median in seconds.
+        p95: Time in seconds that 95 of 100 calls stay below.
+        ratio: Median time divided by that of the first one timed beside it, by rounds.
+        calls: Number of calls timed.
+    """
+
+    p50: Measured
+    p95: Measured
+    ratio: Measured
+    calls: int
+
+
+def time_in_turns(
+    calls: Mapping[str, Callable[[], object]], *, seconds: float, rounds: int = ROUNDS, seed: int = 0
+) -> dict[str, Latency]:
+    """Time calls in turns, each warmed up; the order changes with each round.
+
+    Args:
+        calls: By name; the first one is what the others are compared with.
+        seconds: To spend on each, about.
+        rounds: Turns of each.
+        seed: Of the bootstrap.
+    """
+    counts = {name: _count(call, seconds / rounds) for name, call in calls.items()}
+    times: dict[str, list[list[float]]] = {name: [] for name in calls}
+    names = list(calls)
+    for number in range(rounds):
+        start = number % len(names)
+        for name in names[start:] + names[:start]:
+            times[name].append([_seconds(calls[name]) for _ in range(counts[name])])
+    first = [statistics.median(each) for each in times[names[0]]]
+    chance = random.Random(seed)  # noqa: S311  # resampling, not secrets
+    return {name: _latency(times[name], first, chance) for name in names}
+
+
+def _count(call: Callable[[], object], seconds: float) -> int:
+    _seconds(call)
+    once = min(_seconds(call) for _ in range(2))
+    return max(LEAST, int(seconds / max(once, 1e-7)))
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _latency(rounds: Sequence[Sequence[float]], first: Sequence[float], chance: random.Random) -> Latency:
+    medians = [statistics.median(each) for each in rounds]
+    ratios = [mine / other for mine, other in zip(medians, first, strict=True)]
+    count = sum(map(len, rounds))
+    samples = [chance.choices(range(len(rounds)), k=len(rounds)) for _ in range(RESAMPLES)]
+    pooled = [sorted(time for place in sample for time in rounds[place]) for sample in samples]
+    return Latency(
+        _interval(
+            _quantile(sorted(t for each in rounds for t in each), 0.5), [_quantile(each, 0.5) for each in pooled]
+        ),
+        _interval(
+            _quantile(sorted(t for each in rounds for t in each), 0.95), [_quantile(each, 0.95) for each in pooled]
+        ),
+        _interval(statistics.median(ratios), [statistics.median(ratios[place] for place in each) for each in samples]),
+        count,
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def _interval(value: float, found: list[float]) -> Measured:
+    found.sort()
+    return Measured(value, min(value, _quantile(found, 0.025)), max(value, _quantile(found, 0.975)))

@@ -1,0 +1,155 @@
+"""The table of forms that a model could be shipped in, and which of them is worth it on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, final
+
+from pnne_nb.compiler.passes.report import amount
+from pnne_nb.inference.targets.latency import Latency, Measured
+from pnne_nb.telemetry.bar_chart import Bar, bar_chart
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """One form of the model.
+
+    Attributes:
+        name: What it is.
+        needs: What the machine that runs it needs.
+        missing: Why it could not be built here; empty if it could. The other figures are None then.
+        latency: How long one call takes.
+        throughput: Examples in a second.
+        bytes: Of its file, or of its weights where there is no file.
+        memory: Bytes that it takes for one call at most: of PyTorch's own forms all tensors, of a file what the process
+            grew by when its runtime opened and ran it; None if that cannot be told.
+        metric: The metric on the held-out data; None if there is none.
+        loss: What that is worse than the model's, in the unit of the budget. Without a metric: 0 if the outputs are the
+            model's but for rounding, else infinite.
+        error: The largest distance to what the model computes, in the unit of the values.
+        error_at: The drawn node with it, or ``"output"``.
+        rank: From 1, the fastest; forms whose intervals overlap with the fastest of their rank share it.
+    """
+
+    name: str
+    needs: str
+    missing: str = ""
+    latency: Latency | None = None
+    throughput: float | None = None
+    bytes: int | None = None
+    memory: int | None = None
+    metric: float | None = None
+    loss: float | None = None
+    error: float | None = None
+    error_at: str = ""
+    rank: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """What `pn.compare_targets` measured.
+
+    Attributes:
+        rows: Every form by its name; the first one, ``"eager"``, is the model as it is.
+        best: The name of the recommended form.
+        recommendation: Which form to ship and why, in words.
+        metric: What was measured on held-out data; empty if there was nothing to measure.
+        batch_size: Examples in the batch that was timed.
+        machine: Where it was measured.
+        notes: What else a person should know, one sentence each.
+    """
+
+    rows: Mapping[str, TargetRow]
+    best: str
+    recommendation: str
+    metric: str
+    batch_size: int
+    machine: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """Names of the forms that were built, the fastest first."""
+        return tuple(row.name for row in _ordered(self.rows) if not row.missing)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each form; times in seconds, sizes in bytes."""
+        import pandas as pd  # noqa: PLC0415  # takes a while, and most tables need none
+
+        rows = []
+        for row in _ordered(self.rows):
+            p50, p95 = (row.latency.p50, row.latency.p95) if row.latency is not None else (None, None)
+            rows.append({
+                "target": row.name, "rank": row.rank, "p50": p50 and p50.value, "p50_low": p50 and p50.low,
+                "p50_high": p50 and p50.high, "p95": p95 and p95.value, "p95_low": p95 and p95.low,
+                "p95_high": p95 and p95.high, "throughput": row.throughput, "bytes": row.bytes, "memory": row.memory,
+                "metric": row.metric, "error": row.error, "error_at": row.error_at, "needs": row.needs,
+                "missing": row.missing,
+            })  # fmt: skip
+        return pd.DataFrame(rows).set_index("target")
+
+    def __repr__(self) -> str:
+        built = sum(not row.missing for row in self.rows.values())
+        return (
+            f"TargetTable({built} of {len(self.rows)} forms built, batches of {self.batch_size}: {self.recommendation})"
+        )
+
+    def _repr_html_(self) -> str:
+        metric = self.metric or "metric"
+        names = (
+            "", "target", "p50", "p95", "examples/s", "size", "memory", metric, "worst node error", "needs",
+        )  # fmt: skip
+        head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in names)
+        rows = "".join(_html(row, recommended=row.name == self.best) for row in _ordered(self.rows))
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return (
+            f"<p><b>{escape(self.recommendation)}</b></p>"
+            f"<table><caption>Batches of {self.batch_size} on {escape(self.machine)}; "
+            f"in brackets, 95 % intervals</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            f"<ul>{notes}</ul>{self.to_svg()}"
+        )
+
+    def to_svg(self) -> str:
+        """Return a picture of the times: a bar for each form with its interval, the recommended one filled."""
+        timed = [(row.name, row.latency.p50) for row in _ordered(self.rows) if row.latency is not None]
+        bars = [
+            Bar(name, time.value, time.low, time.high, amount(time.value, "s"), name == self.best)
+            for name, time in timed
+        ]
+        return bar_chart(f"Median time of one batch of {self.batch_size}, with 95 % intervals", bars)
+
+
+def _ordered(rows: Mapping[str, TargetRow]) -> list[TargetRow]:
+    """Return the forms that were built, the fastest first, and then those that were not."""
+    return sorted(rows.values(), key=lambda row: (row.latency is None, row.latency.p50.value if row.latency else 0.0))
+
+
+def _html(row: TargetRow, *, recommended: bool) -> str:
+    if row.latency is None:
+        left = "style='text-align:left'"
+        return f"<tr><td></td><td {left}>{escape(row.name)}</td><td colspan='8' {left}>{escape(row.missing)}</td></tr>"
+    cells = (
+        str(row.rank),
+        row.name,
+        _time(row.latency.p50),
+        _time(row.latency.p95),
+        "" if row.throughput is None else f"{row.throughput:,.0f}",
+        "" if row.bytes is None else amount(row.bytes, "B"),
+        "" if row.memory is None else amount(row.memory, "B"),
+        "" if row.metric is None else f"{row.metric:.4g}",
+        "" if row.error is None else f"{row.error:.2g} at {row.error_at}",
+        row.needs,
+    )
+    style = "text-align:left;font-weight:bold" if recommended else "text-align:left"
+    return f"<tr>{''.join(f'<td style={chr(34)}{style}{chr(34)}>{escape(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _time(time: Measured) -> str:
+    return f"{amount(time.value, 's')} [{amount(time.low, 's')}, {amount(time.high, 's')}]"

@@ -1,0 +1,1 @@
+"""Hooks that see what a model computes, and detach."""

@@ -1,0 +1,191 @@
+"""Captures one run of a model: copies and measures every watched tensor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+from torch import Tensor, nn
+
+from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, tensors_in
+from pnne_nb.inspector.statistics.histogram import Histogram
+from pnne_nb.inspector.statistics.measure import Launched, Statistics, finish, launch
+from pnne_nb.inspector.statistics.sampling import sample
+from pnne_nb.inspector.statistics.units import Launched as LaunchedUnits
+from pnne_nb.inspector.statistics.units import Layouts, UnitCounts, bounds_of, count_units, launch_units
+from pnne_nb.telemetry.frames import Quantity
+
+CALLS = 64
+"""Calls of one layer in one run that are captured; later ones are counted only."""
+
+KEPT = 1 << 26
+"""Elements that one run keeps in full, at most, over all layers (256 MiB of float32)."""
+
+SAMPLED = 1 << 16
+"""Elements that are kept, evenly spread, of each tensor beyond that."""
+
+
+@final
+@dataclass(frozen=True)
+class Capture:
+    """One tensor of one run.
+
+    Attributes:
+        layer: Path of the layer.
+        quantity: What it is of the layer.
+        label: Which of several: ``""`` where there is one, ``"call2"`` of several calls, ``"0"`` or
+            ``"logits"`` of several outputs, ``"call2.0"`` of both, ``"weight"`` of parameters.
+        tensor: A detached copy; 1-D where `sampled`.
+        sampled: Whether `tensor` is an evenly spread sample, because the run had too much to keep.
+        statistics: Of all elements, sampled or not.
+        units: For activations with a channel dimension, how many units are dead or saturated; else None.
+    """
+
+    layer: str
+    quantity: Quantity
+    label: str
+    tensor: Tensor
+    sampled: bool
+    statistics: Statistics
+    units: UnitCounts | None = None
+
+
+@final
+@dataclass(frozen=True)
+class LayerView:
+    """What a plot of one captured tensor shows.
+
+    Attributes:
+        layer: Path of the layer.
+        kind: Name of its class.
+        quantity: What of the layer.
+        label: Which of several outputs, calls or parameters; ``""`` where there is one.
+        histogram: Of the captured tensor.
+        statistics: Of all its elements.
+    """
+
+    layer: str
+    kind: str
+    quantity: Quantity
+    label: str
+    histogram: Histogram
+    statistics: Statistics
+
+
+@dataclass
+class _Record:
+    layer: str
+    quantity: Quantity
+    call: int
+    label: str
+    tensor: Tensor
+    sampled: bool
+    launched: Launched
+    units: LaunchedUnits | None
+
+
+@final
+class Recorder:
+    """Records one run. Use `attach` before it, `parameters` after the backward pass, and `finish` at the end.
+
+    Args:
+        model: The module that runs.
+        watched: Quantities by layer path.
+    """
+
+    def __init__(self, model: nn.Module, watched: Mapping[str, tuple[Quantity, ...]]) -> None:
+        self.calls: Counter[str] = Counter()
+        self._modules = dict(model.named_modules())
+        self._watched = watched
+        self._records: list[_Record] = []
+        self._left = KEPT
+        self._layouts = Layouts()
+        self._inputs: dict[str, list[Tensor]] = {}
+        self._backward = False
+
+    def attach(self, hooks: HookOwner) -> None:
+        """Put hooks on every layer: on the watched ones to record, on all to count their calls."""
+        for name, module in self._modules.items():
+            hooks.on_inputs(module, partial(self._enter, name))
+            hooks.on_output(module, partial(self._leave, name, hooks))
+
+    def backward_begins(self) -> None:
+        """Record gradients from now on: those that the model or its loss asked for before are theirs."""
+        self._backward = True
+
+    def parameters(self) -> None:
+        """Record parameters and their gradients."""
+        for name, quantities in self._watched.items():
+            for label, parameter in self._modules[name].named_parameters(recurse=False):
+                if "parameters" in quantities:
+                    self._take(name, "parameters", 0, label, parameter)
+                if "parameter_gradients" in quantities and parameter.grad is not None:
+                    self._take(name, "parameter_gradients", 0, label, parameter.grad)
+
+    def finish(self) -> list[Capture]:
+        """Bring all measurements to the host in one transfer, in the order of layers, quantities and calls."""
+        order = {name: index for index, name in enumerate(self._watched)}
+        records = sorted(self._records, key=lambda one: (order[one.layer], one.quantity, one.call))
+        measured = finish([record.launched for record in records])
+        units = count_units([record.units for record in records])
+        return [
+            Capture(
+                record.layer, record.quantity, self._full_label(record), record.tensor, record.sampled, found, counted
+            )
+            for record, found, counted in zip(records, measured, units, strict=True)
+        ]
+
+    def _full_label(self, record: _Record) -> str:
+        if record.quantity in ("parameters", "parameter_gradients") or self.calls[record.layer] <= 1:
+            return record.label
+        return f"call{record.call}{f'.{record.label}' if record.label else ''}"
+
+    def _enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        if in_backward():
+            return
+        inputs = [*tensors_in(args), *tensors_in(kwargs)]
+        self._inputs[name] = [tensor for _, tensor in inputs]
+        if "inputs" in self._watched.get(name, ()):
+            only = len(inputs) == 1
+            for label, tensor in inputs:
+                self._take(name, "inputs", self.calls[name], "" if only else label, tensor)
+
+    def _leave(self, name: str, hooks: HookOwner, output: object) -> None:
+        quantities = self._watched.get(name, ())
+        again = in_backward()
+        call = self.calls[name]
+        if not again:
+            self.calls[name] += 1
+        outputs = list(tensors_in(output))
+        only = len(outputs) == 1
+        received = self._inputs.pop(name, [])
+        for place, tensor in outputs:
+            self._layouts.follow(self._modules[name], received, tensor)
+            label = "" if only else place
+            if "activations" in quantities and not again:
+                self._take(name, "activations", call, label, tensor)
+            if "gradients" in quantities:
+                # A reentrant checkpoint has gradients only in its recomputation, the calls of which are not
+                # counted again: its calls are told apart by their gradients coming last to first.
+                hooks.on_gradient(tensor, partial(self._take_gradient, name, max(call - again, 0), label))
+
+    def _take_gradient(self, name: str, call: int, label: str, gradient: Tensor) -> None:
+        if self._backward:
+            self._take(name, "gradients", call, label, gradient)
+
+    def _take(self, layer: str, quantity: Quantity, call: int, label: str, tensor: Tensor) -> None:
+        if call >= CALLS:
+            return
+        launched = launch(tensor)
+        full = tensor.numel() <= self._left
+        kept = tensor.detach().clone() if full else sample(tensor, SAMPLED)
+        self._left -= kept.numel()
+        units = None
+        if quantity == "activations":
+            units = launch_units(
+                tensor, bounds_of(self._modules[layer]), channels_first=self._layouts.channels_first(tensor)
+            )
+        self._records.append(_Record(layer, quantity, call, label, kept, not full, launched, units))

@@ -1,0 +1,154 @@
+"""Hooks with an owner: whatever is attached while a `HookOwner` is open is detached when it closes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch._C import _functorch
+from torch.utils.hooks import RemovableHandle
+from torch.utils.module_tracker import ModuleTracker
+
+OnOutput = Callable[[object], None]
+OnInputs = Callable[[tuple[object, ...], dict[str, object]], None]
+OnGradient = Callable[[Tensor], None]
+
+# The public way to ask autograd whether a backward pass is running in this thread.
+_backward = ModuleTracker()
+
+# Outputs nest a few levels at most (LSTM: two); the bound keeps a structure that contains itself finite.
+_DEPTH = 8
+
+
+def in_backward() -> bool:
+    """Whether this thread is inside a backward pass: a forward hook that fires then sees a recomputation."""
+    return bool(_backward.is_bw)
+
+
+def tensors_in(value: object, label: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors in a nested output with their labels: ``""`` alone, ``"0"``, ``"1.0"``, ``"logits"``."""
+    if isinstance(value, Tensor):
+        yield label, _unwrapped(value)
+        return
+    items: Iterator[tuple[object, object]]
+    if depth >= _DEPTH:
+        return
+    if isinstance(value, Mapping):
+        items = iter(value.items())
+    elif isinstance(value, (tuple, list)):
+        items = iter(enumerate(value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    else:
+        return
+    for key, item in items:
+        yield from tensors_in(item, f"{label}.{key}" if label else str(key), depth + 1)
+
+
+def primary_tensor(value: object) -> Tensor | None:
+    """The first floating or complex tensor in a nested output, else the first tensor, else None."""
+    if isinstance(value, Tensor):
+        return _unwrapped(value)
+    first: Tensor | None = None
+    for _, tensor in tensors_in(value):
+        if tensor.is_floating_point() or tensor.is_complex():
+            return tensor
+        first = tensor if first is None else first
+    return first
+
+
+def _unwatched(_module: nn.Module, _first: object, _second: object) -> None:
+    """What a hook is in a copy of a watched module, or in its pickle: nobody watches those."""
+
+
+def _copied_hook() -> Callable[..., None]:
+    return _unwatched
+
+
+@final
+class _OutputHook:
+    __slots__ = ("_receive",)
+
+    def __init__(self, receive: OnOutput) -> None:
+        self._receive = receive
+
+    def __call__(self, _module: nn.Module, _args: object, output: object) -> None:
+        # A hook that torch.compile finds becomes part of what it makes, and would run there after it was removed.
+        if not torch.compiler.is_compiling():
+            self._receive(output)
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _copied_hook, ()
+
+
+@final
+class _InputsHook:
+    __slots__ = ("_receive",)
+
+    def __init__(self, receive: OnInputs) -> None:
+        self._receive = receive
+
+    def __call__(self, _module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        if not torch.compiler.is_compiling():
+            self._receive(args, kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _copied_hook, ()
+
+
+def _unwrapped(tensor: Tensor) -> Tensor:
+    """The tensor behind those that ``torch.vmap`` and ``torch.func.grad`` pass around: of all examples at once."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
+@final
+class HookOwner:
+    """Attaches hooks and detaches all of them on `close`, in every case.
+
+    Gradients are taken by hooks on tensors, not by full backward hooks on modules: those cost far more and
+    raise where an in-place module follows. A hook that is on a tensor before it is changed in place
+    receives the gradient of the value before the change.
+    """
+
+    def __init__(self) -> None:
+        self._handles: list[RemovableHandle] = []
+
+    def __enter__(self) -> HookOwner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def on_output(self, module: nn.Module, receive: OnOutput) -> None:
+        """Call `receive` with each output of `module`."""
+        self._handles.append(module.register_forward_hook(_OutputHook(receive)))
+
+    def on_inputs(self, module: nn.Module, receive: OnInputs) -> None:
+        """Call `receive` with the positional and keyword arguments of each call, before the module may change them."""
+        self._handles.append(module.register_forward_pre_hook(_InputsHook(receive), with_kwargs=True))
+
+    def on_gradient(self, tensor: Tensor, receive: OnGradient) -> None:
+        """Call `receive` with the gradient of `tensor` in each backward pass; nothing happens if it needs none."""
+        if not tensor.requires_grad:
+            return
+
+        def hook(gradient: Tensor) -> None:
+            receive(gradient)
+
+        self._handles.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+    def close(self) -> None:
+        """Detach every hook; may be called twice."""
+        while self._handles:
+            self._handles.pop().remove()

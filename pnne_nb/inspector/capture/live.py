@@ -1,0 +1,245 @@
+"""`LiveProbe`: frames of single training steps, with hooks that exist only while such a step runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import final
+
+from torch import Tensor, nn
+
+from pnne_nb.errors import InspectionError
+from pnne_nb.inspector.capture.compiled import why_not_hookable
+from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, primary_tensor
+from pnne_nb.inspector.capture.observation import Key, Observation, Pool
+from pnne_nb.inspector.statistics.gradients import launch_norms
+from pnne_nb.inspector.statistics.patterns import leaf_layers, match_layers, own_parameters, resolve_watch
+from pnne_nb.inspector.statistics.sampling import LIVE_SAMPLE, Sampler, measurable, sample
+from pnne_nb.inspector.statistics.units import bounds_of
+from pnne_nb.telemetry.frames import Frame, Quantity
+from pnne_nb.telemetry.probe import Watch
+
+SAMPLE_BUDGET = 20_480
+"""Elements that one observation looks at, at most, over all layers: many layers share it, 256 each at least."""
+
+_HOOKED: frozenset[Quantity] = frozenset(("activations", "inputs", "gradients"))
+_OF_PARAMETERS: frozenset[Quantity] = frozenset(("parameters", "parameter_gradients", "updates"))
+
+
+@final
+class LiveProbe:
+    """Observes single training steps: gradient norms, histograms and statistics of the watched layers.
+
+    It is a `pnne_nb.telemetry.probe.Probe`, and portable: between `open` and `close` it holds hooks, otherwise nothing. Norms are
+    exact; histograms and statistics (norms among them) come from samples of at most 2,048 elements (fewer where more than
+    ten quantities are watched: 20,480 in all, 256 each at least), evenly spread over the tensor; the frames say how many.
+    Of a layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first floating
+    tensor is measured. A recomputation (activation checkpointing) is not counted again.
+
+    Gradients of activations come scaled where a `GradScaler` is at work, and are divided by `gradient_scale`: what
+    overflowed in half precision on the way stays infinite.
+
+    Args:
+        model: The module that runs in the training step (inside a wrapper such as DDP: the inner module).
+        watch: Quantities by layer pattern. Default: the activations of every leaf layer.
+        gradient_norms: Whether to emit a `NormsFrame`.
+        histograms_of: Layers whose histograms are wanted; None for all watched.
+        statistics_of: Layers whose statistics are wanted; None for all watched.
+        bins: Number of bins of each histogram.
+        gradient_scale: The factor that the loss was multiplied by before the backward pass, asked in each observed
+            step; None for 1.
+
+    Attributes:
+        parameter_scale: The factor that the gradients of parameters have at `gradients_ready`, which they are divided
+            by; 1 unless whoever drives the probe sets it.
+
+    Raises:
+        LayerNotFoundError: If a pattern or a chosen layer matches nothing.
+        InspectionError: If layers are watched whose calls hooks cannot see (``torch.compile``, TorchScript).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        watch: Mapping[str, Iterable[Quantity]] | None = None,
+        *,
+        gradient_norms: bool = True,
+        histograms_of: Collection[str] | None = None,
+        statistics_of: Collection[str] | None = None,
+        bins: int = 32,
+        gradient_scale: Callable[[], float] | None = None,
+    ) -> None:
+        self.model = model
+        self._gradient_scale = gradient_scale
+        self.parameter_scale = 1.0
+        self.gradient_norms = gradient_norms
+        self.bins = bins
+        if watch is None:
+            watch = dict.fromkeys(leaf_layers(model), ("activations",))
+        self._watched: dict[str, tuple[Quantity, ...]] = resolve_watch(model, watch)
+        if any(_HOOKED.intersection(quantities) for quantities in self._watched.values()):
+            reason = why_not_hookable(model)
+            if reason:
+                raise InspectionError(reason)
+        self._modules = dict(model.named_modules())
+        found = {name: bounds_of(self._modules[name]) for name in self._watched}
+        self._bounds = {name: bounds for name, bounds in found.items() if bounds is not None}
+        self.histograms_of = histograms_of
+        self.statistics_of = statistics_of
+        self._hooks = HookOwner()
+        self._samplers: dict[Key, Sampler] = {}
+        self._seen = Observation(0)
+        self._hooked = 0.0
+
+    @property
+    def watched(self) -> dict[str, tuple[Quantity, ...]]:
+        """What is watched, by layer, in the model's order."""
+        return dict(self._watched)
+
+    @property
+    def histograms_of(self) -> frozenset[str] | None:
+        """Layers whose histograms are wanted, or None for all; may be set from any thread, for the next step."""
+        return self._histograms_of
+
+    @histograms_of.setter
+    def histograms_of(self, chosen: Collection[str] | None) -> None:
+        self._histograms_of = self._checked(chosen)
+
+    @property
+    def statistics_of(self) -> frozenset[str] | None:
+        """Layers whose statistics are wanted, or None for all; may be set from any thread, for the next step."""
+        return self._statistics_of
+
+    @statistics_of.setter
+    def statistics_of(self, chosen: Collection[str] | None) -> None:
+        self._statistics_of = self._checked(chosen)
+
+    @classmethod
+    def of(cls, model: nn.Module, watch: Watch, gradient_scale: Callable[[], float]) -> LiveProbe:
+        """A probe of `model` that measures what another one was made for; see there for what it raises."""
+        return cls(
+            model,
+            watch.layers,
+            gradient_norms=watch.gradient_norms,
+            histograms_of=watch.histograms_of,
+            statistics_of=watch.statistics_of,
+            bins=watch.bins,
+            gradient_scale=gradient_scale,
+        )
+
+    @property
+    def watch(self) -> Watch:
+        """What it measures, in plain values; see `of`."""
+        return Watch(self._watched, self.gradient_norms, self._histograms_of, self._statistics_of, self.bins)
+
+    def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """What was measured elsewhere is what would have been measured here."""
+        return frames
+
+    def open(self, step: int) -> None:
+        """Attach the hooks that the wanted frames need."""
+        self._hooks.close()
+        # Read once: another thread may choose other layers during the step.
+        histograms, statistics = self._histograms_of, self._statistics_of
+        wanted = {
+            name: quantities
+            for name, quantities in self._watched.items()
+            if histograms is None or statistics is None or name in histograms or name in statistics
+        }
+        places = sum(len(quantities) for quantities in wanted.values())
+        limit = max(256, min(LIVE_SAMPLE, SAMPLE_BUDGET // max(1, places)))
+        self._seen = Observation(step, wanted, histograms, statistics, limit, self._bounds, self._samplers)
+        self._hooked = 0.0
+        if self._gradient_scale is not None:
+            # Now, because the scaler chooses the next one before the step is over.
+            self._seen.scale = self._gradient_scale()
+        for name, quantities in wanted.items():
+            module = self._modules[name]
+            if "inputs" in quantities:
+                self._hooks.on_inputs(module, partial(self._take_input, self._seen.pool(name, "inputs")))
+            activations = self._seen.pool(name, "activations") if "activations" in quantities else None
+            gradients = self._seen.pool(name, "gradients") if "gradients" in quantities else None
+            if activations or gradients:
+                self._hooks.on_output(module, partial(self._take_output, activations, gradients))
+
+    def gradients_ready(self) -> None:
+        """Start the gradient norms, and sample gradients and parameters before they change."""
+        seen = self._seen
+        seen.parameter_scale = self.parameter_scale
+        if self._gradient_scale is None:
+            # What reached the parameters scaled was scaled all the way.
+            seen.scale = self.parameter_scale
+        if self.gradient_norms:
+            seen.norms = launch_norms(own_parameters(self.model))
+        for name, quantities in seen.wanted.items():
+            if _OF_PARAMETERS.isdisjoint(quantities):
+                continue
+            own = [one for one in self._modules[name].parameters(recurse=False) if measurable(one)]
+            elements = sum(parameter.numel() for parameter in own)
+            for parameter in own:
+                # Each has its share: a bias is small next to its weight, and counts no more than that.
+                limit = max(1, round(seen.limit * parameter.numel() / max(1, elements)))
+                if "parameter_gradients" in quantities and parameter.grad is not None:
+                    gradient = parameter.grad
+                    taken = sample(gradient, limit) if measurable(gradient) else None
+                    seen.pool(name, "parameter_gradients").put(taken, gradient.numel())
+                if "parameters" in quantities:
+                    seen.pool(name, "parameters").put(sample(parameter, limit), parameter.numel())
+                if "updates" in quantities and parameter.requires_grad:
+                    seen.before.append((name, parameter, limit, sample(parameter, limit)))
+
+    def updated(self) -> None:
+        """Sample what the optimizer's step changed."""
+        seen = self._seen
+        for name, parameter, limit, before in seen.before:
+            change = sample(parameter, limit) - before
+            seen.pool(name, "updates").put(change, parameter.numel())
+            seen.changes.setdefault(name, []).append((change, before))
+        seen.before = []
+
+    def close(self) -> Sequence[Frame]:
+        """Detach everything and return the frames of the step; empty if nothing was seen."""
+        self._hooks.close()
+        seen, self._seen = self._seen, Observation(self._seen.step)
+        return seen.frames(self.bins)
+
+    @property
+    def hooked(self) -> float:
+        """Seconds of processor time that the hooks took since `open`."""
+        return self._hooked
+
+    @property
+    def blind(self) -> bool:
+        """Whether calls of layers are watched, and there was none since `open`."""
+        calls = [pool.calls for (_, quantity), pool in self._seen.pools.items() if quantity in _HOOKED]
+        return bool(calls) and not any(calls)
+
+    def _checked(self, chosen: Collection[str] | None) -> frozenset[str] | None:
+        if chosen is None:
+            return None
+        for name in chosen:
+            match_layers(self.model, name)
+        return frozenset(chosen)
+
+    def _take_output(self, activations: Pool | None, gradients: Pool | None, output: object) -> None:
+        began = time.thread_time()
+        tensor = primary_tensor(output)
+        # What is computed again for the backward pass was computed before.
+        if tensor is not None and activations is not None and not (activations.calls and in_backward()):
+            activations.add(tensor)
+        if tensor is not None and gradients is not None:
+            # Also in a recomputation: a reentrant checkpoint has gradients only there; the other kind never
+            # asks for the gradients of what it computed again.
+            self._hooks.on_gradient(tensor, partial(self._take, gradients))
+        self._hooked += time.thread_time() - began
+
+    def _take_input(self, pool: Pool, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        tensor = primary_tensor((args, kwargs))
+        if tensor is not None and not in_backward():
+            self._take(pool, tensor)
+
+    def _take(self, pool: Pool, tensor: Tensor) -> None:
+        began = time.thread_time()
+        pool.add(tensor)
+        self._hooked += time.thread_time() - began

@@ -1,0 +1,68 @@
+"""Run a module and leave no trace: mode, gradients, random state and buffers end as they began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from pnne_nb.errors import InspectionError
+from pnne_nb.process.random_state import preserved_random_state
+
+
+@contextmanager
+def preserved(*modules: nn.Module) -> Iterator[None]:
+    """Restore the state of `modules` and of all random number generators afterwards, also after an error.
+
+    Inside, every parameter's ``grad`` is None; outside, it is the tensor that it was, untouched. Buffers that
+    were changed in place get their values back, those that were replaced get their tensor back.
+
+    Raises:
+        InspectionError: If a lazy layer has no parameters yet: a run would make them, and that cannot be undone.
+    """
+    for root in modules:
+        refuse_lazy(root)
+    every = [module for root in modules for module in root.modules()]
+    modes = [(module, module.training) for module in every]
+    gradients = [(parameter, parameter.grad) for root in modules for parameter in root.parameters()]
+    buffers = [(module, name, buffer) for module in every for name, buffer in module._buffers.items()]
+    copies = {id(buffer): buffer.detach().clone() for _, _, buffer in buffers if buffer is not None}
+    with preserved_random_state({parameter.device for parameter, _ in gradients}):
+        try:
+            for parameter, _ in gradients:
+                parameter.grad = None
+            yield
+        finally:
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            for module, name, buffer in buffers:
+                module._buffers[name] = buffer
+                if buffer is not None:
+                    _put_back(buffer, copies[id(buffer)])
+            for module, mode in modes:
+                module.training = mode
+
+
+def refuse_lazy(model: nn.Module) -> None:
+    """Refuse to run a model that its first run changes for good.
+
+    Raises:
+        InspectionError: If a lazy layer has no parameters yet.
+    """
+    for name, module in model.named_modules():
+        own = (*module._parameters.values(), *module._buffers.values())
+        if any(is_lazy(tensor) for tensor in own):
+            raise InspectionError(
+                f"The layer {name!r} ({type(module).__name__}) has no parameters yet: its first call makes them, and"
+                " inspecting leaves a model as it is. Call the model once before: net(data)."
+            )
+
+
+def _put_back(buffer: Tensor, copy: Tensor) -> None:
+    # An untouched buffer is not written to: a graph of the caller's may have saved it for a backward pass.
+    if buffer.device.type != "meta" and not torch.equal(buffer, copy):
+        with torch.no_grad():
+            buffer.copy_(copy)

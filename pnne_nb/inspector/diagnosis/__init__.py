@@ -1,0 +1,1 @@
+"""Rules that find what is wrong with a training, from measurements."""

@@ -1,0 +1,220 @@
+"""What a diagnosis reads, the frames of a training or of one inspection by subject, and what it finds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, final, runtime_checkable
+
+import msgspec
+from torch import nn
+
+from pnne_nb.inspector.capture.run import Inspection
+from pnne_nb.inspector.statistics.gradients import GradientNorms
+from pnne_nb.inspector.statistics.units import UnitCounts
+from pnne_nb.telemetry.frames import (
+    AnomalyFrame,
+    EpochFrame,
+    Frame,
+    NormsFrame,
+    Quantity,
+    StatisticsFrame,
+    StepFrame,
+)
+
+RECENT = 10
+"""Observations that decide about the present."""
+
+LOSSES = 1000
+"""Losses that are kept of a training that goes on; of a longer one, means over as many steps as need be."""
+
+
+@final
+@dataclass
+class Evidence:
+    """Frames by what they tell, in the order of their steps.
+
+    Attributes:
+        kinds: Type name of every layer, in the model's order.
+        losses: Training losses by step, or means over `stride` steps each.
+        stride: Steps that each of the losses stands for.
+        not_finite: The first step whose loss is NaN or infinite, or None.
+        epochs: Metrics by epoch.
+        norms: Gradient norms by observed step.
+        statistics: By layer and quantity.
+    """
+
+    kinds: Mapping[str, str]
+    losses: list[float] = field(default_factory=list)
+    stride: int = 1
+    not_finite: int | None = None
+    _pending: list[float] = field(default_factory=list)
+    epochs: list[Mapping[str, float]] = field(default_factory=list)
+    norms: list[NormsFrame] = field(default_factory=list)
+    statistics: dict[tuple[str, Quantity], list[StatisticsFrame]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: nn.Module | None) -> Evidence:
+        """Nothing yet, about `model`; without one, about no layers."""
+        named = () if model is None else model.named_modules()
+        return cls({name: type(module).__name__ for name, module in named})
+
+    def add(self, frame: Frame) -> None:
+        """Sort in one more frame."""
+        match frame:
+            case StepFrame():
+                self._add_loss(frame)
+            case EpochFrame():
+                self.epochs.append(frame.metrics)
+            case NormsFrame():
+                self.norms.append(frame)
+            case StatisticsFrame():
+                self.statistics.setdefault((frame.layer, frame.quantity), []).append(frame)
+            case _:
+                pass
+
+    def _add_loss(self, frame: StepFrame) -> None:
+        if self.not_finite is None and not math.isfinite(frame.loss):
+            self.not_finite = frame.step
+        self._pending.append(frame.loss)
+        if len(self._pending) == self.stride:
+            self.losses.append(statistics.fmean(self._pending))
+            self._pending.clear()
+
+    def keep_recent(self) -> None:
+        """Forget the measurements that do not decide about the present any more; of long trainings, thin the losses."""
+        while len(self.losses) > LOSSES:
+            pairs = zip(self.losses[::2], self.losses[1::2], strict=False)
+            # An odd one is the mean of half as many steps: it is lost in a thousand.
+            self.losses = [statistics.fmean(pair) for pair in pairs]
+            self.stride *= 2
+        del self.norms[:-RECENT]
+        for frames in self.statistics.values():
+            del frames[:-RECENT]
+
+    def layers(self, quantity: Quantity) -> list[str]:
+        """Layers with statistics of `quantity`, in the model's order."""
+        return [layer for layer in self.kinds if (layer, quantity) in self.statistics]
+
+    def recent(self, layer: str, quantity: Quantity, name: str) -> float | None:
+        """The median of a statistic over the last observations, or None where it was never finite."""
+        frames = self.statistics.get((layer, quantity), [])[-RECENT:]
+        return median(frame.values[name] for frame in frames if name in frame.values)
+
+    def recent_norm(self, layer: str) -> float | None:
+        """The median of a layer's gradient norm over the last observations, or None where it was never finite."""
+        return median(frame.norms[layer] for frame in self.norms[-RECENT:] if layer in frame.norms)
+
+
+def median(values: Iterable[float]) -> float | None:
+    """The median of the finite values, or None if there is none."""
+    finite = [value for value in values if math.isfinite(value)]
+    return statistics.median(finite) if finite else None
+
+
+def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
+    """The median of the first and of the last fifth of the finite losses, or None where there are none."""
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    width = max(1, len(finite) // 5)
+    return median(finite[:width]), median(finite[-width:])
+
+
+def beginning(losses: Sequence[float]) -> float | None:
+    """What the finite losses began at: the first, or the median of the first fifth where that is larger."""
+    first, _ = ends(losses)
+    return None if first is None else max(first, next(loss for loss in losses if math.isfinite(loss)))
+
+
+def gather(model: nn.Module | None, frames: Iterable[Frame]) -> Evidence:
+    """Sort `frames` of `model`."""
+    evidence = Evidence.of(model)
+    for frame in frames:
+        evidence.add(frame)
+    return evidence
+
+
+def frames_of(inspection: Inspection) -> list[Frame]:
+    """The frames that one inspection would be as an observed step; of several outputs or calls, each is one."""
+    frames: list[Frame] = [
+        StatisticsFrame(0, capture.layer, capture.quantity, _values(capture.statistics.to_row(), capture.units))
+        for capture in inspection.captures
+    ]
+    if inspection.norms.by_layer:
+        frames.append(norms_frame(inspection.norms, 0))
+    return frames
+
+
+def norms_frame(norms: GradientNorms, step: int) -> NormsFrame:
+    """`norms` as a frame."""
+    return NormsFrame(step, norms.by_layer, norms.total)
+
+
+def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, float]:
+    values = {name: float(value) for name, value in row.items() if isinstance(value, (int, float))}
+    if units is not None:
+        values["dead"] = units.dead / units.units
+        values["saturation"] = units.saturation
+    return values
+
+
+def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
+    """The earliest frame in which one of the counts is not 0; within a step, of the first layer in the model.
+
+    Containers come after the layers inside them, because theirs is the same tensor later.
+    """
+    order = list(evidence.kinds)
+    found = _innermost(evidence, quantity, names)
+    return min(found, key=lambda frame: (frame.step, order.index(frame.layer)), default=None)
+
+
+def last_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
+    """The earliest frame in which one of the counts is not 0; within a step, of the last layer in the model.
+
+    The backward pass comes to that layer first.
+    """
+    order = list(evidence.kinds)
+    found = _innermost(evidence, quantity, names)
+    return min(found, key=lambda frame: (frame.step, -order.index(frame.layer)), default=None)
+
+
+def _innermost(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> list[StatisticsFrame]:
+    found = [
+        frame
+        for layer in evidence.layers(quantity)
+        for frame in evidence.statistics[layer, quantity]
+        if any(frame.values.get(name, 0.0) > 0 for name in names)
+    ]
+    return [frame for frame in found if not any(other.layer.startswith(f"{frame.layer}.") for other in found)]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that a person should look at.
+
+    Attributes:
+        kind: Stable machine name of what was found, e.g. ``"vanishing-gradients"``.
+        layer: Path of the layer, or None for the training as a whole.
+        reason: What was seen, with numbers.
+        hint: What to try.
+    """
+
+    kind: str
+    layer: str | None
+    reason: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}"
+
+    def frame(self, step: int) -> AnomalyFrame:
+        """The finding as a frame, to be shown at its layer."""
+        return AnomalyFrame(step, self.kind, self.reason, node=self.layer, hint=self.hint)
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Finds one kind of trouble."""
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Return what was found; empty if all is well or too little is known."""

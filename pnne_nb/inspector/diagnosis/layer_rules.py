@@ -1,0 +1,316 @@
+"""Rules about single layers: their gradients, their activations, and how their weights move.
+
+Each is a frozen value with thresholds. Those without a source of their own are ours: they stand well outside of what the
+healthy trainings of the tests show, and within what the broken ones do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from pnne_nb.inspector.diagnosis.evidence import (
+    RECENT,
+    Evidence,
+    Finding,
+    beginning,
+    ends,
+    first_layer,
+    last_layer,
+    median,
+)
+
+
+@final
+@dataclass(frozen=True)
+class NotFinite:
+    """NaN or infinite values, at the layer where they came up first."""
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Look at activations in the order of the model, then at gradients against it, then at the loss."""
+        frame = first_layer(evidence, "activations", ("nan", "inf"))
+        if frame is not None:
+            return [
+                Finding(
+                    "not-finite",
+                    frame.layer,
+                    f"Its output has {_count(frame.values)} at step {frame.step}, first of all layers.",
+                    "Look at its inputs: a division by zero, the log or root of a negative number, an overflow in"
+                    " half precision, or a learning rate that is too high.",
+                )
+            ]
+        gradients = last_layer(evidence, "gradients", ("nan", "inf"))
+        if gradients is not None:
+            return [_bad_gradient(gradients.layer, f"has {_count(gradients.values)}", gradients.step)]
+        bad = [norms for norms in evidence.norms if not math.isfinite(norms.total)]
+        if bad:
+            layers = [name for name, norm in bad[0].norms.items() if not math.isfinite(norm)]
+            # The backward pass runs against the order of the model.
+            return [_bad_gradient(layers[-1] if layers else None, "is NaN or infinite", bad[0].step)]
+        if evidence.not_finite is not None:
+            return [
+                Finding(
+                    "not-finite",
+                    None,
+                    f"The loss is NaN or infinite from step {evidence.not_finite} on.",
+                    "Check the data and the targets for NaN, lower the learning rate, clip gradients.",
+                )
+            ]
+        return []
+
+
+def _bad_gradient(layer: str | None, what: str, step: int) -> Finding:
+    return Finding(
+        "not-finite",
+        layer,
+        f"Its gradient {what} at step {step}, while the outputs are finite.",
+        "Check the loss for log(0), division by zero and sqrt at 0; clip gradients; lower the learning rate.",
+    )
+
+
+@final
+@dataclass(frozen=True)
+class ExplodingGradients:
+    """Gradient norms above `limit` in most of the last observations.
+
+    Attributes:
+        limit: Euclidean norm of the gradient of a layer's own parameters. The default is the design's starting point;
+            Pascanu et al. 2013 (arXiv:1211.5063) clip at norms of 1 to some tens.
+    """
+
+    limit: float = 1000.0
+
+    def norms(self, evidence: Evidence) -> dict[str, float]:
+        """The norms that are too large, by layer."""
+        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
+        return {layer: norm for layer, norm in norms.items() if norm is not None and norm > self.limit}
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Name the layer with the largest norm only: the others follow from it."""
+        large = self.norms(evidence)
+        if not large:
+            return []
+        worst = max(large, key=lambda layer: large[layer])
+        return [
+            Finding(
+                "exploding-gradients",
+                worst,
+                f"The norm of its gradient is {large[worst]:.3g}, above {self.limit:g}"
+                f"{_too(len(large) - 1, 'above it')}.",
+                "Clip gradients, lower the learning rate, scale the data, or initialise with smaller weights.",
+            )
+        ]
+
+
+@final
+@dataclass(frozen=True)
+class VanishingGradients:
+    """Gradient norms below `limit` while the training still has something to learn.
+
+    Attributes:
+        limit: Euclidean norm of the gradient of a layer's own parameters. The default is the design's starting point.
+        converged: A loss below this share of its first value counts as converged, and small gradients as natural.
+    """
+
+    limit: float = 1e-6
+    converged: float = 0.1
+
+    def norms(self, evidence: Evidence) -> dict[str, float]:
+        """The norms that are too small, by layer."""
+        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
+        return {layer: norm for layer, norm in norms.items() if norm is not None and norm < self.limit}
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Name the first such layer: gradients vanish towards the input."""
+        total = median(frame.total for frame in evidence.norms[-RECENT:])
+        began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
+        if total is None or (began is not None and last is not None and last < self.converged * began):
+            return []
+        norms = self.norms(evidence)
+        small = list(norms)
+        if not small:
+            return []
+        return [
+            Finding(
+                "vanishing-gradients",
+                small[0],
+                f"The norm of its gradient is {norms[small[0]]:.3g}, below {self.limit:g}"
+                f"{_too(len(small) - 1, 'below it')}.",
+                "Use ReLU-like activations instead of saturating ones, normalisation, residual connections, or a"
+                " better initialisation; check that nothing on the way is detached.",
+            )
+        ]
+
+
+_RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold", "relu", "relu6", "threshold"})
+
+
+@final
+@dataclass(frozen=True)
+class DeadReLU:
+    """Rectifiers whose output is 0 nearly everywhere, or most of whose units never fire.
+
+    Attributes:
+        zeros: Share of the outputs that are 0. Half of them are at the beginning, and 50 to 90 % in networks that learn
+            (Glorot et al. 2011, "Deep sparse rectifier neural networks").
+        dead: Share of the units that are 0 for every example and position.
+    """
+
+    zeros: float = 0.97
+    dead: float = 0.5
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Look at the share of zeros, and at dead units where they were counted."""
+        found = []
+        for layer in evidence.layers("activations"):
+            if evidence.kinds[layer] not in _RECTIFIERS:
+                continue
+            zeros = evidence.recent(layer, "activations", "zeros")
+            dead = evidence.recent(layer, "activations", "dead")
+            if (zeros is None or zeros < self.zeros) and (dead is None or dead < self.dead):
+                continue
+            units = f", and {dead:.0%} of its units never fire" if dead is not None else ""
+            found.append(
+                Finding(
+                    "dead-relu",
+                    layer,
+                    f"{zeros or 0.0:.1%} of its outputs are 0{units}.",
+                    "Lower the learning rate, check the bias and the initialisation of the layer before it,"
+                    " normalise its input, or use LeakyReLU or GELU.",
+                )
+            )
+        return found
+
+
+@final
+@dataclass(frozen=True)
+class SaturatedActivations:
+    """Bounded activations inside the model that sit at their bounds; the last one may, when it is right.
+
+    Attributes:
+        share: Of the outputs, within 3 % of the range from a bound.
+    """
+
+    share: float = 0.8
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Look at the share of elements near a bound, as the probes count it."""
+        inner = evidence.layers("activations")[:-1]
+        shares = {layer: evidence.recent(layer, "activations", "saturation") for layer in inner}
+        return [
+            Finding(
+                "saturated-activations",
+                layer,
+                f"{share:.0%} of the outputs of this {evidence.kinds[layer]} are at its bounds, where its gradient"
+                " is nearly 0.",
+                "Scale the data, initialise with smaller weights, normalise its input, or use an unbounded activation.",
+            )
+            for layer, share in shares.items()
+            if share is not None and share >= self.share
+        ]
+
+
+@final
+@dataclass(frozen=True)
+class UpdateRatio:
+    """Updates that are too large or too small against the weights.
+
+    About 0.001 is usual (Karpathy, CS231n, "Ratio of weights:updates"); the thresholds leave a factor of 200 and more to
+    both sides, as biases and normalisation begin near 0 and move relatively more.
+
+    Attributes:
+        low: Euclidean norm of the last update, relative to that of the weights, below which it is too small.
+        high: The same, above which it is too large.
+        least: Observations before it says anything: the first updates of an optimizer are large.
+    """
+
+    low: float = 1e-6
+    high: float = 0.2
+    least: int = 5
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Name the worst layer of either kind, and how many are with it; unmoved weights come first."""
+        ratios: dict[str, float] = {}
+        for layer in evidence.layers("updates"):
+            frames = evidence.statistics[layer, "updates"]
+            ratio = evidence.recent(layer, "updates", "ratio")
+            if len(frames) >= self.least and ratio is not None:
+                ratios[layer] = ratio
+        found = []
+        still = [layer for layer in ratios if _never_moved(evidence, layer)]
+        if still:
+            found.append(
+                Finding(
+                    "unchanged-weights",
+                    still[0],
+                    f"Its weights have not changed at all{_others(still)}.",
+                    "Check that the optimizer has its parameters, that the loss depends on it, and that the learning"
+                    " rate is not 0.",
+                )
+            )
+        slow = [layer for layer, ratio in ratios.items() if ratio < self.low and layer not in still]
+        if slow:
+            worst = min(slow, key=lambda layer: ratios[layer])
+            found.append(
+                Finding(
+                    "update-ratio-low",
+                    worst,
+                    f"A step changes its weights by {ratios[worst]:.1e} of their size{_others(slow)}; about 1e-3 is"
+                    " usual.",
+                    "Raise the learning rate, or look for vanishing gradients.",
+                )
+            )
+        fast = [layer for layer, ratio in ratios.items() if ratio > self.high]
+        if fast:
+            worst = max(fast, key=lambda layer: ratios[layer])
+            found.append(
+                Finding(
+                    "update-ratio-high",
+                    worst,
+                    f"A step changes its weights by {ratios[worst]:.1%} of their size{_others(fast)}; about 0.1 % is"
+                    " usual.",
+                    "Lower the learning rate, warm it up, or clip gradients.",
+                )
+            )
+        return found
+
+
+@final
+@dataclass(frozen=True)
+class ZeroWeights:
+    """Layers all of whose parameters are 0: their units can never become different from each other."""
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Look at the last observation of the parameters."""
+        return [
+            Finding(
+                "zero-weights",
+                layer,
+                "All of its parameters are 0.",
+                "Initialise it with random numbers, or check what loaded or reset it.",
+            )
+            for layer in evidence.layers("parameters")
+            if evidence.recent(layer, "parameters", "zeros") == 1.0
+        ]
+
+
+def _never_moved(evidence: Evidence, layer: str) -> bool:
+    return all(frame.values.get("ratio") == 0.0 for frame in evidence.statistics[layer, "updates"])
+
+
+def _too(others: int, where: str) -> str:
+    return (
+        "" if not others else f"; another layer is {where} too" if others == 1 else f"; {others} others are {where} too"
+    )
+
+
+def _others(layers: Sequence[str]) -> str:
+    others = len(layers) - 1
+    return "" if not others else " (as those of another layer)" if others == 1 else f" (as those of {others} others)"
+
+
+def _count(values: dict[str, float]) -> str:
+    parts = [f"{values[name]:.0f} {word}" for name, word in (("nan", "NaN"), ("inf", "infinite")) if values.get(name)]
+    return f"{' and '.join(parts)} values"

@@ -1,0 +1,1 @@
+"""Pure measurements on tensors."""

@@ -1,0 +1,238 @@
+"""Statistics of tensors: float64-accurate, computed where the tensors are, one transfer per collection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import final
+
+import torch
+from torch import Tensor
+
+from pnne_nb.errors import InspectionError
+from pnne_nb.inspector.statistics.sampling import measurable, sample, sample_stride, to_host, values_of
+
+PERCENTILES = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
+
+EXACT_PERCENTILES = 1 << 22
+"""Larger tensors have their percentiles taken from an evenly spread sample of at most this many elements."""
+
+NEAR_ZERO = 1e-6
+"""Elements of at most this magnitude count as near zero."""
+
+_CHUNK = 1 << 22
+
+
+@final
+@dataclass(frozen=True)
+class Statistics(Mapping[str, object]):
+    """What one tensor is made of; also a mapping from the names below to their values.
+
+    Non-finite elements are counted and then left out: everything from `mean` to `near_zeros` is about the
+    finite ones. Complex tensors are measured by their magnitudes, bools as 0 and 1, sparse tensors by the
+    values that they store. Where nothing is left to measure, the value is NaN, and the norms are 0.
+
+    Attributes:
+        shape: Of the tensor.
+        dtype: Of the tensor, by its torch name, e.g. ``"float32"``.
+        count: Number of elements.
+        mean: Arithmetic mean.
+        std: Standard deviation with n - 1, as ``Tensor.std``; NaN for fewer than two elements.
+        var: Its square.
+        min: Smallest element.
+        max: Largest element.
+        norm: Euclidean norm.
+        norm_1: Sum of magnitudes.
+        norm_inf: Largest magnitude.
+        zeros: Fraction of elements that are exactly 0.
+        near_zeros: Fraction of elements of a magnitude of at most 1e-6, zeros included.
+        nan: Number of NaN.
+        inf: Number of infinities of either sign.
+        first_nonfinite: Index of the first NaN or infinity, or None.
+        percentiles: By percent: 1, 5, 25, 50, 75, 95, 99, interpolated linearly.
+        sampled: Number of elements behind the percentiles, finite or not; `count`, except for very large tensors.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    count: int
+    mean: float
+    std: float
+    var: float
+    min: float
+    max: float
+    norm: float
+    norm_1: float
+    norm_inf: float
+    zeros: float
+    near_zeros: float
+    nan: int
+    inf: int
+    first_nonfinite: tuple[int, ...] | None
+    percentiles: dict[float, float]
+    sampled: int
+
+    def __getitem__(self, name: str) -> object:
+        if name not in _NAMES:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+    def to_row(self) -> dict[str, object]:
+        """One flat row for a table: percentiles become columns ``"p1"`` … ``"p99"``."""
+        row = asdict(self)
+        del row["percentiles"]
+        return row | {f"p{percent:g}": value for percent, value in self.percentiles.items()}
+
+
+_NAMES = tuple(field.name for field in fields(Statistics))
+
+_SCALARS = 12
+
+
+@final
+@dataclass(frozen=True)
+class Launched:
+    """A measurement that is computed on the tensor's device and waits for the transfer."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    stored: tuple[int, ...]
+    row: Tensor
+
+
+def launch(tensor: Tensor) -> Launched:
+    """Start measuring `tensor`, of any shape, dtype, layout and device, without waiting for the device.
+
+    Raises:
+        InspectionError: If the tensor is on the meta device or nested: it has no values to read.
+
+    Shape:
+        - tensor: `[*]`, of any shape.
+    """
+    values = _stored(tensor)
+    return Launched(tuple(tensor.shape), tensor.dtype, tuple(values.shape), _measure(values))
+
+
+def finish(launched: Sequence[Launched]) -> list[Statistics]:
+    """Bring all results to the host, in one transfer per device."""
+    rows = to_host([one.row for one in launched])
+    return [_describe(one, row.tolist()) for one, row in zip(launched, rows, strict=True)]
+
+
+def statistics(tensors: Sequence[Tensor]) -> list[Statistics]:
+    """Measure every tensor; all results come to the host in one transfer per device.
+
+    Raises:
+        InspectionError: If a tensor is on the meta device or nested: it has no values to read.
+
+    Shape:
+        - tensors: each `[*]`, of any shape.
+    """
+    return finish([launch(tensor) for tensor in tensors])
+
+
+def _stored(tensor: Tensor) -> Tensor:
+    values = values_of(tensor) if tensor.layout == torch.sparse_coo else tensor.detach()
+    if not measurable(values):
+        raise InspectionError(
+            f"A tensor of shape {list(tensor.shape) if not tensor.is_nested else 'nested'} on device"
+            f" '{tensor.device}' with layout {tensor.layout} has no values that can be measured."
+            " Move the model to a real device, or convert the tensor to a dense one."
+        )
+    return values_of(values)
+
+
+def _measure(tensor: Tensor) -> Tensor:
+    """All scalars of `tensor` as one float64 vector on its device, without waiting for the device."""
+    # MPS has no float64.
+    flat = (tensor.cpu() if tensor.device.type == "mps" else tensor).reshape(-1)
+    count = flat.numel()
+    if count == 0:
+        return torch.full((_SCALARS + len(PERCENTILES),), math.nan, dtype=torch.float64, device=flat.device)
+    sums = torch.zeros(8, dtype=torch.float64, device=flat.device)
+    low = torch.full((), math.inf, dtype=torch.float64, device=flat.device)
+    high = -low
+    first = torch.full((), count, dtype=torch.int64, device=flat.device)
+    for start in range(0, count, _CHUNK):
+        x = flat[start : start + _CHUNK].double()
+        finite = x.isfinite()
+        kept = torch.where(finite, x, 0.0)
+        magnitude = kept.abs()
+        sums += torch.stack(
+            [
+                finite.sum(),
+                kept.sum(),
+                magnitude.sum(),
+                magnitude.square().sum(),
+                (finite & (x == 0)).sum(),
+                (finite & (magnitude <= NEAR_ZERO)).sum(),
+                x.isnan().sum(),
+                x.isinf().sum(),
+            ]
+        )
+        low = torch.minimum(low, torch.where(finite, x, math.inf).min())
+        high = torch.maximum(high, torch.where(finite, x, -math.inf).max())
+        odd = (~finite).to(torch.uint8).argmax()
+        first = torch.minimum(first, torch.where(finite.all(), count, odd + start))
+    number, mean = sums[0], sums[1] / sums[0]
+    deviations = torch.zeros((), dtype=torch.float64, device=flat.device)
+    for start in range(0, count, _CHUNK):
+        x = flat[start : start + _CHUNK].double()
+        deviations = deviations + torch.where(x.isfinite(), x - mean, 0.0).square().sum()
+    variance = torch.where(number > 1, deviations / (number - 1), math.nan)
+    scalars = torch.stack([variance, low, high, first.double()])
+    return torch.cat([sums, scalars, _percentiles(flat)])
+
+
+def _percentiles(flat: Tensor) -> Tensor:
+    values = sample(flat, EXACT_PERCENTILES).double()
+    finite = values.isfinite()
+    ordered = torch.where(finite, values, math.inf).sort().values
+    last = (finite.sum() - 1).clamp(min=0)
+    place = torch.tensor(PERCENTILES, dtype=torch.float64, device=flat.device) / 100 * last
+    below = place.floor().long()
+    lower, upper = ordered[below], ordered[torch.minimum(below + 1, last)]
+    between = torch.lerp(lower, upper, place - below)
+    return torch.where(finite.any(), between, math.nan)
+
+
+def _describe(launched: Launched, row: list[float]) -> Statistics:
+    count = math.prod(launched.stored)
+    finite, total, norm_1, squares, zeros, near, nan, inf, variance, low, high, first = row[:_SCALARS]
+    empty = count == 0 or finite == 0
+    nothing = math.nan
+    return Statistics(
+        shape=launched.shape,
+        dtype=str(launched.dtype).removeprefix("torch."),
+        count=count,
+        mean=nothing if empty else total / finite,
+        std=nothing if empty else math.sqrt(variance) if variance >= 0 else nothing,
+        var=nothing if empty else variance,
+        min=nothing if empty else low,
+        max=nothing if empty else high,
+        norm=0.0 if empty else math.sqrt(squares),
+        norm_1=0.0 if empty else norm_1,
+        norm_inf=0.0 if empty else max(abs(low), abs(high)),
+        zeros=nothing if empty else zeros / finite,
+        near_zeros=nothing if empty else near / finite,
+        nan=0 if count == 0 else int(nan),
+        inf=0 if count == 0 else int(inf),
+        first_nonfinite=None if count == 0 or first >= count else _unravel(int(first), launched.stored),
+        percentiles=dict(zip(PERCENTILES, [nothing] * len(PERCENTILES) if empty else row[_SCALARS:], strict=True)),
+        sampled=math.ceil(count / sample_stride(count, EXACT_PERCENTILES)),
+    )
+
+
+def _unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    index: list[int] = []
+    for size in reversed(shape):
+        flat, place = divmod(flat, size)
+        index.append(place)
+    return tuple(reversed(index))

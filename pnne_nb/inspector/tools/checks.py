@@ -1,0 +1,305 @@
+"""``pn.check_gradients`` and ``pn.check_numerics``: is this module right, and does it stay finite?"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.gradcheck import GradcheckError
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.overrides import TorchFunctionMode
+
+from pnne_nb.errors import ArgumentError, InspectionError, expect
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
+from pnne_nb.inspector.capture.compiled import uncompiled
+from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.hooks import tensors_in
+from pnne_nb.inspector.capture.preserve import refuse_lazy
+from pnne_nb.inspector.capture.run import Inspection, run_once
+from pnne_nb.inspector.diagnosis.evidence import frames_of, gather
+from pnne_nb.inspector.diagnosis.rules import Finding, NotFinite
+from pnne_nb.inspector.statistics.patterns import layers
+from pnne_nb.process.random_state import private_random_state
+from pnne_nb.telemetry.frames import Quantity
+
+
+@final
+@dataclass(frozen=True)
+class GradientReport:
+    """Analytic against numeric gradients.
+
+    Attributes:
+        checked: Names of the inputs (``"args.0"``) and parameters whose gradients are right.
+        wrong: By name, what differs.
+        unused: Trainable parameters that the output does not depend on.
+    """
+
+    checked: tuple[str, ...]
+    wrong: Mapping[str, str]
+    unused: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no gradient is wrong."""
+        return not self.wrong
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        unused = f", {len(self.unused)} unused: {', '.join(self.unused)}" if self.unused else ""
+        wrong = "".join(f"\n  {name}: {reason}" for name, reason in self.wrong.items())
+        return f"GradientReport({len(self.checked)} right, {len(self.wrong)} wrong{unused}){wrong}"
+
+
+def check_gradients(
+    net: nn.Module,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+) -> GradientReport:
+    """Compare the gradients that autograd gives with finite differences, on a copy in float64.
+
+    Where the module casts to another floating type, it stays in float64 too: finite differences need its digits.
+
+    Every floating or complex input and every trainable parameter is checked by itself, along random directions. Random
+    numbers (dropout) are the same in every evaluation. Where a function has a kink within `eps` (ReLU at 0),
+    the two differ by nature.
+
+    Args:
+        net: Any module; it stays as it was.
+        args: Its positional arguments as a tuple, or its only argument.
+        kwargs: Its keyword arguments.
+        eps: Size of the finite difference; the default is that of ``torch.autograd.gradcheck``, for float64.
+        atol: Absolute tolerance; the default is that of ``gradcheck``.
+        rtol: Relative tolerance; the default is that of ``gradcheck``.
+
+    Returns:
+        What is right, wrong and unused, by name; true if nothing is wrong.
+
+    Raises:
+        ArgumentError: If `net` is no module, or a number is out of range.
+        InspectionError: If ``forward`` does not take the arguments, a lazy layer has no parameters yet, or the module
+            has a reentrant checkpoint.
+    """
+    for name, size in (("eps", eps), ("atol", atol), ("rtol", rtol)):
+        expect(size, int | float, name, "a number")
+        if not (size > 0 if name == "eps" else size >= 0):
+            raise ArgumentError(f"{name} must be {'above' if name == 'eps' else 'at least'} 0, not {size!r}.")
+    refuse_lazy(uncompiled(net))
+    model = copy.deepcopy(uncompiled(net)).double()
+    state = {name: _double(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+    call = [_double(arg) if isinstance(arg, Tensor) else arg for arg in as_arguments(args)]
+    keywords = {
+        key: _double(value) if isinstance(value, Tensor) else value for key, value in as_keywords(kwargs).items()
+    }
+
+    held = ExitStack()
+
+    def evaluate(place: str, value: Tensor) -> tuple[Tensor, ...]:
+        # Every evaluation gets fresh buffers: a running mean that moves on would make a different function.
+        values = {name: tensor.clone() for name, tensor in state.items()}
+        positional = list(call)
+        value = _DenseGradient.apply(value)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        if place.startswith("args."):
+            positional[int(place[5:])] = value
+        else:
+            values[place] = value
+        # Until the next evaluation: a checkpoint runs the forward again in the backward pass, with what is there then.
+        held.close()
+        held.enter_context(_reparametrize_module(model, values))
+        with private_random_state():
+            output = model(*positional, **keywords)
+        return tuple(tensor for _, tensor in tensors_in(output) if tensor.requires_grad)
+
+    places = {f"args.{index}": arg for index, arg in enumerate(call) if _differentiable(arg)}
+    places |= {name: state[name] for name, parameter in model.named_parameters() if parameter.requires_grad}
+    broken = [name for name, start in places.items() if isinstance(start, Tensor) and not _finite(start)]
+    if broken:
+        reason = f"There is nothing to compare: {', '.join(broken)} has NaN or infinite values (see check_numerics)."
+        return GradientReport((), dict.fromkeys(places, reason), ())
+    checked, wrong, unused = [], {}, []
+    with held, placed(model, tuple(call), keywords), _StaysDouble():
+        for name, start in places.items():
+            assert isinstance(start, Tensor)
+            value = start.detach().clone().requires_grad_()
+            if not evaluate(name, value):
+                unused.append(name)
+                continue
+            try:
+                torch.autograd.gradcheck(
+                    lambda tensor, place=name: evaluate(place, tensor),
+                    (value,), eps=eps, atol=atol, rtol=rtol, fast_mode=True,
+                )  # fmt: skip
+            except GradcheckError as error:
+                wrong[name] = " ".join(str(error).split())[:300]
+            except RuntimeError as error:
+                if "use_reentrant=True" not in str(error):
+                    raise
+                raise InspectionError(
+                    "The module has a reentrant checkpoint, which computes gradients for backward() alone. Pass"
+                    " use_reentrant=False to torch.utils.checkpoint.checkpoint to have its gradients checked."
+                ) from error
+            else:
+                checked.append(name)
+    return GradientReport(tuple(checked), wrong, tuple(unused))
+
+
+@final
+@dataclass(frozen=True)
+class NumericsReport:
+    """Where values stop being finite.
+
+    Attributes:
+        findings: Inputs, parameters and buffers that are not finite, and the first layer whose output or gradient
+            is not; empty if all is well.
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is finite."""
+        return not self.findings
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        found = "".join(f"\n  {finding}" for finding in self.findings)
+        return f"NumericsReport({'all finite' if self.ok else 'not finite'}){found}"
+
+
+def check_numerics(
+    net: nn.Module,
+    data: object,
+    target: object = None,
+    loss_fn: Callable[..., Tensor] | None = None,
+) -> NumericsReport:
+    """Run `net` once and find where NaN or infinite values come from: data, state, or the first layer.
+
+    Args:
+        net: Any module; it stays as it was.
+        data: As for ``Inspector.run_inspection``.
+        target: The second argument of `loss_fn`.
+        loss_fn: A function of output and target that gives a scalar. With it, gradients are checked too.
+
+    Returns:
+        The findings, true if there are none. Each names the layer, and what to try. A mask of ``-inf`` that a softmax
+        takes in is none: nothing behind it is infinite.
+
+    Raises:
+        ArgumentError: If `net` is no module, or `loss_fn` no function.
+        InspectionError: If the model or the loss does not take what it is given, or the loss is not a real scalar
+            with a gradient.
+    """
+    model = uncompiled(net)
+    refuse_lazy(model)
+    findings = [
+        Finding("not-finite", None, f"The input {label or '0'} has NaN or infinite values.", "Clean the data.")
+        for label, tensor in tensors_in(data)
+        if not _finite(tensor)
+    ]
+    findings += [
+        Finding(
+            "not-finite",
+            name.rpartition(".")[0] or None,
+            f"Its {name.rpartition('.')[2]} has NaN or infinite values.",
+            "An earlier step broke it: go back to a checkpoint, lower the learning rate, clip gradients.",
+        )
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+        if not _finite(tensor)
+    ]
+    watched: dict[str, tuple[Quantity, ...]] = dict.fromkeys(layers(model), ("activations", "gradients"))
+    inspection = run_once(model, watched, data, target, loss_fn)
+    masks = _absorbed_masks(inspection)
+    seen = dataclasses.replace(inspection, captures=tuple(one for one in inspection.captures if one.layer not in masks))
+    found = NotFinite().find(gather(model, frames_of(seen)))
+    if not found and inspection.loss is not None and not math.isfinite(inspection.loss):
+        name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
+        found = [
+            Finding(
+                "not-finite",
+                None,
+                f"The loss is {inspection.loss}, while every output of the model is finite: {name} makes it.",
+                "Look at the target, and at what the loss takes the log or the root of, or divides by.",
+            )
+        ]
+    return NumericsReport((*findings, *found))
+
+
+def _absorbed_masks(inspection: Inspection) -> set[str]:
+    """Return layers whose outputs hold -inf that goes no further, as a softmax takes in a mask."""
+    passed_on = [tensor for _, tensor in tensors_in(inspection.output)]
+    passed_on += [capture.tensor for capture in inspection.captures if capture.quantity != "activations"]
+    if not all(map(_finite, passed_on)) or not math.isfinite(inspection.loss or 0.0):
+        return set()
+    if inspection.norms.by_layer and not math.isfinite(inspection.norms.total):
+        return set()
+    outputs = [capture for capture in inspection.captures if capture.quantity == "activations"]
+    if any(torch.isnan(capture.tensor).any() or torch.isposinf(_real(capture.tensor)).any() for capture in outputs):
+        return set()
+    return {capture.layer for capture in outputs if not _finite(capture.tensor)}
+
+
+def _finite(tensor: Tensor) -> bool:
+    return tensor.device.type == "meta" or bool(torch.isfinite(tensor.detach()).all())
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _double(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _differentiable(value: object) -> bool:
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()) and value.numel() > 0
+
+
+class _DenseGradient(torch.autograd.Function):
+    """Gives its input a dense gradient: of a sparse one (``Embedding(sparse=True)``), `gradcheck` says it is wrong."""
+
+    @staticmethod
+    def forward(_context: Any, value: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(_context: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0].to_dense()
+
+
+_NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
+_CASTS = frozenset((Tensor.float, Tensor.half, Tensor.bfloat16))
+
+
+class _StaysDouble(TorchFunctionMode):
+    """Has casts to narrower floating types give float64, and functions that make tensors of them make float64."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in _CASTS:
+            return args[0].double()
+        named = {key: _widened(value) for key, value in (kwargs or {}).items()}
+        if func in (Tensor.to, Tensor.type):
+            args = tuple(map(_widened, args))
+        return func(*args, **named)
+
+
+def _widened(value: object) -> object:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value

@@ -1,0 +1,329 @@
+"""``pn.summary``: parameters, shapes, multiply-adds and memory of a module, layer by layer."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import final
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler.analysis.example_inputs import example_inputs
+from pnne_nb.compiler.shapes.cost import MultiplyAdds
+from pnne_nb.errors import expect
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
+from pnne_nb.inspector.capture.compiled import uncompiled
+from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.hooks import HookOwner, tensors_in
+from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.tools.profile import profile
+from pnne_nb.process.byte_units import format_bytes
+
+Shape = tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True)
+class LayerSummary:
+    """One layer.
+
+    Attributes:
+        layer: Path; ``""`` is the model itself.
+        type: Name of its class.
+        depth: How deep it is nested; 0 is the model itself.
+        inputs: Shapes of its inputs in its first call; empty if it was not called.
+        outputs: Shapes of its outputs in its first call.
+        parameters: Number of elements of its own parameters; of shared ones at the first layer that has them.
+        trainable: How many of them require a gradient.
+        mult_adds: Multiply-adds of all its calls, the layers inside included, as torch counts them: matrix
+            products, convolutions and attention.
+        memory: Bytes of its own parameters and buffers.
+        activation: Bytes of its outputs in all its calls; 0 for a layer that contains others, whose output is theirs.
+        saved: Bytes that autograd keeps for the backward pass of its own operations, without parameters, buffers and what
+            was kept before. Recurrent layers keep far more than their outputs.
+        calls: How often it was called.
+        forward: Seconds of its forward passes on the CPU, the layers inside included, or None if not timed.
+        backward: The same of its backward passes.
+    """
+
+    layer: str
+    type: str
+    depth: int
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    parameters: int
+    trainable: int
+    mult_adds: int
+    memory: int
+    activation: int
+    saved: int
+    calls: int
+    forward: float | None = None
+    backward: float | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Summary:
+    """A module, layer by layer, in its own order. Shows itself as a table.
+
+    Attributes:
+        rows: The model itself first.
+        parameters: Number of elements of all parameters, shared ones once.
+        trainable: How many of them require a gradient.
+        mult_adds: Of one forward pass.
+        parameter_memory: Bytes of parameters and buffers.
+        gradient_memory: Bytes of the gradients of the trainable parameters.
+        activation_memory: Bytes of all outputs of layers that contain no others.
+        saved_memory: Bytes that autograd keeps between the forward and the backward pass, beside parameters, buffers and
+            inputs: what a training step needs for activations. 0 if nothing requires a gradient.
+        optimizer_memory: Bytes of the tensors that the optimizer keeps now (none before its first step), or None if
+            no optimizer was given.
+    """
+
+    rows: tuple[LayerSummary, ...]
+    parameters: int
+    trainable: int
+    mult_adds: int
+    parameter_memory: int
+    gradient_memory: int
+    activation_memory: int
+    saved_memory: int
+    optimizer_memory: int | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per layer, indexed by path."""
+        return pd.DataFrame([asdict(row) for row in self.rows]).set_index("layer")
+
+    def __repr__(self) -> str:
+        cells = [self._header(), *(self._cells(row, "  " * row.depth) for row in self.rows)]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column in _NUMBERS else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+        rule = "-" * max(map(len, lines))
+        return "\n".join([lines[0], rule, *lines[1:], rule, *self._totals()])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._header())
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in self._cells(row, '  ' * row.depth))}</tr>"
+            for row in self.rows
+        )
+        totals = "<br>".join(html.escape(line) for line in self._totals())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{totals}</p>"
+
+    def _header(self) -> tuple[str, ...]:
+        timed = self.rows[0].forward is not None
+        return (*_HEADER, "Forward", "Backward") if timed else _HEADER
+
+    def _cells(self, row: LayerSummary, indent: str) -> tuple[str, ...]:
+        name = row.layer.rpartition(".")[2] if row.layer else "(model)"
+        return (
+            f"{indent}{name}",
+            row.type,
+            _shapes(row.inputs),
+            _shapes(row.outputs) if row.calls else "not called",
+            f"{row.parameters:,}" if row.parameters else "",
+            f"{row.mult_adds:,}" if row.mult_adds else "",
+            format_bytes(row.memory) if row.memory else "",
+            format_bytes(row.activation) if row.activation else "",
+            *(f"{1e3 * spent:.3f} ms" for spent in (row.forward, row.backward) if spent is not None),
+        )
+
+    def _totals(self) -> list[str]:
+        frozen = self.parameters - self.trainable
+        return [
+            f"Parameters: {self.parameters:,}{f' ({frozen:,} frozen)' if frozen else ''}",
+            f"Multiply-adds: {self.mult_adds:,}",
+            (
+                f"Memory: parameters and buffers {format_bytes(self.parameter_memory)}, gradients"
+                f" {format_bytes(self.gradient_memory)}, activations {format_bytes(self.activation_memory)}, kept for the backward"
+                f" pass {format_bytes(self.saved_memory)}"
+                f"{'' if self.optimizer_memory is None else f', optimizer {format_bytes(self.optimizer_memory)}'}"
+            ),
+        ]
+
+
+_HEADER = ("Layer", "Type", "Input", "Output", "Parameters", "Mult-adds", "Memory", "Activation")
+_NUMBERS = frozenset(range(4, len(_HEADER) + 2))
+
+
+def summary(
+    net: nn.Module | NodeGraph,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    times: bool = False,
+) -> Summary:
+    """Run `net` forward once, and sum up what it is made of.
+
+    Autograd records the pass, so that what it keeps for a backward pass can be counted. The model runs in the mode
+    that it is in, under the ambient autocast. Mode, buffers, gradients and random numbers are afterwards as they were,
+    and no hook is left, also if it raises.
+
+    Args:
+        net: Any module; a compiled one is run uncompiled. A graph is compiled.
+        args: Its positional arguments as a tuple, or its only argument: an example of its input. A graph without any is
+            run on inputs of the shapes that its Input nodes have.
+        kwargs: Its keyword arguments.
+        optimizer: Whose state is counted too.
+        times: Also run it forward and backward, as `profile` does, for the time of each layer.
+
+    Returns:
+        The layers in the model's order, the model itself first; it shows itself as a table. Sizes are in bytes, times
+        in seconds, multiply-adds those of `torch.utils.flop_counter`'s formulas, halved: one for each product that is
+        added up.
+
+    Raises:
+        ArgumentError: If an argument is of another kind.
+        InspectionError: If ``forward`` does not take the arguments, a lazy layer has no parameters yet, or (with
+            `times`) another profile runs in this process.
+        CompileError: If a graph is unfinished, or no inputs can be made for it.
+    """
+    if isinstance(net, NodeGraph):
+        graph, net = net, compile_graph(net)
+        if isinstance(args, tuple) and not args and not kwargs:
+            args = example_inputs(graph, net)
+    expect(optimizer, torch.optim.Optimizer | None, "optimizer", "an optimizer, or None")
+    model = uncompiled(net)
+    positional, named = as_arguments(args), as_keywords(kwargs)
+    there = [*model.parameters(), *model.buffers(), *(tensor for _, tensor in tensors_in((positional, named)))]
+    seen = _Seen(there)
+    with ExitStack() as stack:
+        stack.enter_context(preserved(model))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(seen.save, lambda tensor: tensor))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        counter = stack.enter_context(MultiplyAdds(pieces=math.inf, operations=math.inf))
+        hooks = stack.enter_context(HookOwner())
+        for name, module in model.named_modules():
+            hooks.on_inputs(module, partial(seen.enter, name, counter))
+            hooks.on_output(module, partial(seen.leave, name, counter))
+        stack.enter_context(placed(model, positional, named))
+        model(*positional, **named)
+    rows = _rows(model, seen)
+    if times:
+        rows = _timed(rows, profile(model, args, kwargs).layers)
+    return Summary(
+        rows=rows,
+        parameters=sum(row.parameters for row in rows),
+        trainable=sum(row.trainable for row in rows),
+        mult_adds=counter.count,
+        parameter_memory=sum(row.memory for row in rows),
+        gradient_memory=sum(_size(parameter) for parameter in model.parameters() if parameter.requires_grad),
+        activation_memory=sum(row.activation for row in rows),
+        saved_memory=sum(row.saved for row in rows),
+        optimizer_memory=None if optimizer is None else _state_size(optimizer),
+    )
+
+
+@final
+class _Seen:
+    """What the calls of each layer showed."""
+
+    def __init__(self, there: Iterable[Tensor]) -> None:
+        self.inputs: dict[str, tuple[Shape, ...]] = {}
+        self.outputs: dict[str, tuple[Shape, ...]] = {}
+        self.calls: dict[str, int] = {}
+        self.mult_adds: dict[str, int] = {}
+        self.output_bytes: dict[str, int] = {}
+        self.saved: dict[str, int] = {}
+        self._before: list[int] = []
+        self._path = [""]  # of the layers that are being called, the model first
+        self._known = {tensor.untyped_storage()._cdata for tensor in there if _has_storage(tensor)}
+        self._alive: list[Tensor] = []  # no other memory gets the address of what lives
+
+    def save(self, tensor: Tensor) -> Tensor:
+        """Count a tensor that autograd keeps, once for all views of its memory."""
+        size = _size(tensor)
+        if _has_storage(tensor):
+            storage = tensor.untyped_storage()
+            size = 0 if storage._cdata in self._known else storage.nbytes()
+            self._known.add(storage._cdata)
+            self._alive.append(tensor.detach())
+        layer = self._path[-1]
+        self.saved[layer] = self.saved.get(layer, 0) + size
+        return tensor
+
+    def enter(self, name: str, counter: MultiplyAdds, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        self.inputs.setdefault(name, _shapes_in((*args, *kwargs.values())))
+        self._before.append(counter.count)
+        self._path.append(name)
+
+    def leave(self, name: str, counter: MultiplyAdds, output: object) -> None:
+        self._path.pop()
+        self.outputs.setdefault(name, _shapes_in(output))
+        self.calls[name] = self.calls.get(name, 0) + 1
+        self.mult_adds[name] = self.mult_adds.get(name, 0) + counter.count - self._before.pop()
+        size = sum(_size(tensor) for _, tensor in tensors_in(output))
+        self.output_bytes[name] = self.output_bytes.get(name, 0) + size
+
+
+def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
+    known: set[int] = set()
+    rows = []
+    for name, module in model.named_modules():
+        own = [tensor for tensor in module.parameters(recurse=False) if id(tensor) not in known]
+        buffers = [tensor for tensor in module.buffers(recurse=False) if id(tensor) not in known]
+        known |= {id(tensor) for tensor in (*own, *buffers)}
+        rows.append(
+            LayerSummary(
+                layer=name,
+                type=type(module).__name__,
+                depth=name.count(".") + 1 if name else 0,
+                inputs=seen.inputs.get(name, ()),
+                outputs=seen.outputs.get(name, ()),
+                parameters=sum(tensor.numel() for tensor in own),
+                trainable=sum(tensor.numel() for tensor in own if tensor.requires_grad),
+                mult_adds=seen.mult_adds.get(name, 0),
+                memory=sum(_size(tensor) for tensor in (*own, *buffers)),
+                activation=0 if any(module.children()) else seen.output_bytes.get(name, 0),
+                saved=seen.saved.get(name, 0),
+                calls=seen.calls.get(name, 0),
+            )
+        )
+    return tuple(rows)
+
+
+def _timed(rows: tuple[LayerSummary, ...], layers: pd.DataFrame) -> tuple[LayerSummary, ...]:
+    seconds = (
+        layers[["forward_ms", "backward_ms"]].reindex([row.layer for row in rows], fill_value=0.0).to_numpy() / 1e3
+    )
+    return tuple(
+        replace(row, forward=float(ahead), backward=float(behind))
+        for row, (ahead, behind) in zip(rows, seconds, strict=True)
+    )
+
+
+def _state_size(optimizer: torch.optim.Optimizer) -> int:
+    return sum(_size(tensor) for state in optimizer.state.values() for _, tensor in tensors_in(state))
+
+
+def _shapes_in(value: object) -> tuple[Shape, ...]:
+    return tuple(tuple(tensor.shape) for _, tensor in tensors_in(value))
+
+
+def _has_storage(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and type(tensor) in (Tensor, nn.Parameter)
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _shapes(shapes: tuple[Shape, ...]) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes)

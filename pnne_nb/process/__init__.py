@@ -1,0 +1,1 @@
+"""The interpreter's own affairs: parent process, forks, subscribers, version, garbage collection."""

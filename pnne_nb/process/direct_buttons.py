@@ -1,0 +1,133 @@
+"""A direct line from a page's buttons to the process of the training: a kernel whose cell holds Python up hears nobody.
+
+The page is told an address of this machine with a secret in it. Whoever has it can halt this training, and nothing else.
+Beside a cell that keeps Python's lock in C, whoever wants the lock waits for it with others, and does not know for how long.
+So whichever thread of the process has it first takes a click: the one that waits for clicks, or the one that trains, which
+looks for them between two steps.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import wait
+from typing import Final, Literal, TypeAlias, final, get_args
+
+from pnne_nb.process.fork import renewed_after_fork
+
+Press: TypeAlias = Literal["pause", "stop"]
+"""A button by which pages may halt a training without its kernel."""
+
+_PRESSES: Final[tuple[Press, ...]] = get_args(Press)
+_SECONDS: Final = 2
+"""For which a request is waited for that somebody has begun."""
+_LONGEST: Final = 1 << 14
+"""Bytes of a request, headers and all, that are read."""
+_ANSWER: Final = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_LOOK_EVERY: Final = 0.005
+"""Seconds between two looks of a thread that has something else to do."""
+_DEFERRING: Final = hasattr(socket, "TCP_DEFER_ACCEPT")
+"""Whether a connection can be taken when its first data has come, and not before, as on Linux."""
+
+
+@final
+class DirectButtons:
+    """Listens in a thread of its own from now on, until it is closed.
+
+    Args:
+        pressed: Called there, or by `look`.
+
+    Attributes:
+        address: Where a page sends its requests, with the name of a button behind it.
+
+    Raises:
+        OSError: Nobody may listen here.
+    """
+
+    def __init__(self, pressed: Callable[[Press], None]) -> None:
+        self._pressed = pressed
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        if _DEFERRING:
+            self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _SECONDS)
+        secret = secrets.token_urlsafe(24)
+        self._known = {f"/{secret}/{press}".encode(): press for press in _PRESSES}
+        self._closed = False
+        self._look_at = 0.0
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}/{secret}"
+        renewed_after_fork(self)
+        self._thread = threading.Thread(target=self._listen, name="pnne-buttons", daemon=True)
+        self._thread.start()
+
+    @property
+    def listens(self) -> bool:
+        """Whether the address can be reached by way of this process."""
+        return self._listener.fileno() >= 0
+
+    def join(self, timeout: float) -> None:
+        """Wait until nobody listens any more."""
+        self._thread.join(timeout)
+
+    def renew_after_fork(self) -> None:
+        """The training is another process's, and so are its buttons."""
+        self._listener.close()
+
+    def close(self) -> None:
+        """Listen no more; nothing is called from now on."""
+        self._closed = True
+        if not self.listens:
+            return
+        # Closing a socket does not wake everywhere who waits for it.
+        with suppress(OSError), socket.create_connection(self._listener.getsockname(), timeout=_SECONDS) as bell:
+            bell.sendall(b"\n")
+
+    def look(self) -> None:
+        """Take a click that has come and that nobody has taken; costs next to nothing, and never waits."""
+        now = time.monotonic()
+        # Elsewhere, a connection may be there before its request.
+        if now >= self._look_at and _DEFERRING:
+            self._look_at = now + _LOOK_EVERY
+            with suppress(OSError):
+                self._take()
+
+    def _listen(self) -> None:
+        with self._listener:
+            while not self._closed:
+                try:
+                    wait([self._listener])
+                    self._take()
+                except (OSError, ValueError):
+                    # It was closed, or no connection can be opened any more.
+                    return
+
+    def _take(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            # Another thread has taken it, or the page has given up.
+            return
+        with connection, suppress(OSError):
+            self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        if _DEFERRING:
+            request = connection.recv(_LONGEST, socket.MSG_DONTWAIT)
+        else:
+            connection.settimeout(_SECONDS)
+            request = connection.recv(_LONGEST)
+        press = None if self._closed else self._press(request)
+        if press is not None:
+            self._pressed(press)
+        connection.sendall(_ANSWER % (b"404 Not Found" if press is None else b"204 No Content"))
+
+    def _press(self, request: bytes) -> Press | None:
+        """The button that a request means, which comes in one piece from any browser."""
+        method, _, rest = request.partition(b" ")
+        path = rest.partition(b" ")[0]
+        if method != b"POST":
+            return None
+        return next((press for known, press in self._known.items() if secrets.compare_digest(known, path)), None)

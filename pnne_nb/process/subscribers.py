@@ -1,0 +1,42 @@
+"""A list of subscribers that any thread may extend; whoever added one removes it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar, final
+
+from pnne_nb.process.fork import fork_safe
+
+T = TypeVar("T")
+
+
+@final
+class Subscribers(Generic[T]):
+    """A few of a kind, in the order in which they came.
+
+    Whoever goes through them sees those that were there at that moment, whatever comes or goes meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = fork_safe(threading.Lock())
+        # Each has an entry of its own, so that one that is added twice is taken out once.
+        self._entries: tuple[tuple[T], ...] = ()
+
+    def add(self, subscriber: T) -> Callable[[], None]:
+        """Add one; return the function that takes it out again."""
+        entry = (subscriber,)
+        with self._lock:
+            self._entries = (*self._entries, entry)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._entries = tuple(other for other in self._entries if other is not entry)
+
+        return unsubscribe
+
+    def __iter__(self) -> Iterator[T]:
+        return (subscriber for (subscriber,) in self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)

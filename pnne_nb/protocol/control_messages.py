@@ -1,0 +1,181 @@
+"""The wire between the dashboard's and the explorer's own widgets and Python: what they show, ask and are answered.
+
+A request that carries an `id` is answered by a `Reply` with the same one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+from pnne_nb.telemetry.frames import TrainingState
+
+Command: TypeAlias = Literal["start", "pause", "resume", "step", "stop", "validate", "save", "rewind", "batch", "skip"]
+"""What the buttons of the control bar do."""
+
+Move: TypeAlias = Literal["next", "previous", "in", "out", "toggle"]
+"""To the next or the previous layer in sight, into a layer or out of it, open or close it."""
+
+PageTheme: TypeAlias = Literal["light", "dark"]
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    pass
+
+
+# From the browser
+
+
+class CommandMessage(_Message, frozen=True, tag="command"):
+    """A button was pressed."""
+
+    id: int
+    command: Command
+
+
+class ChooseMessage(_Message, frozen=True, tag="choose"):
+    """A layer was chosen for the histogram."""
+
+    id: int
+    layer: str
+
+
+class ScaleMessage(_Message, frozen=True, tag="scale"):
+    """A plot is to have a logarithmic axis, or no more."""
+
+    id: int
+    log: bool
+
+
+class RateMessage(_Message, frozen=True, tag="rate"):
+    """A learning rate was typed."""
+
+    id: int
+    rate: Annotated[float, msgspec.Meta(ge=0)]
+
+
+class ShowMessage(_Message, frozen=True, tag="show"):
+    """The training is to be shown on its graph, or no more."""
+
+    id: int
+    on: bool
+
+
+class ExportMessage(_Message, frozen=True, tag="export"):
+    """The dialog for exporting the model is to be shown under the bar, or no more."""
+
+    id: int
+    on: bool
+
+
+class AckMessage(_Message, frozen=True, tag="ack"):
+    """Frame number `tick` was painted. Not answered."""
+
+    tick: int
+
+
+class MoveMessage(_Message, frozen=True, tag="move"):
+    """A key was pressed in the explorer's graph. Not answered."""
+
+    move: Move
+
+
+ControlRequest: TypeAlias = (
+    CommandMessage | ChooseMessage | ScaleMessage | RateMessage | ShowMessage | ExportMessage | AckMessage
+)
+
+
+# To the browser
+
+
+class Notice(msgspec.Struct, frozen=True, rename="camel"):
+    """A finding: where it was made, what it means, what to do."""
+
+    step: int
+    message: str
+    node: str | None
+    hint: str | None
+
+
+class Saved(msgspec.Struct, frozen=True, rename="camel"):
+    """A checkpoint: the last step that it holds, and its file."""
+
+    step: int
+    path: str
+
+
+class TrainingStatus(msgspec.Struct, rename="camel"):
+    """How a training stands, as the control bar shows it.
+
+    Attributes:
+        waiting: What the running training waits for, in words, or None.
+        edited: Whether the graph says something else than what is in training.
+        error: Why it failed, or None.
+        node: The node that failed, by its path on screen, or None.
+        seconds_left: Estimate to the end, in seconds, or None.
+        cost: Share of the time that watching the layers takes, 0 to 1, or None before it was measured.
+        loss_scale: The factor of scaled gradients (float16), or None without scaling.
+        skipped_steps: Steps that left the parameters as they were, because a scaled gradient overflowed.
+        saved: The latest checkpoint, or None while there is none.
+        dropped: Frames that came too fast to be looked at.
+        remedies: What can be done about a NaN that has ended the training.
+        batch_text: The batch that it came from, in words, while it is shown; else empty.
+    """
+
+    state: TrainingState = "idle"
+    waiting: str | None = None
+    edited: bool = False
+    error: str | None = None
+    node: str | None = None
+    epoch: int = 0
+    epochs: int = 0
+    batch: int = 0
+    batches: int | None = None
+    step: int = 0
+    steps_per_second: float = 0.0
+    seconds_left: float | None = None
+    learning_rate: float | None = None
+    cost: float | None = None
+    frames_per_second: float = 0.0
+    loss_scale: float | None = None
+    skipped_steps: int = 0
+    saved: Saved | None = None
+    dropped: int = 0
+    notices: list[Notice] = []
+    remedies: list[Command] = []
+    batch_text: str = ""
+
+
+class Reply(_Message, frozen=True, tag="reply"):
+    """The answer to a request: None, or why it was refused."""
+
+    id: int
+    error: str | None
+
+
+class Update(TypedDict):
+    """What one widget would have sent in a message of its own.
+
+    Attributes:
+        model: The widget's id.
+        state: Its traits that have changed.
+        paths: Where in the state its binary parts belong; as many of the message's buffers are this update's.
+    """
+
+    model: str
+    state: dict[str, object]
+    paths: list[object]
+
+
+class PictureMessage(TypedDict):
+    """What several widgets have to show at once; the binary parts of all are the message's buffers, in their order.
+
+    A dictionary, because a widget's state is sent as ipywidgets has prepared it, and is not looked at again.
+    """
+
+    kind: Literal["picture"]
+    updates: list[Update]
+
+
+ControlEvent: TypeAlias = Reply | PictureMessage

@@ -1,0 +1,1 @@
+"""Checkpoints: their files, their schema, and how a training resumes from one."""

@@ -1,0 +1,350 @@
+"""Checkpoint files: written whole or not at all, checked before they are believed, loaded without running code.
+
+A checkpoint is a file in the safetensors format: everything in it that is no tensor stands in the metadata, as JSON
+under ``"state"``, with the format of that under ``"pnne"`` (see `schema`), the version of this package under
+``"writer"``, and a BLAKE2 checksum of the whole file under ``"checksum"``, taken with zeros in its own place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import safetensors.torch
+from safetensors import SafetensorError
+
+from pnne_nb.errors import CheckpointError, expect, shown
+from pnne_nb.process.atomic_file import remove_unfinished, replace_file
+from pnne_nb.process.version import __version__
+from pnne_nb.runtime.checkpointing.schema import FORMAT, up_to_date
+from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
+
+SUFFIX = ".ckpt"
+_BEST = f"best{SUFFIX}"
+"""Goes by no number: a training goes on from it if there is nothing better in its directory."""
+FAILED = "checkpoint-failed"
+"""Kind of the event that says that one could not be written, and that the training goes on."""
+_DIGEST = 32
+_UNSIGNED = "0" * (2 * _DIGEST)
+"""Stands where the checksum will, while it is computed."""
+
+
+def write(path: Path, state: Mapping[str, Any]) -> None:
+    """Write `state` to `path`: a crash at any moment leaves the old file, or its copy beside it, or the new one.
+
+    A file that was there before is kept as ``<path>.previous``.
+
+    Args:
+        path: Where to.
+        state: Plain values and tensors.
+
+    Raises:
+        CheckpointError: The file cannot be written, something else than a file is there, or `state` holds something else.
+    """
+    content = content_of(state)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            _require_file(path)
+        replace_file(path, content, previous=_previous(path))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint {_named(path)} cannot be written: {_reason(error)}.") from error
+
+
+def content_of(state: Mapping[str, Any]) -> bytes:
+    """What a file of `state` holds.
+
+    Raises:
+        CheckpointError: `state` holds something else than plain values and tensors.
+    """
+    text, tensors = pack(state)
+    metadata = {"pnne": str(FORMAT), "writer": __version__, "checksum": _UNSIGNED, "state": text}
+    return signed(safetensors.torch.save(tensors, metadata))
+
+
+def _require_file(path: Path) -> None:
+    """Refuse to move aside what is no file: a directory with all that is in it, a device.
+
+    Raises:
+        OSError: It is none.
+    """
+    if path.is_dir():
+        raise OSError(
+            errno.EISDIR, f"it is a directory; give the path of a file in it, such as {path.name}/mine{SUFFIX}"
+        )
+    if not path.is_file():
+        raise OSError(errno.EINVAL, "a device or a pipe is there, which no file can replace")
+
+
+def _named(path: str | Path) -> str:
+    return shown(str(path)).strip("'\"")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileExistsError):
+        return "there is a file, or a link that leads nowhere, where its directory would be"
+    # A path that no file system can hold is a ValueError.
+    return (error.strerror if isinstance(error, OSError) else None) or shown(str(error))
+
+
+def is_refused(error: CheckpointError) -> bool:
+    """Whether it was the file system that would not have a checkpoint: another time, it may."""
+    return isinstance(error.__cause__, OSError)
+
+
+def signed(content: bytes) -> bytes:
+    """A file that has zeros for its checksum, with the checksum."""
+    return _with_checksum(content, _UNSIGNED, hashlib.blake2b(content, digest_size=_DIGEST).hexdigest())
+
+
+def _with_checksum(content: bytes, old: str, new: str) -> bytes:
+    # No text in the header can contain this: its quotation marks would be escaped.
+    return content.replace(f'"checksum":"{old}"'.encode(), f'"checksum":"{new}"'.encode(), 1)
+
+
+def _previous(path: Path) -> Path:
+    return path.with_name(f"{path.name}.previous")
+
+
+class Stored(NamedTuple):
+    """What a file holds, whatever that is.
+
+    Attributes:
+        state: In the form that it was written in.
+        format: The number of that form.
+        writer: What has written it, in words.
+    """
+
+    state: dict[str, Any]
+    format: int
+    writer: str
+
+
+def read(path: Path) -> Stored:
+    """Read one file that is whole.
+
+    Raises:
+        CheckpointError: It is missing, damaged, or no checkpoint.
+    """
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
+    return stored_in(content, path)
+
+
+def stored_in(content: bytes, path: Path) -> Stored:
+    """The same of what was read from `path` already.
+
+    Raises:
+        CheckpointError: It is damaged, or no checkpoint.
+    """
+    metadata = _metadata(content)
+    found = metadata.get("checksum") if isinstance(metadata, dict) else None
+    if not isinstance(found, str) or len(found) != len(_UNSIGNED):
+        raise CheckpointError(f"{path} is no checkpoint of a TrainingEngine, or its beginning is damaged.")
+    if signed(_with_checksum(content, found, _UNSIGNED)) != content:
+        raise CheckpointError(f"The checkpoint {path} is damaged: its content does not match its checksum.")
+    version = metadata.get("writer")
+    writer = "an earlier version of pnne_nb" if version is None else f"pnne_nb {version}"
+    try:
+        state = unpack(metadata["state"], safetensors.torch.load(content))
+        return Stored(_dict(state), int(metadata["pnne"]), writer)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(
+            f"The checkpoint {path} holds something else than a training's state: {error}."
+        ) from error
+
+
+def _dict(state: Any) -> dict[str, Any]:
+    if not isinstance(state, dict):
+        raise TypeError(f"it is a {type(state).__name__}")
+    return state
+
+
+def _understood(path: Path, stored: Stored) -> tuple[dict[str, Any], list[str]]:
+    """The state in the present format, and what to say of it if it was in another.
+
+    Raises:
+        CheckpointError: It is none.
+    """
+    try:
+        state, afresh = up_to_date(stored.state, stored.format)
+    except ValueError as error:
+        raise CheckpointError(
+            f"The checkpoint {path} (format {stored.format}, written by {stored.writer}) is whole, but not what this version "
+            f"can go on from: {error}. Give another checkpoint, or read it with the version that has written it."
+        ) from error
+    lacking = "; ".join(afresh)
+    older = (
+        f"The checkpoint {path} was written by {stored.writer}, in format {stored.format}: it does not hold {lacking}. That "
+        "begins afresh; everything else goes on."
+    )
+    return state, [older] if afresh else []
+
+
+def _metadata(content: bytes) -> Any:
+    """What the header of a file in the safetensors format says beside its tensors, or None if there is no header."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    try:
+        return json.loads(content[8:end])["__metadata__"] if end <= len(content) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+class Found(NamedTuple):
+    """The newest checkpoint that is good.
+
+    Attributes:
+        state: What a training goes on from.
+        path: Where it is.
+        damaged: What is wrong with newer ones, in words.
+        older: What an earlier version has not written into this one, in words.
+    """
+
+    state: dict[str, Any]
+    path: Path
+    damaged: list[str]
+    older: list[str]
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """What somebody who goes on from here must know: kinds of anomalies, and messages."""
+        damaged = [("checkpoint-damaged", f"{fault} Resumed from {self.path} instead.") for fault in self.damaged]
+        return damaged + [("checkpoint-older", message) for message in self.older]
+
+
+def read_newest_good(path: str | Path) -> Found:
+    """Read `path`, or the newest earlier checkpoint that is whole.
+
+    Args:
+        path: A checkpoint, whose earlier ones are those beside it, or a directory of checkpoints.
+
+    Raises:
+        CheckpointError: None is whole; the message lists every file and its fault. Or one is of a later version: nobody
+            wants to go on from an older one unasked.
+        ArgumentError: `path` is none.
+    """
+    expect(path, (str, Path), "path", "the path of a checkpoint")
+    faults: list[str] = []
+    try:
+        candidates = _candidates(Path(path))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
+    if candidates and candidates[0].name == _BEST and Path(path).is_dir():
+        faults.append(f"Of the latest checkpoints, there is none in {path}.")
+    for candidate in candidates:
+        try:
+            stored = read(candidate)
+            if stored.format <= FORMAT:
+                state, older = _understood(candidate, stored)
+                return Found(state, candidate, faults, older)
+        except CheckpointError as error:
+            faults.append(str(error))
+            continue
+        raise CheckpointError(
+            f"The checkpoint {candidate} has format {stored.format}, written by {stored.writer}: this is pnne_nb "
+            f"{__version__}, which reads formats up to {FORMAT}. Update pnne_nb, or give the path of an earlier checkpoint."
+        )
+    raise CheckpointError("\n".join(faults) or f"There is no checkpoint in {path}.")
+
+
+def _candidates(path: Path) -> list[Path]:
+    if path.is_dir():
+        best = path / _BEST
+        return [*_series(path), *(each for each in (best, _previous(best)) if each.exists())]
+    previous = _previous(path)
+    earlier = [other for other in _series(path.parent) if _number(other) < _number(path)]
+    return [path, *([previous] if previous.exists() else []), *earlier]
+
+
+def _series(directory: Path) -> list[Path]:
+    """The numbered checkpoints, the newest first."""
+    return sorted(filter(_number, directory.glob(f"[0-9]*-step-*{SUFFIX}")), key=_number, reverse=True)
+
+
+def _number(path: Path) -> int:
+    """The how manieth checkpoint in its directory this is, from 1; 0 if it is none of them."""
+    number, _, step = path.name.partition("-step-")
+    return int(number) if number.isdecimal() and step.removesuffix(SUFFIX).isdecimal() else 0
+
+
+@final
+class CheckpointDirectory:
+    """The checkpoints of a training, numbered as they were written: the latest few, and the best.
+
+    A later training in the same directory counts on, so that the newest is always the last one written.
+
+    Args:
+        directory: Made when first needed.
+        max_to_keep: How many of the latest are kept, so that a damaged one has predecessors; None keeps all.
+
+    Attributes:
+        directory: As given.
+        shared: Whether another training has been seen to write here meanwhile.
+    """
+
+    def __init__(self, directory: str | Path, max_to_keep: int | None = 3) -> None:
+        expect(directory, (str, Path), "checkpoint_dir", "the path of a directory")
+        self.directory = Path(directory)
+        self.shared = False
+        self._max_to_keep = max_to_keep
+        self._last = 0
+
+    @property
+    def newest(self) -> Path | None:
+        """The checkpoint that a training which resumes from here would look at first."""
+        return next(iter(_series(self.directory)), None)
+
+    def require_writable(self) -> None:
+        """Try before the training what would otherwise be known at its first checkpoint only.
+
+        Raises:
+            CheckpointError: No file can be made here.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.directory):
+                pass
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"No checkpoint can be written into {_named(self.directory)}: {_reason(error)}. Give another checkpoint_dir."
+            ) from error
+
+    def save(self, step: int, state: Mapping[str, Any]) -> Path:
+        """Write the checkpoint of `step` and remove the oldest beyond those kept.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        series = _series(self.directory)
+        newest = _number(series[0]) if series else 0
+        self.shared |= 0 < self._last < newest
+        # Also where somebody has removed them all meanwhile.
+        number = max(newest, self._last) + 1
+        path = self.directory / f"{number:06d}-step-{step}{SUFFIX}"
+        write(path, state)
+        self._last = number
+        # At the same moment, somebody else had counted to the same number.
+        self.shared |= _previous(path).exists()
+        remove_unfinished(self.directory, f"*{SUFFIX}")
+        for old in [] if self._max_to_keep is None else _series(self.directory)[self._max_to_keep :]:
+            for each in (old, _previous(old)):
+                # What cannot be removed is no reason to take the new one for lost.
+                with contextlib.suppress(OSError):
+                    each.unlink()
+        return path
+
+    def save_best(self, state: Mapping[str, Any]) -> None:
+        """Write ``best.ckpt``.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        write(self.directory / _BEST, state)

@@ -1,0 +1,1 @@
+"""Data of any accepted kind as a source of batches."""

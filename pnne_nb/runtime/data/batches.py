@@ -1,0 +1,223 @@
+"""One batch: inputs told from target, on a device, compared with what the Input nodes expect."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias, final
+
+import msgspec
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from pnne_nb.errors import Diagnostic, TrainingError
+
+InputShapes: TypeAlias = tuple[tuple[str, tuple[int | str, ...] | None], ...]
+"""Name and shape of each Input node; None stands for any shape, a name in a shape for any size."""
+
+TARGET_KEYS = ("target", "targets", "label", "labels", "y")
+"""Under which of these a mapping holds what the loss compares with."""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one forward pass and one loss need.
+
+    Attributes:
+        inputs: Positional arguments of the model.
+        named: Keyword arguments of the model, where the data is a mapping.
+        target: What the loss compares with, or None.
+        examples: Size of the batch dimension.
+        counts: Whether it counts for losses and metrics; see `StandIn`.
+    """
+
+    inputs: tuple[Any, ...]
+    named: dict[str, Any]
+    target: Any
+    examples: int
+    counts: bool = True
+
+
+@final
+class StandIn(msgspec.Struct, frozen=True):
+    """A raw batch for a process that has no part in a small one: it keeps step with the others, and counts for nothing."""
+
+    raw: Any
+
+
+def as_batch(raw: Any, *, wants_target: bool) -> Batch:
+    """Tell inputs from target in one raw batch.
+
+    A sequence holds the inputs in the model's order and the target last; a mapping holds inputs by the
+    names of ``forward``'s parameters and the target under one of `TARGET_KEYS`.
+
+    Args:
+        raw: What the data gave.
+        wants_target: Whether the loss compares with something; otherwise everything goes to the model.
+
+    Raises:
+        TrainingError: There is no target, or none that can be told from the inputs.
+    """
+    match raw:
+        case (Tensor() as single, Tensor() as compared) if wants_target and single.dim():
+            # By far the most frequent form, and this runs at every step.
+            return Batch((single,), {}, compared, single.shape[0])
+        case StandIn():
+            return msgspec.structs.replace(as_batch(raw.raw, wants_target=wants_target), examples=0, counts=False)
+        case Tensor() | PackedSequence():
+            inputs: tuple[Any, ...] = (raw,)
+            named: dict[str, Any] = {}
+        case Mapping():
+            inputs, named = (), dict(raw)
+        case tuple() | list():
+            inputs, named = tuple(raw), {}
+        case _ if not wants_target:
+            inputs, named = (raw,), {}
+        case _:
+            raise TrainingError(
+                f"A batch of the data is a {type(raw).__name__}, in which inputs and target cannot be told apart: let the "
+                "collate_fn of the DataLoader return a pair of them, or give a step_function that takes it as it is."
+            )
+    target = None
+    if wants_target:
+        key = next((key for key in TARGET_KEYS if key in named), None)
+        if key is not None:
+            target = named.pop(key)
+        elif len(inputs) >= 2:
+            *rest, target = inputs
+            inputs = tuple(rest)
+        else:
+            given = (
+                f"the batches have {', '.join(map(repr, named))}: call the target {', '.join(TARGET_KEYS[:-1])} or "
+                f"{TARGET_KEYS[-1]}"
+                if named
+                else "give pairs such as (X, y)"
+            )
+            raise TrainingError(
+                f"The data has no target for the loss: {given}, or loss=None if the model returns its own loss."
+            )
+    examples = examples_in((inputs, named, target))
+    # What only the model or a step function understands counts once.
+    return Batch(inputs, named, target, 1 if examples is None else examples)
+
+
+def examples_in(value: Any) -> int | None:
+    """Size of the batch dimension, which the first part of a raw batch that has one tells; None if no part has."""
+    match value:
+        case PackedSequence():
+            # Its data are the steps of all sequences, one after the other.
+            return int(value.batch_sizes[0])
+        case Tensor():
+            return value.shape[0] if value.dim() else None
+        case Mapping():
+            return next((count for item in value.values() if (count := examples_in(item)) is not None), None)
+        case tuple() | list():
+            return next((count for item in value if (count := examples_in(item)) is not None), None)
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return examples_in([getattr(value, field.name) for field in dataclasses.fields(value)])
+        case _:
+            return None
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor in a collection of collections."""
+    match value:
+        case Tensor():
+            yield value
+        case Mapping():
+            for item in value.values():
+                yield from tensors_in(item)
+        case tuple() | list():
+            for item in value:
+                yield from tensors_in(item)
+        case _:
+            return
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    """The same value with every tensor in it on `device`, complete as soon as somebody there reads it."""
+    match value:
+        case Tensor():
+            # A copy to the CPU that nobody waits for would be read before it has arrived.
+            return value.to(device, non_blocking=device.type != "cpu")
+        case Mapping():
+            return {key: to_device(item, device) for key, item in value.items()}
+        case PackedSequence():
+            # Its lengths stay on the CPU. Torch has not typed devices here.
+            return value.to(device)  # type: ignore[arg-type]  # a packed sequence takes what a tensor takes
+        case tuple() if hasattr(value, "_fields"):
+            return type(value)(*(to_device(item, device) for item in value))
+        case tuple():
+            return tuple(to_device(item, device) for item in value)
+        case list():
+            return [to_device(item, device) for item in value]
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            moved = copy.copy(value)
+            for field in dataclasses.fields(value):
+                object.__setattr__(moved, field.name, to_device(getattr(value, field.name), device))
+            return moved
+        case _:
+            return value
+
+
+def expect_shapes(batch: Batch, expected: InputShapes) -> None:
+    """Compare a batch with what the graph's Input nodes say.
+
+    Args:
+        batch: The batch before the model sees it.
+        expected: In the model's order.
+
+    Raises:
+        TrainingError: Another number of inputs, or a shape that does not fit; names the node and both shapes.
+    """
+    given = len(batch.inputs) + len(batch.named)
+    if given != len(expected):
+        names = ", ".join(name for name, _ in expected)
+        raise TrainingError(
+            f"The graph has {len(expected)} Input node{'s' * (len(expected) != 1)} ({names}), but a batch of the data "
+            f"has {given} part{'s' * (given != 1)} besides the target."
+        )
+    for index, (name, shape) in enumerate(expected):
+        value = batch.named.get(name) if batch.named else batch.inputs[index]
+        if value is None:
+            raise _unfit(name, f"The data has no part called {name!r}, which Input node {name!r} waits for.", "")
+        if isinstance(value, Tensor) and shape is not None and not _fits(tuple(value.shape), shape):
+            raise _unfit(
+                name,
+                f"The data does not fit Input node {name!r}: the node expects shape {_said(shape)}, the data has "
+                f"{tuple(value.shape)}.",
+                "Change the node's shape or reshape the data.",
+            )
+
+
+def _unfit(node: str, message: str, hint: str) -> TrainingError:
+    found = Diagnostic(code="data-shape", message=message, node=node, hint=hint or None)
+    return TrainingError(f"{message} {hint}".rstrip(), [found])
+
+
+def _fits(actual: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
+    if len(actual) != len(shape):
+        return False
+    bound: dict[str, int] = {}
+    return all(
+        size == want if isinstance(want, int) else bound.setdefault(want, size) == size
+        for size, want in zip(actual, shape, strict=True)
+    )
+
+
+def _said(shape: tuple[int | str, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+
+
+def said(value: Any) -> str:
+    """Shape and type of a tensor, or of each in a collection: ``(16, 1, 6, 6) float32``."""
+    match value:
+        case Tensor():
+            return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        case Mapping():
+            return ", ".join(f"{name}: {said(item)}" for name, item in value.items())
+        case list() | tuple():
+            return ", ".join(map(said, value)) or "of nothing"
+        case _:
+            return type(value).__name__

@@ -1,0 +1,274 @@
+"""The data of a Dataset node: packaged data, variables of a notebook, files, or a registered data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Sized
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, final
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset, Subset
+
+from pnne_nb.errors import ArgumentError, TrainingError, expect, near, shown
+from pnne_nb.runtime.data.open_data import as_tensors, require_examples
+from pnne_nb.runtime.thread.rng import key_of
+
+Examples: TypeAlias = "Dataset[Any] | tuple[Tensor, ...]"
+Factory = TypeVar("Factory", bound=Callable[[], Any])
+
+_IMAGES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"))
+_registered: dict[str, Callable[[], Any]] = {}
+
+
+def register_dataset(name: str) -> Callable[[Factory], Factory]:
+    """Return a decorator by which Dataset nodes find a dataset: ``source="registered"``, and its name.
+
+    What is decorated takes no arguments and returns arrays such as ``(X, y)`` or a ``Dataset`` (a ``Dataset`` class
+    that can be made without arguments will do). Registering a name again replaces it.
+
+    Raises:
+        ArgumentError: `name` is no text, or what is decorated cannot be called.
+    """
+    expect(name, str, "name", "the name that Dataset nodes find it by", 'Write @pn.register_dataset("mine").')
+
+    def decorate(factory: Factory) -> Factory:
+        if not callable(factory):
+            raise ArgumentError(f"A dataset is registered as what returns it, and {shown(factory)} cannot be called.")
+        _registered[name] = factory
+        return factory
+
+    return decorate
+
+
+class DatasetNode(msgspec.Struct, frozen=True):
+    """The properties of one Dataset node; see its spec.
+
+    Attributes:
+        label: Name of the node, for messages.
+    """
+
+    label: str
+    source: str = "digits"
+    data: str = ""
+    target: str | None = None
+    split: str = "all"
+    fraction: float = 0.8
+    seed: int = 0
+    standardize: bool = False
+
+    def open(self, given: Mapping[str, Any], sample: tuple[int | str, ...] | None = None) -> Dataset[Any]:
+        """Return the examples, as a dataset of (input, target).
+
+        Args:
+            given: The notebook's variables by name.
+            sample: Shape of the Input node that they are for, or None; digits are laid out as it says.
+
+        Raises:
+            TrainingError: There are none, or they cannot be trained on; the message names the node.
+        """
+        try:
+            return self._split(self._load(given, sample))
+        except TrainingError as error:
+            raise TrainingError(f"{self.label}: {error}") from error
+
+    def _load(self, given: Mapping[str, Any], sample: tuple[int | str, ...] | None) -> Examples:
+        match self.source:
+            case "variable":
+                return self._variable(given)
+            case "registered":
+                if self.data not in _registered:
+                    known = f" Known are {', '.join(_registered)}." if _registered else ""
+                    raise TrainingError(
+                        f"No dataset is registered as {self.data!r}.{near(self.data, _registered)}{known} "
+                        f"Register one: @pn.register_dataset({self.data!r})."
+                    )
+                return _examples(_registered[self.data](), self.data)
+            case "images":
+                return ImageFolder(self.data)
+            case "csv" | "parquet":
+                return _table(self.source, self.data, self.target)
+            case _:
+                return _packaged(self.source, sample)
+
+    def _variable(self, given: Mapping[str, Any]) -> Examples:
+        names = [name for name in (self.data, self.target) if name]
+        for name in names:
+            if name not in given:
+                raise TrainingError(
+                    f"There is no variable {name!r}.{near(name, given)} Give it: "
+                    f'TrainingEngine.from_graph(graph, data={{"{name}": (X, y)}}), or namespace=globals().'
+                )
+        if not names:
+            raise TrainingError("Its data is empty: set it to the variable that holds the samples.")
+        value = given[self.data]
+        if self.target:
+            value = (*value, given[self.target]) if isinstance(value, (tuple, list)) else (value, given[self.target])
+        return _examples(value, self.data)
+
+    def _split(self, examples: Examples) -> Dataset[Any]:
+        if isinstance(examples, IterableDataset):
+            if self.split != "all":
+                raise TrainingError("An IterableDataset has no length, so it cannot be split: set split to 'all'.")
+            return examples
+        count = examples[0].shape[0] if isinstance(examples, tuple) else _length(examples)
+        learned = chosen = torch.arange(count)
+        if self.split != "all":
+            order = torch.randperm(count, generator=torch.Generator().manual_seed(key_of(self.seed, 0)))
+            cut = round(count * self.fraction)
+            learned = order[:cut].sort().values
+            chosen = learned if self.split == "train" else order[cut:].sort().values
+            if not len(chosen):
+                raise TrainingError(f"The {self.split} split of {count} samples at fraction {self.fraction} is empty.")
+        if not isinstance(examples, tuple):
+            return examples if self.split == "all" else Subset(examples, chosen.tolist())
+        *inputs, target = examples
+        if self.standardize:
+            # By the training part alone: validation must not leak into it.
+            inputs = [_standardized(values, learned) for values in inputs]
+        return Rows(tuple(values[chosen] for values in (*inputs, target)))
+
+
+@final
+class Rows(Dataset[Any]):
+    """Arrays of examples; a batch is cut out of them at once instead of example by example."""
+
+    def __init__(self, parts: tuple[Tensor, ...]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return self.parts[0].shape[0]
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        return tuple(part[index] for part in self.parts)
+
+    def __getitems__(self, indices: Sequence[int]) -> Batched:
+        """Return a batch that needs no collating."""
+        chosen = torch.tensor(indices)
+        return Batched([part.index_select(0, chosen) for part in self.parts])
+
+
+@final
+class Batched(list[Any]):
+    """The parts of a batch, with the examples along their first dimension already."""
+
+
+@final
+class ImageFolder(Dataset[Any]):
+    """Pictures in one folder for each class, as ``[3, h, w]`` from 0 to 1, and the number of the class.
+
+    Args:
+        folder: Holds the classes' folders; classes are numbered in the order of their names.
+
+    Raises:
+        TrainingError: There is no such folder, or no picture in it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        root = Path(folder).expanduser()
+        if not folder or not root.is_dir():
+            raise TrainingError(f"There is no folder {folder!r}: set data to one that has a folder for each class.")
+        self.classes = sorted(path.name for path in root.iterdir() if path.is_dir())
+        self._files = [
+            (path, number)
+            for number, name in enumerate(self.classes)
+            for path in sorted((root / name).rglob("*"))
+            if path.suffix.lower() in _IMAGES
+        ]
+        if not self._files:
+            raise TrainingError(
+                f"The folder {folder!r} has no pictures in folders by class, such as {folder}/cat/1.png."
+            )
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        # Imported late on purpose: pillow is an optional extra.
+        from PIL import Image  # noqa: PLC0415  # an extra or slow to import: imported late
+
+        path, number = self._files[index]
+        with Image.open(path) as picture:
+            pixels = np.asarray(picture.convert("RGB"), dtype=np.float32)
+        return torch.from_numpy(pixels / 255).permute(2, 0, 1), number
+
+
+def _examples(value: Any, name: str) -> Examples:
+    match value:
+        case Dataset():
+            return value
+        case tuple() | list():
+            return as_tensors(value, name)
+        case _:
+            raise TrainingError(
+                f"{name!r} is a {type(value).__name__}: it must be a pair of arrays such as (X, y), or a Dataset. "
+                "For an array alone, set target to the variable that holds the targets."
+            )
+
+
+def _length(dataset: Dataset[Any]) -> int:
+    if not isinstance(dataset, Sized):
+        raise TrainingError(f"The dataset has no length: define __len__ on {type(dataset).__name__}.")
+    require_examples(len(dataset), "The dataset")
+    return len(dataset)
+
+
+def _packaged(source: str, sample: tuple[int | str, ...] | None) -> Examples:
+    # Imported late on purpose: scikit-learn is an optional extra.
+    try:
+        from sklearn import datasets  # noqa: PLC0415  # an extra or slow to import: imported late
+    except ImportError:
+        raise TrainingError(f"The data {source!r} come with scikit-learn: pip install scikit-learn.") from None
+    loaded = getattr(datasets, f"load_{source}")()
+    inputs = torch.tensor(loaded.data, dtype=torch.float32)
+    if source == "digits":
+        sizes = (1, 8, 8) if sample is None else tuple(size for size in sample[1:] if isinstance(size, int))
+        shape = sizes if sizes in {(64,), (8, 8), (1, 8, 8)} else (1, 8, 8)
+        inputs = inputs.reshape(-1, *shape) / 16
+    if source == "diabetes":
+        # One column, as a layer with one output gives: a loss would spread [n] against [n, 1] over both.
+        return inputs, torch.tensor(loaded.target, dtype=torch.float32).unsqueeze(1)
+    return inputs, torch.tensor(loaded.target, dtype=torch.int64)
+
+
+def _table(kind: str, path: str, target: str | None) -> Examples:
+    # Imported late on purpose: it takes half a second, and most trainings do without.
+    import pandas as pd  # noqa: PLC0415  # an extra or slow to import: imported late
+
+    try:
+        frame = pd.read_csv(path) if kind == "csv" else pd.read_parquet(path)
+    except (OSError, ValueError, ImportError) as error:
+        raise TrainingError(f"The file {path!r} cannot be read: {error}") from error
+    names = [str(name) for name in frame.columns]
+    if len(names) < 2:
+        raise TrainingError(f"The file {path!r} has only one column; it needs samples and a target.")
+    wanted = names[-1] if target is None else target
+    if wanted not in names:
+        raise TrainingError(f"The file {path!r} has no column {wanted!r}.{near(wanted, names)}")
+    require_examples(len(frame), path)
+    frame.columns = pd.Index(names)
+    holes = [name for name in names if frame[name].isna().any()]
+    if holes:
+        raise TrainingError(f"The file {path!r} has empty cells in {', '.join(holes)}: fill them or leave them out.")
+    features = frame.drop(columns=wanted)
+    words = [name for name in features.columns if not pd.api.types.is_numeric_dtype(features[name])]
+    if words:
+        raise TrainingError(f"The columns {', '.join(words)} of {path!r} hold no numbers: encode them first.")
+    inputs = torch.tensor(features.to_numpy(dtype=np.float32))
+    column = frame[wanted]
+    if pd.api.types.is_float_dtype(column):
+        return inputs, torch.tensor(column.to_numpy(dtype=np.float32)).unsqueeze(1)
+    if pd.api.types.is_integer_dtype(column):
+        return inputs, torch.tensor(column.to_numpy(dtype=np.int64))
+    # Words are classes, numbered in their order.
+    return inputs, torch.tensor(pd.Categorical(column).codes.astype(np.int64))
+
+
+def _standardized(values: Tensor, learned: Tensor) -> Tensor:
+    if not values.is_floating_point():
+        return values
+    known = values[learned]
+    deviation, mean = torch.std_mean(known, 0, correction=0)
+    return (values - mean) / torch.where(deviation > 0, deviation, 1)

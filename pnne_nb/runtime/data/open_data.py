@@ -1,0 +1,250 @@
+"""Training data in every form that people have it, as batches in an order that can be repeated and resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sized
+from numbers import Integral
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+)
+
+from pnne_nb.errors import ArgumentError, TrainingError, shown
+from pnne_nb.runtime.data.samples import Arrays, Samples, are_samples
+from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
+
+
+@runtime_checkable
+class Table(Protocol):
+    """What numpy can read, as a pandas DataFrame or Series."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The values."""
+
+
+Array: TypeAlias = "Tensor | NDArray[Any] | Table | list[Any]"
+Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Any, ...] | list[Array] | list[Any] | Mapping[str, Array]
+
+_ACCEPTED = (
+    "Give a DataLoader, a Dataset, a tuple of tensors or numpy arrays such as (X, y), or (X, (y0, y1)) for two targets, a "
+    "mapping of them by name, or a list of examples such as [(x0, y0), (x1, y1)]."
+)
+
+
+def open_source(
+    data: Data | None,
+    *,
+    batch_size: int,
+    shuffle: bool,
+    seed: int,
+    num_workers: int,
+    name: str,
+    pin_memory: bool = False,
+) -> BatchSource:
+    """Make a source of batches.
+
+    Args:
+        data: A ``DataLoader`` (which decides itself about batch size, order and workers), a ``Dataset``,
+            or arrays with the examples along the first dimension, in a sequence or by name. None is refused.
+        batch_size: Examples in a batch.
+        shuffle: Whether each epoch has an order of its own.
+        seed: Decides about the order.
+        num_workers: Processes that load a ``Dataset``; 0 loads in the training thread.
+        name: What to call the data in messages, e.g. ``"train_data"``.
+        pin_memory: Whether batches of a ``Dataset`` are put where a GPU can fetch them while it computes.
+
+    Raises:
+        TrainingError: The data is of another kind, is empty, or its parts have different lengths.
+        ArgumentError: There is none.
+    """
+    match data:
+        case DataLoader():
+            return _from_loader(data, seed, name)
+        case TensorDataset():
+            require_examples(len(data), name)
+            return TensorSource(data.tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        case IterableDataset():
+            loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers, pin_memory=pin_memory)
+            return StreamSource(loader)
+        case list() if are_samples(data):
+            return open_source(
+                Samples(data),
+                batch_size=batch_size,
+                shuffle=shuffle,
+                seed=seed,
+                num_workers=num_workers,
+                name=name,
+                pin_memory=pin_memory,
+            )
+        case Mapping() | (*_, tuple() | Mapping()):
+            return open_source(
+                Arrays(_tree(data, name)),
+                batch_size=batch_size,
+                shuffle=shuffle,
+                seed=seed,
+                num_workers=num_workers,
+                name=name,
+                pin_memory=pin_memory,
+            )
+        case Dataset():
+            require_examples(_length(data, name), name)
+            template = DataLoader(
+                data,
+                batch_size,
+                num_workers=num_workers,
+                persistent_workers=num_workers > 0,
+                pin_memory=pin_memory,
+            )
+            return DatasetSource(template, shuffle=shuffle, seed=seed)
+        case tuple() | list():
+            tensors = as_tensors(data, name)
+            return TensorSource(tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        case None:
+            raise ArgumentError(
+                f"There is no {name}: TrainingEngine(model, train_data) needs to be given what to train on. {_ACCEPTED} "
+                "A graph with Dataset nodes of its own is trained by TrainingEngine.from_graph(graph)."
+            )
+        case _:
+            raise TrainingError(f"{name} is a {type(data).__name__}. {_ACCEPTED}")
+
+
+def require_count(name: str, value: Any) -> None:
+    """Insist on a whole number from 1.
+
+    Raises:
+        TrainingError: It is something else; the message calls it `name`.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise TrainingError(f"{name} must be a whole number, at least 1, not {shown(value)}.")
+
+
+def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> BatchSource:
+    sampler = loader.sampler
+    # A loader that was given a batch_sampler has no batch_size.
+    ordered = loader.batch_size is not None and type(loader.batch_sampler) is BatchSampler
+    if isinstance(loader.dataset, IterableDataset) or not ordered:
+        return StreamSource(loader)
+    require_examples(_length(loader.dataset, name), name)
+    if loader.drop_last and (count := _length(loader.dataset, name)) < (size := loader.batch_size or 0):
+        raise TrainingError(
+            f"{name} gives no batch: {count} examples are fewer than the {size} of a batch, and drop_last leaves the rest "
+            "out. Choose a smaller batch_size, or drop_last=False."
+        )
+    if type(sampler) is SequentialSampler:
+        return DatasetSource(loader, shuffle=False, seed=seed)
+    plain = type(sampler) is RandomSampler and not sampler.replacement and sampler.generator is None
+    if plain and isinstance(sampler, Sized) and len(sampler) == _length(loader.dataset, name):
+        return DatasetSource(loader, shuffle=True, seed=seed)
+    return StreamSource(loader)
+
+
+def _length(dataset: object, name: str) -> int:
+    if not isinstance(dataset, Sized):
+        raise TrainingError(
+            f"{name} has no length: define __len__ on {type(dataset).__name__}, or derive it from IterableDataset."
+        )
+    return len(dataset)
+
+
+def require_examples(count: int, name: str) -> None:
+    """Insist on at least one example.
+
+    Raises:
+        TrainingError: There is none; the message calls the data `name`.
+    """
+    if count == 0:
+        raise TrainingError(f"{name} is empty: there is no example in it.")
+
+
+def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tensor, ...]:
+    """As tensors of equal length, of the types that layers and losses expect.
+
+    Raises:
+        TrainingError: Something is no array of numbers, or they hold different numbers of examples, or none.
+    """
+    tensors = []
+    for index, array in enumerate(arrays):
+        match array:
+            case Tensor():
+                tensors.append(array.detach())
+            case np.ndarray():
+                tensors.append(from_numpy(array, f"{name}[{index}]"))
+            case Table() | list():
+                tensors.append(from_numpy(_values(array, f"{name}[{index}]"), f"{name}[{index}]"))
+            case _:
+                raise TrainingError(f"{name}[{index}] is a {type(array).__name__}. {_ACCEPTED}")
+    if not tensors:
+        raise TrainingError(f"{name} is empty. {_ACCEPTED}")
+    for index, tensor in enumerate(tensors):
+        if tensor.dim() == 0:
+            raise TrainingError(f"{name}[{index}] is a single number; the first dimension must count the examples.")
+    counts = [tensor.shape[0] for tensor in tensors]
+    if len(set(counts)) > 1:
+        shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors)
+        listed = " and ".join(str(count) for count in counts)
+        raise TrainingError(
+            f"The parts of {name} have different numbers of examples: {listed} (shapes {shapes}). "
+            "Each input needs its own target: cut the longer one, or look for what got lost."
+        )
+    require_examples(counts[0], name)
+    return tuple(tensors)
+
+
+def _tree(data: Any, name: str) -> Any:
+    """As tensors of equal length, in the tuples and mappings that hold them; see `as_tensors`."""
+    data = tuple(data) if isinstance(data, list) else data
+    flat: list[Any] = []
+    _mapped(data, flat.append)
+    tensors = iter(as_tensors(flat, name))
+    return _mapped(data, lambda _: next(tensors))
+
+
+def _mapped(part: Any, function: Callable[[Any], Any]) -> Any:
+    """Apply a function to what the tuples and mappings hold, in their order."""
+    match part:
+        case Mapping():
+            return {key: _mapped(item, function) for key, item in part.items()}
+        case tuple():
+            return tuple(_mapped(item, function) for item in part)
+        case _:
+            return function(part)
+
+
+def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(table)
+    except ValueError as error:
+        raise TrainingError(f"{name} is a list whose items differ in length, so it is no array: {error}") from error
+
+
+def from_numpy(array: NDArray[Any], name: str) -> Tensor:
+    """As a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64.
+
+    Raises:
+        TrainingError: It holds no numbers; the message calls it `name`.
+    """
+    # A table keeps its columns together. With rows of that memory, a layer's sums may differ in the last bit.
+    array = np.asarray(array, order="C")
+    match array.dtype.kind:
+        case "f":
+            return torch.tensor(array, dtype=torch.float32 if array.dtype.itemsize == 8 else None)
+        case "i" | "u":
+            return torch.tensor(array.astype(np.int64))
+        case "b" | "c":
+            return torch.tensor(array)
+        case _:
+            raise TrainingError(
+                f"{name} holds elements of type {array.dtype}, which is no number. Of names of classes, "
+                "np.unique(names, return_inverse=True) gives the numbers."
+            )

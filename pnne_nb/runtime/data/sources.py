@@ -1,0 +1,427 @@
+"""Sources of raw batches, in an order that can be repeated and resumed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sized
+from typing import Any, Protocol, final
+
+import msgspec
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate, get_worker_info
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data.batches import StandIn, said
+from pnne_nb.runtime.data.workers import (
+    WorkerStart,
+    dismiss_workers,
+    end_workers,
+    explained,
+    workers_live,
+)
+from pnne_nb.runtime.thread.foreign_calls import kept, require_not_left
+from pnne_nb.runtime.thread.rng import key_of, seeded_globals
+
+
+class BatchSource(Protocol):
+    """Raw batches by epoch, in an order that depends on the seed and the epoch only.
+
+    Attributes:
+        size: Batches in an epoch, or None where the data does not tell.
+        draws: Whether making a batch may draw from the global random generators.
+    """
+
+    size: int | None
+    draws: bool
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+
+    def close(self) -> None:
+        """End workers; the source can be used again."""
+
+    def forget(self) -> None:
+        """Be ready to be used again, whatever a thread that was left behind is still doing with it."""
+
+
+class Share(msgspec.Struct, frozen=True):
+    """One process's part of each batch, where several train together.
+
+    Attributes:
+        rank: Number of the process, from 0.
+        count: How many there are.
+    """
+
+    rank: int = 0
+    count: int = 1
+
+    def of(self, examples: int) -> slice:
+        """Where in a batch of so many examples the part is; it may be empty, but the first process always has one."""
+        start, stop = (-(-examples * edge // self.count) for edge in (self.rank, self.rank + 1))
+        return slice(start, stop)
+
+
+_ALL = Share()
+
+
+@final
+class TensorSource:
+    """Batches cut from tensors in memory, without a loader's work per example.
+
+    Attributes:
+        batch_size: Examples in a batch.
+    """
+
+    def __init__(self, tensors: tuple[Tensor, ...], *, batch_size: int, shuffle: bool, seed: int) -> None:
+        self.tensors = tensors
+        self._count = tensors[0].shape[0]
+        self.batch_size = batch_size
+        self._shuffle = shuffle
+        self._seed = seed
+        self.size: int | None = -(-self._count // batch_size)
+        self.draws = False
+
+    @property
+    def last(self) -> int:
+        """Examples in the last batch of an epoch."""
+        return self._count % self.batch_size or self.batch_size
+
+    def first(self, count: int = 1) -> tuple[Tensor, ...]:
+        """A batch of the first examples, one or `count`, to look at its shapes."""
+        return tuple(tensor[:count].clone() for tensor in self.tensors)
+
+    def order(self, epoch: int) -> Tensor:
+        """The numbers of all examples `[N]` in the order of `epoch` (from 1)."""
+        return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        step = self.batch_size
+        if self._shuffle:
+            order = self.order(epoch)
+            # Tensors may be on an accelerator already, and are chosen from there.
+            orders = {device: order.to(device) for device in {tensor.device for tensor in self.tensors}}
+            parts = [(tensor, orders[tensor.device]) for tensor in self.tensors]
+            for at in range(start * step, self._count, step):
+                yield tuple([tensor.index_select(0, order[at : at + step]) for tensor, order in parts])
+        else:
+            for at in range(start * step, self._count, step):
+                # Copies, as above: a model may change its input in place, and these are somebody's arrays.
+                yield tuple([tensor[at : at + step].clone() for tensor in self.tensors])
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def forget(self) -> None:
+        """Nothing is open."""
+
+
+@final
+class DatasetSource:
+    """Batches of a map-style dataset in an order keyed by (seed, epoch), random numbers by batch.
+
+    Because a dataset's random augmentation of a batch depends on nothing but the seed and the batch's
+    place, training that resumes in the middle of an epoch sees exactly what it would have seen, with any
+    number of workers.
+
+    Args:
+        template: Says what is loaded, how, and how many at once.
+        shuffle: Whether each epoch has an order of its own.
+        seed: Decides about order and random numbers.
+        share: Which part of each batch is loaded; for the rest, the order is as for all of it.
+
+    Attributes:
+        batch_size: Examples in a batch of all processes.
+    """
+
+    def __init__(self, template: DataLoader[Any], *, shuffle: bool, seed: int, share: Share = _ALL) -> None:
+        assert template.batch_size is not None
+        self.template = template
+        self.shuffle = shuffle
+        self.batch_size = template.batch_size
+        assert isinstance(template.dataset, Sized)
+        self._order = _KeyedOrder(
+            len(template.dataset),
+            template.batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=template.drop_last,
+            share=share,
+        )
+        self._seed = seed
+        self._loader: DataLoader[Any] | None = None
+        self._reading: Iterator[Any] | None = None
+        self.size: int | None = self._order.size
+        self.draws = False
+
+    @property
+    def last(self) -> int:
+        """Examples in the last batch of an epoch, of all processes."""
+        return self._order.last
+
+    def first(self, count: int = 1) -> Any:
+        """A batch of the first examples, one or at most `count`, read in this process."""
+        return _first(self.template, count)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        if self._loader is None:
+            self._loader = self._build()
+        self._order.epoch, self._order.start = epoch, start
+        reading = iter(self._loader)
+        require_not_left()
+        self._reading = reading
+        batches = explained(reading)
+        return batches if self._order.share == _ALL else self._marked(batches, start)
+
+    def order(self, epoch: int) -> Tensor:
+        """The numbers of all examples `[N]` in the order of `epoch` (from 1)."""
+        return self._order.of(epoch)
+
+    def _marked(self, batches: Iterator[Any], start: int) -> Iterator[Any]:
+        for position, raw in enumerate(batches, start):
+            yield raw if self._order.has_part(position) else StandIn(raw)
+
+    def shared(self, share: Share) -> DatasetSource:
+        """The same source for one of several processes: it loads its part of each batch only."""
+        return DatasetSource(self.template, shuffle=self.shuffle, seed=self._seed, share=share)
+
+    def close(self) -> None:
+        """End the workers, also if the traceback of an error still holds on to them."""
+        end_workers(self._reading)
+        require_not_left()
+        self.forget()
+
+    def forget(self) -> None:
+        """The next pass has a loader of its own."""
+        self._loader = self._reading = None
+
+    def _build(self) -> DataLoader[Any]:
+        given = self.template
+        return DataLoader(
+            _KeyedDataset(given.dataset),
+            batch_sampler=self._order,
+            num_workers=given.num_workers,
+            collate_fn=collated if given.collate_fn is default_collate else given.collate_fn,
+            pin_memory=given.pin_memory,
+            timeout=given.timeout,
+            worker_init_fn=WorkerStart(given.worker_init_fn),
+            multiprocessing_context=given.multiprocessing_context,
+            prefetch_factor=given.prefetch_factor,
+            persistent_workers=given.persistent_workers,
+            # A generator of its own keeps the loader from drawing a seed from anybody's global state.
+            generator=torch.Generator().manual_seed(0),
+        )
+
+
+@final
+class StreamSource:
+    """Batches of a loader that decides itself: resuming means reading again what was read.
+
+    Attributes:
+        loader: As it was given.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+        self._reading: Iterator[Any] | None = None
+        self.draws = True
+        self.size: int | None = None
+        if not isinstance(loader.dataset, IterableDataset):
+            self.size = len(loader)
+
+    def first(self, count: int = 1) -> Any:
+        """A batch of the first examples, at most `count`; None of data that is read only once."""
+        return None if isinstance(self.loader.dataset, IterableDataset) else _first(self.loader, count)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of the loader's next pass, without the first `start`."""
+        del epoch
+        reading = self._start()
+        require_not_left()
+        self._reading = reading
+        batches = explained(reading)
+        for _ in range(start):
+            next(batches, None)
+        return batches
+
+    def _start(self) -> Iterator[Any]:
+        """The loader's next pass, with workers that start as ours do; the loader itself stays as it was given."""
+        given = self.loader.worker_init_fn
+        self.loader.worker_init_fn = WorkerStart(given)
+        try:
+            return iter(self.loader)
+        finally:
+            self.loader.worker_init_fn = given
+
+    def close(self) -> None:
+        """End the workers of a pass that is left; those that the loader keeps belong to whoever gave it."""
+        if not self.loader.persistent_workers or not workers_live(self._reading):
+            end_workers(self._reading)
+        require_not_left()
+        self.forget()
+
+    def forget(self) -> None:
+        """The next pass has workers of its own, if those that the loader keeps have died."""
+        if self.loader.persistent_workers and not workers_live(self._reading):
+            self.loader._iterator = None
+        self._reading = None
+
+
+def _first(loader: DataLoader[Any], count: int) -> Any:
+    dataset = loader.dataset
+    assert isinstance(dataset, Sized)
+    return loader.collate_fn(_KeyedDataset(dataset).__getitems__((0, list(range(min(count, len(dataset)))))))
+
+
+def collated(examples: list[Any]) -> Any:
+    """One batch of examples, as torch makes it.
+
+    Raises:
+        TrainingError: They do not fit together; says which two do not.
+    """
+    try:
+        return default_collate(examples)
+    except (RuntimeError, TypeError, KeyError) as error:
+        # In a worker, torch speaks of storage that cannot be resized.
+        first, *rest = (said(example) for example in examples)
+        other = next((one for one in rest if one != first), None)
+        why = str(error).split("\n", 1)[0] if other is None else f"one is {first}, another one {other}"
+        raise TrainingError(
+            f"The examples of the dataset do not fit into one batch: {why}. Make them alike, or give a DataLoader with a "
+            "collate_fn that does, by padding say."
+        ) from error
+
+
+def _permutation(count: int, seed: int, epoch: int) -> Tensor:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(key_of(seed, epoch)))
+
+
+@final
+class _KeyedOrder(Sampler[Any]):
+    """Yields, for each batch of the epoch, its random key and the indices of this process's share."""
+
+    def __init__(self, count: int, batch_size: int, *, shuffle: bool, seed: int, drop_last: bool, share: Share) -> None:
+        self.share = share
+        self.epoch = 1
+        self.start = 0
+        self._count = count
+        self._batch_size = batch_size
+        self._shuffle = shuffle
+        self._seed = seed
+        self.size = count // batch_size if drop_last else -(-count // batch_size)
+        self.last = batch_size if drop_last else count % batch_size or batch_size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, step = self.epoch, self._batch_size
+        order = self.of(epoch)
+        # Two processes must not draw the same noise for different examples.
+        own = (self.share.rank,) if self.share.rank > 0 else ()
+        for position in range(self.start, self.size):
+            chosen = order[position * step : (position + 1) * step].tolist()
+            yield key_of(self._seed, epoch, position, *own), chosen[self.share.of(len(chosen))] or chosen[:1]
+
+    def of(self, epoch: int) -> Tensor:
+        """The numbers of all examples `[N]` in the order of `epoch`."""
+        return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
+
+    def has_part(self, position: int) -> bool:
+        """Whether the share of that batch has an example."""
+        part = self.share.of(min(self._batch_size, self._count - position * self._batch_size))
+        return bool(part.start < part.stop)
+
+
+def examples_of(source: BatchSource, epoch: int, position: int) -> list[int] | None:
+    """Numbers of the examples in a batch, in its order; None where the data has no numbers.
+
+    Args:
+        source: The data.
+        epoch: From 1.
+        position: The number of the batch in its epoch, from 0.
+    """
+    match source:
+        case TensorSource():
+            order = source.order(epoch)
+        case DatasetSource():
+            order = source.order(epoch)
+        case _:
+            return None
+    numbers: list[int] = order[position * source.batch_size : (position + 1) * source.batch_size].tolist()
+    return numbers
+
+
+def workers_of(source: BatchSource) -> int | None:
+    """How many processes load the data; None where it is in memory, and nothing is loaded."""
+    match source:
+        case TensorSource():
+            return None
+        case DatasetSource(template=loader) | StreamSource(loader=loader):
+            return loader.num_workers
+        case _:
+            return 0
+
+
+def named(source: BatchSource) -> str:
+    """What is read, in words."""
+    match source:
+        case DatasetSource(template=loader) | StreamSource(loader=loader):
+            name, count = type(loader.dataset).__name__, loader.num_workers
+            by = f", which {count} worker{'s read' if count > 1 else ' reads'}," if count else ""
+            return f"the dataset {name}{by}"
+        case _:
+            return "the dataset"
+
+
+def dismiss(source: BatchSource | None, *, at_once: bool) -> None:
+    """From another thread: let whoever waits for the next batch of workers wait no longer, but fail.
+
+    Args:
+        source: What is read.
+        at_once: Whether workers that do not end when they are asked to are killed.
+    """
+    if isinstance(source, (DatasetSource, StreamSource)):
+        dismiss_workers(source._reading, at_once=at_once)
+
+
+_SILENT = (StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What would end an epoch, a worker or a thread as if nothing was wrong with the dataset that raises it."""
+
+
+def _reaches_people() -> bool:
+    """Whether an interrupt here may come from a keyboard: workers ignore it, and other threads are never told."""
+    return get_worker_info() is None and threading.current_thread() is threading.main_thread()
+
+
+@final
+class _KeyedDataset(Dataset[Any]):
+    """Fetches a batch with random numbers that depend on its key only."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, index: int) -> Any:
+        return self._dataset[index]
+
+    def __getitems__(self, keyed: tuple[int, list[int]]) -> Any:
+        key, indices = keyed
+        seeded = seeded_globals(key)
+        # A worker has a copy of the thread that has started it, and nobody leaves that behind.
+        with seeded if get_worker_info() else kept(seeded):
+            fetch = getattr(self._dataset, "__getitems__", None)
+            return [self._example(index) for index in indices] if fetch is None else fetch(indices)
+
+    def _example(self, index: int) -> Any:
+        try:
+            return self._dataset[index]
+        except _SILENT as error:
+            if isinstance(error, KeyboardInterrupt) and _reaches_people():
+                raise
+            told = f"The dataset raised {type(error).__name__} while reading example {index}."
+            raise TrainingError(told) from error
+        except Exception as error:
+            error.add_note(f"While reading example {index}.")
+            raise

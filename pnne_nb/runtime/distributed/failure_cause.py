@@ -1,0 +1,86 @@
+"""Finds why a group failed: the first process that reported an error, or one that died silently."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from torch import OutOfMemoryError
+
+from pnne_nb import errors
+from pnne_nb.errors import PnneError, TrainingError
+from pnne_nb.runtime.distributed.transport.worker_messages import Broke, Dismissed, FromWorker
+from pnne_nb.runtime.distributed.transport.worker_server import Switchboard, WorkerLine
+from pnne_nb.runtime.loop.fault_replay import NotFiniteError
+
+_COMPLAINTS = 10.0
+"""Seconds to wait for what the other processes say about a failure, or do not say."""
+_SLICE = 0.2
+
+_CUT_OFF = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError"})
+"""What torch raises when the connection to another process is gone."""
+
+
+def hear(
+    board: Switchboard, inbox: deque[tuple[WorkerLine, FromWorker | None]], silent: set[WorkerLine], first: Broke
+) -> list[Broke] | WorkerLine:
+    """Hear every process about a failure.
+
+    Args:
+        board: Where their words come in.
+        inbox: What has come in already; emptied.
+        silent: The lines of those that have said nothing yet.
+        first: The complaint that came first.
+
+    Returns:
+        All complaints; or the line of a process that has died without a word, which is what the others complain about.
+    """
+    said = [first]
+    deadline = time.monotonic() + _COMPLAINTS
+    while silent and time.monotonic() < deadline:
+        news = list(inbox) or board.receive(_SLICE)
+        inbox.clear()
+        for line, message in news:
+            match message:
+                case Broke() | Dismissed():
+                    silent.discard(line)
+                    said += [message] if isinstance(message, Broke) else []
+                case None if line in silent:
+                    return line
+                case _:
+                    pass
+    return said
+
+
+def is_cut_off(complaint: Broke) -> bool:
+    """Whether it may be the fault of a process that is not heard here."""
+    return complaint.kind in _CUT_OFF
+
+
+def cause(said: Sequence[Broke]) -> Broke:
+    """Of several complaints, the first; or one that says the same and names a node."""
+    same = [broke for broke in said if broke.kind == said[0].kind]
+    return next((broke for broke in same if any(found.node for found in broke.diagnostics)), said[0])
+
+
+def as_error(broke: Broke) -> PnneError:
+    """What to raise in the notebook."""
+    error = _as_error(broke)
+    error.add_note(f"In process {broke.rank} of the group, while {broke.doing}. Original {broke.trace}")
+    return error
+
+
+def _as_error(broke: Broke) -> PnneError:
+    if broke.kind == NotFiniteError.__name__:
+        return NotFiniteError(broke.message, broke.diagnostics)
+    known = getattr(errors, broke.kind, None)
+    if isinstance(known, type) and issubclass(known, PnneError):
+        return known(broke.message, broke.diagnostics)
+    failed = f"Process {broke.rank} of the group failed while {broke.doing}: {broke.message}"
+    if broke.kind == OutOfMemoryError.__name__:
+        failed += (
+            " After the forward pass, the others cannot be told to take smaller pieces: give a smaller batch_size, with "
+            "accumulate for the same step, or bf16."
+        )
+    return TrainingError(failed)

@@ -1,0 +1,1 @@
+"""Plans a group of processes, starts it through torchrun, and wraps its models."""

@@ -1,0 +1,1 @@
+"""A step that several processes make together."""

@@ -1,0 +1,70 @@
+"""Directories that groups need for as long as they run: gone with their owner, or else at a later launch.
+
+What `launch_command` has packed without a directory of its own may be trained by somebody else's torchrun: it stays as
+long as the process that has packed it lives, or one that was started on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from pnne_nb.runtime.checkpointing.files import SUFFIX
+
+_PREFIX = "pnne-"
+_OWNER = "owner"
+"""File that tells which process made a directory, and when that had started: numbers of processes come again."""
+_TOLD = "told"
+"""File in a directory that was kept once, because it holds checkpoints."""
+
+
+def temporary_directory() -> Path:
+    """A new directory that belongs to this process; whoever asked for it removes it, or else `sweep`."""
+    path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    process = psutil.Process()
+    (path / _OWNER).write_text(f"{process.pid} {process.create_time()}")
+    return path
+
+
+def sweep() -> list[Path]:
+    """Remove what processes have left that are gone, unless another one works on it.
+
+    Returns:
+        Directories with checkpoints of a training that a kernel has left. They are kept until the next call.
+    """
+    kept = []
+    for owner in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
+        path = owner.parent
+        # Another user's directory cannot be read, or not be removed.
+        with contextlib.suppress(OSError, ValueError):
+            if path.is_symlink() or _lives(owner.read_text()) or _is_in_use(path):
+                continue
+            if _has_progress(path) and not (path / _TOLD).exists():
+                (path / _TOLD).touch()
+                kept.append(path)
+            else:
+                shutil.rmtree(path)
+    return kept
+
+
+def _lives(owner: str) -> bool:
+    pid, created = owner.split()
+    try:
+        return bool(psutil.Process(int(pid)).create_time() == float(created))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _is_in_use(path: Path) -> bool:
+    """Whether a process was started with the path of the directory, as torchrun and its workers are."""
+    named = str(path.resolve())
+    return any(named in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+
+
+def _has_progress(path: Path) -> bool:
+    """Whether there is more than the checkpoint that every run begins with."""
+    return len(list(path.glob(f"*{SUFFIX}"))) > 1

@@ -1,0 +1,316 @@
+"""What people look at when a training is over: which classes are taken for which, and where the model is most wrong."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from html import escape
+from typing import Any, Final, final
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pnne_nb.errors import TrainingError, expect, shown
+from pnne_nb.runtime.data.batches import Batch, as_batch, to_device
+from pnne_nb.runtime.data.open_data import Data, open_source, require_count
+from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.objective.metrics import chosen_classes
+from pnne_nb.runtime.setup.models import evaluating
+from pnne_nb.telemetry.plot_hook import installed_plots
+
+_MOST: Final = 40
+"""Classes that the table of a confusion matrix shows."""
+
+
+@final
+class ConfusionMatrix:
+    """How often each class was taken for each. Shows itself as a table.
+
+    Attributes:
+        counts: `[classes, classes]`, true classes in rows, predicted ones in columns.
+        labels: Names of the classes.
+        data: What it was counted on, in words.
+    """
+
+    def __init__(self, counts: NDArray[np.int64], labels: Sequence[str], data: str) -> None:
+        self.counts = counts
+        self.labels = tuple(labels)
+        self.data = data
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right predictions, 0 to 1; NaN without any."""
+        total = int(self.counts.sum())
+        return float(np.trace(self.counts)) / total if total else float("nan")
+
+    def to_frame(self) -> pd.DataFrame:
+        """The counts as a table."""
+        index, columns = (pd.Index(self.labels, name=name) for name in ("true", "predicted"))
+        return pd.DataFrame(self.counts, index=index, columns=columns)
+
+    def by_class(self) -> pd.DataFrame:
+        """Precision, recall and number of examples of each class; NaN where a class was never predicted, or never occurs."""
+        right = np.diag(self.counts).astype(float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            columns = {"precision": right / self.counts.sum(0), "recall": right / self.counts.sum(1)}
+        return pd.DataFrame({**columns, "examples": self.counts.sum(1)}, index=pd.Index(self.labels, name="class"))
+
+    def __repr__(self) -> str:
+        return f"ConfusionMatrix({self._said}):\n{self.to_frame()}"
+
+    @property
+    def _said(self) -> str:
+        return (
+            f"{len(self.labels)} classes, {self.counts.sum()} predictions on {self.data}, accuracy {self.accuracy:.3f}"
+        )
+
+    def _repr_html_(self) -> str:
+        if len(self.labels) > _MOST:
+            return f"<p>{escape(self._said)}</p>{self.to_frame().to_html()}"
+        head = "".join(f"<th>{escape(label)}</th>" for label in self.labels)
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(label)}</th>{''.join(map(_cell, row, row / max(1, row.sum())))}</tr>"
+            for label, row in zip(self.labels, self.counts, strict=True)
+        )
+        return (
+            f"<p>{escape(self._said)}. Rows: the true class. Columns: the predicted one.</p>"
+            f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+
+def _cell(count: int, share: float) -> str:
+    return f"<td style='text-align:right;background:rgba(47,134,201,{0.75 * share:.2f})'>{count or ''}</td>"
+
+
+@final
+class WorstExamples:
+    """The examples with the greatest loss, the worst first. Shows itself as a table, with pictures of pictures.
+
+    Attributes:
+        indices: Their places in the data.
+        losses: Of each alone.
+        inputs: What the model was given of each: its positional arguments, or a mapping by name.
+        targets: What it should have given.
+        predictions: The class that it chose, or what it gave where the targets are no classes.
+        data: What was looked at, in words.
+    """
+
+    def __init__(
+        self,
+        indices: list[int],
+        losses: list[float],
+        inputs: list[Any],
+        targets: list[Any],
+        predictions: list[Any],
+        data: str,
+    ) -> None:
+        self.indices = indices
+        self.losses = losses
+        self.inputs = inputs
+        self.targets = targets
+        self.predictions = predictions
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each example."""
+        columns = {"loss": self.losses, "target": map(_brief, self.targets), "predicted": map(_brief, self.predictions)}
+        return pd.DataFrame(
+            {name: list(values) for name, values in columns.items()}, index=pd.Index(self.indices, name="example")
+        )
+
+    def __repr__(self) -> str:
+        return f"WorstExamples of {self.data}:\n{self.to_frame()}"
+
+    def _repr_html_(self) -> str:
+        tiles = [_tile(given) for given in self.inputs]
+        caption = f"The worst examples of {self.data}: {', '.join(map(str, self.indices))}"
+        shapes = {None if tile is None else tile.shape for tile in tiles}
+        pictures = installed_plots().tiles(np.stack(tiles), caption) if len(shapes) == 1 and None not in shapes else ""  # type: ignore[arg-type]  # none is None
+        return f"<p>{escape(caption)}</p>{pictures}{self.to_frame().to_html()}"
+
+
+def confusion(
+    engine: TrainingEngine, data: Data | None = None, *, classes: Sequence[str] | None = None
+) -> ConfusionMatrix:
+    """Count which classes the model of a training takes for which; a running training waits meanwhile.
+
+    Args:
+        engine: The training.
+        data: In any form that `TrainingEngine` takes; None for its validation data, or without any its training data.
+        classes: Names of the classes, in their order.
+
+    Raises:
+        TrainingError: The targets are no classes, or only a step function knows how to compare.
+        ArgumentError: `engine` is no training.
+    """
+    pairs: list[tuple[Tensor, Tensor]] = []
+    with closing(_outputs(engine, data)) as batches:
+        for batch, output in batches:
+            found = chosen_classes(output, batch.target)
+            if found is None:
+                raise TrainingError(
+                    "The targets are no classes, so there is nothing to confuse. pn.worst(engine) shows the examples with "
+                    "the greatest loss."
+                )
+            pairs.append((found[0].flatten().cpu(), found[1].flatten().cpu()))
+    chosen, wanted = (torch.cat(parts).long() for parts in zip(*pairs, strict=True))
+    counted = wanted >= 0
+    ignored = getattr(engine._loop.recipe.loss, "ignore_index", None)
+    if ignored is not None:
+        counted &= wanted != ignored
+    chosen, wanted = chosen[counted], wanted[counted]
+    size = max([int(part.max()) + 1 for part in (chosen, wanted) if part.numel()] + [len(classes or ())])
+    labels = [str(number) for number in range(size)] if classes is None else [str(name) for name in classes]
+    if len(labels) < size:
+        raise TrainingError(f"classes has {len(labels)} names, and there are {size} classes.")
+    counts = torch.bincount(wanted * size + chosen, minlength=size * size).reshape(size, size)
+    return ConfusionMatrix(counts.numpy(), labels, _named(engine, data))
+
+
+def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> WorstExamples:
+    """Find the examples with the greatest loss; a running training waits meanwhile.
+
+    Args:
+        engine: The training.
+        n: How many.
+        data: In any form that `TrainingEngine` takes; None for its validation data, or without any its training data.
+
+    Raises:
+        TrainingError: The loss is that of the model or of a step function, which tell it of whole batches only.
+        ArgumentError: `engine` is no training.
+    """
+    require_count("n", n)
+    kept: list[tuple[float, int, Any, Any, Any]] = []
+    seen = 0
+    with closing(_outputs(engine, data)) as batches:
+        for batch, output in batches:
+            loss = engine._loop.recipe.loss
+            assert loss is not None, "_outputs has looked"
+            losses = _loss_of_each(loss, output, batch).nan_to_num(nan=float("inf")).cpu()
+            found = chosen_classes(output, batch.target)
+            predicted = output if found is None else found[0].long()
+            for place in losses.topk(min(n, batch.examples)).indices.tolist():
+                parts = (
+                    _unbatched(_at(part, place)) for part in (batch.named or batch.inputs, batch.target, predicted)
+                )
+                kept.append((float(losses[place]), seen + place, *parts))
+            seen += batch.examples
+            kept = sorted(kept, key=lambda entry: (-entry[0], entry[1]))[:n]
+    values, indices, inputs, targets, predictions = (list(column) for column in zip(*kept, strict=True))
+    return WorstExamples(indices, values, inputs, targets, predictions, _named(engine, data))
+
+
+def _named(engine: TrainingEngine, data: Data | None) -> str:
+    if data is not None:
+        return "the data given"
+    return "the training data" if engine._loop.recipe.val is None else "the validation data"
+
+
+def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch, Any]]:
+    """Each batch of the data in its own order, and what the model gives for it."""
+    expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
+    recipe = engine._loop.recipe
+    if not recipe.compares:
+        raise TrainingError(
+            "Output and target are compared by the model itself or by a step function, so nothing else can compare them."
+        )
+    source = in_order(recipe.val or recipe.train) if data is None else _opened(engine, data)
+    try:
+        with engine.paused() as model, evaluating(model), torch.no_grad(), recipe.precision.autocast():
+            for raw in source.batches(1):
+                given = as_batch(raw, wants_target=True)
+                inputs, named, target = (
+                    to_device(part, recipe.device) for part in (given.inputs, given.named, given.target)
+                )
+                output = model(*inputs, **named)
+                yield Batch(inputs, named, target, given.examples), output
+    finally:
+        source.close()
+
+
+def _opened(engine: TrainingEngine, data: Data) -> BatchSource:
+    config = engine._session.config
+    return open_source(data, batch_size=config.batch_size, shuffle=False, seed=config.seed, num_workers=0, name="data")
+
+
+def in_order(source: BatchSource) -> BatchSource:
+    """The same data in its own order, for whoever reads it beside the training."""
+    match source:
+        case TensorSource():
+            return TensorSource(source.tensors, batch_size=source.batch_size, shuffle=False, seed=0)
+        case DatasetSource():
+            return DatasetSource(source.template, shuffle=False, seed=0)
+        case StreamSource():
+            return StreamSource(source.loader)
+        case _:
+            raise TrainingError(f"{shown(source)} cannot be read beside the training: give data=(X, y).")
+
+
+def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch) -> Tensor:
+    """The loss of each example alone, `[n]`."""
+    if isinstance(loss, nn.Module) and getattr(loss, "reduction", None) in {"mean", "sum"}:
+        single: Any = copy.copy(loss)
+        single.reduction = "none"
+        values = single(output, batch.target)
+        if isinstance(values, Tensor) and values.dim() and values.shape[0] == batch.examples:
+            means: Tensor = values.reshape(batch.examples, -1).float().mean(1)
+            return means
+    each = [loss(_at(output, place), _at(batch.target, place)).float() for place in range(batch.examples)]
+    return torch.stack(each)
+
+
+def _at(value: Any, place: int) -> Any:
+    """One example of a batch, as a batch."""
+    match value:
+        case Tensor():
+            return value[place : place + 1]
+        case Mapping():
+            return {name: _at(part, place) for name, part in value.items()}
+        case tuple() | list():
+            return tuple(_at(part, place) for part in value)
+        case _:
+            return value
+
+
+def _unbatched(value: Any) -> Any:
+    """A batch of one example, as the example on the CPU; one input alone is no tuple."""
+    match value:
+        case Tensor():
+            return value[0].cpu()
+        case Mapping():
+            return {name: _unbatched(part) for name, part in value.items()}
+        case (single,):
+            return _unbatched(single)
+        case tuple():
+            return tuple(map(_unbatched, value))
+        case _:
+            return value
+
+
+def _brief(value: Any) -> Any:
+    """A number as a number, a larger tensor by its shape."""
+    if not isinstance(value, Tensor):
+        return value if isinstance(value, str | int | float) else type(value).__name__
+    if value.numel() == 1:
+        number = value.item()
+        return round(number, 4) if isinstance(number, float) else number
+    return (
+        [round(float(one), 3) for one in value] if value.dim() == 1 and value.numel() <= 5 else f"{tuple(value.shape)}"
+    )
+
+
+def _tile(given: Any) -> NDArray[np.float32] | None:
+    """An input as a picture `[h, w]`, if it is one."""
+    if not isinstance(given, Tensor) or not given.is_floating_point():
+        return None
+    grey = given.float().mean(0) if given.dim() == 3 and given.shape[0] in {1, 3} else given.float()
+    picture: NDArray[np.float32] = grey.numpy()
+    return picture if grey.dim() == 2 and min(grey.shape) >= 4 else None

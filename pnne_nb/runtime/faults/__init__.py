@@ -1,0 +1,1 @@
+"""What goes wrong in a training: recognised, located, explained, and survived where possible."""

@@ -1,0 +1,340 @@
+"""What torch says when data does not fit a model or a loss, in words that name the place and both sides."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.compiler import blame
+from pnne_nb.errors import Diagnostic, PnneError, TargetError, TrainingError
+from pnne_nb.runtime.data.batches import Batch, said
+from pnne_nb.runtime.faults.fault_location import node_of
+from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
+from pnne_nb.runtime.objective.objective import WeighedLoss
+
+_CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
+"""Losses whose targets are numbers of classes."""
+_BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss)
+"""Losses whose targets are yes and no."""
+_TORCH_S = frozenset({RuntimeError, NotImplementedError, ValueError, IndexError})
+"""Of these, torch raises the ones that need words; what is derived from them is somebody's own."""
+_NO_KERNEL = "not implemented for"
+"""What torch says of numbers of a type that an operation does not take."""
+_ELEMENTWISE = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
+_ELEMENTWISE_FUNCTIONS = (
+    nn.functional.mse_loss,
+    nn.functional.l1_loss,
+    nn.functional.smooth_l1_loss,
+    nn.functional.huber_loss,
+)
+"""Losses that compare number with number, and take shapes that differ."""
+_UNFIT = (RuntimeError, IndexError, TypeError, ValueError, AttributeError)
+"""What a metric raises of an output or a target that it cannot take."""
+_CLOSING = frozenset("\"')]}>")
+"""How what somebody says may end without a full stop, beside letters and digits."""
+_ALONE = "Expected more than 1 value per channel"
+"""What batch norm says of a single example."""
+_MORE = (
+    "Batch norm has nothing to compare one example with: choose a batch_size that leaves more for the last batch of an "
+    "epoch, or a DataLoader with drop_last=True. In a group, launch(sync_batch_norm=True) compares those of all processes."
+)
+
+
+def model_failed(error: Exception, model: nn.Module, batch: Batch) -> TrainingError | None:
+    """What to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
+    if isinstance(error, TypeError):
+        return _called_otherwise(model, batch)
+    if not isinstance(error, PnneError) and type(error) not in _TORCH_S:
+        return None
+    if isinstance(error, NotImplementedError) and _NO_KERNEL not in str(error):
+        return None
+    alone = compares_one(error)
+    if alone and isinstance(error, PnneError):
+        # A compiled graph has named the node, but knows nothing of batches.
+        said_so = _sentence(error)
+        node = next((found.node for found in error.diagnostics), None)
+        return TrainingError(f"{said_so} {_MORE}", [Diagnostic("model-failed", said_so, node, hint=_MORE)])
+    if isinstance(error, (ValueError, IndexError)) and not _is_torch_s(error):
+        return None
+    if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
+        return None
+    place = node_of(error, model)
+    layer = None if place is None else _layer(model, place)
+    where = "The model fails" if layer is None else f"The model fails at layer {place!r} ({_brief(layer)})"
+    message = f"{where} on a batch of inputs {said([*batch.inputs, *batch.named.values()])}: {_sentence(error)}"
+    hint = _MORE if alone else _hint(error, layer or model)
+    return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, place, hint=hint)])
+
+
+def compares_one(error: BaseException) -> bool:
+    """Whether batch norm has refused a single example."""
+    return _ALONE in str(error)
+
+
+def name_layer(error: Exception, model: nn.Module) -> None:
+    """Let what somebody's own code raised in the forward pass of a plain module tell in which layer that was."""
+    if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
+        return
+    place = node_of(error, model)
+    layer = None if place is None else _layer(model, place)
+    if layer is not None:
+        error.add_note(f"In layer {place!r} ({_brief(layer)}).")
+
+
+def _hint(error: Exception, layer: nn.Module) -> str:
+    said_so = str(error)
+    if "deterministic implementation" in said_so:
+        return "With deterministic=False it runs, and two runs with one seed may differ in the last digits."
+    if isinstance(layer, nn.Embedding):
+        return _of_rows(error, layer)
+    if "type" in said_so or _NO_KERNEL in said_so:
+        return _of_type(layer)
+    return "The first dimension counts the examples. Compare the others with what the layers expect."
+
+
+def _of_rows(error: Exception, layer: nn.Embedding) -> str:
+    """Which numbers an embedding takes, and which it was given."""
+    rows = layer.num_embeddings
+    given = next((one for name, one in _locals_of(error, layer) if name == "input" and isinstance(one, Tensor)), None)
+    if given is None or given.is_floating_point():
+        return f"An embedding looks up whole numbers, here from 0 to {rows - 1}: give x.long()."
+    low, high = int(given.min()), int(given.max())
+    needs = f"give it num_embeddings={high + 1}" if high >= rows else "count from 0"
+    return f"The numbers reach from {low} to {high}, and it has rows 0 to {rows - 1}: {needs}, or look for wrong ones in the data."
+
+
+def _locals_of(error: Exception, layer: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The variables of the methods of `layer` that `error` came through."""
+    place = error.__traceback__
+    while place is not None:
+        variables = place.tb_frame.f_locals
+        if variables.get("self") is layer:
+            yield from variables.items()
+        place = place.tb_next
+
+
+def _of_type(layer: nn.Module) -> str:
+    """Which numbers a layer takes."""
+    needs = next((one.dtype for one in layer.parameters() if one.is_floating_point()), torch.float32)
+    if needs == torch.float32:
+        return "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
+    name = str(needs).removeprefix("torch.")
+    # Arrays of float64 become float32, as nearly all models want it.
+    return (
+        f"Numbers must be of the type that the layers compute in, {name}: give tensors, torch.as_tensor(x).to({needs})."
+    )
+
+
+def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
+    """What is said where a batch does not have the parts that the model takes."""
+    try:
+        inspect.signature(model.forward).bind(*batch.inputs, **batch.named)
+    except TypeError as unfit:
+        given = said(batch.named) if batch.named else said(batch.inputs)
+        message = f"The model cannot be called with a batch of inputs {given}: {unfit}."
+        hint = "Give the inputs in the order of forward's parameters, or a mapping by their names."
+        return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, hint=hint)])
+    return None
+
+
+def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> TargetError | None:
+    """What to raise instead of `error`, which a loss raised; None if it says enough itself."""
+    if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
+        return None
+    name = getattr(loss, "__name__", type(loss).__name__)
+    message = (
+        f"{name} cannot compare the model's output {said(output)} with the target {said(target)}: {_sentence(error)}"
+    )
+    return TargetError(f"{message}{_advice(loss, output, target)}")
+
+
+def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
+    """What to say of a loss that has compared each output with several targets, and what to do; None if it has not.
+
+    Torch only warns of it, in the thread that trains; the training goes on, towards something else than what was meant.
+    """
+    if isinstance(loss, WeighedLoss):
+        loss, target = loss.layer, target[0] if len(target) == 1 else None
+    elementwise = type(loss) in _ELEMENTWISE or any(loss is one for one in _ELEMENTWISE_FUNCTIONS)
+    if not (elementwise and isinstance(output, Tensor) and isinstance(target, Tensor)) or output.shape == target.shape:
+        return None
+    name = getattr(loss, "__name__", type(loss).__name__)
+    shapes = tuple(output.shape), tuple(target.shape)
+    both = np.broadcast_shapes(*shapes)
+    message = (
+        f"{name} compares the model's output {shapes[0]} with the target {shapes[1]}, both spread to {both}: outputs are "
+        "compared with targets of other examples."
+    )
+    if output.numel() != target.numel():
+        return message, "Give both the same shape."
+    sizes = ", ".join(map(str, (-1, *shapes[0][1:])))
+    return message, f"Give the targets the output's shape: y.reshape({sizes})."
+
+
+def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:
+    """What to raise instead of `error`, which the metric called `name` raised; None if it says enough itself."""
+    if isinstance(error, PnneError) or is_out_of_memory(error):
+        return None
+    if not isinstance(error, _UNFIT):
+        error.add_note(f"In the metric {name!r}, comparing the output {said(output)} with the target {said(target)}.")
+        return None
+    return TrainingError(
+        f"The metric {name!r} cannot compare the model's output {said(output)} with the target {said(target)}: "
+        f"{_sentence(error)} Change the metric's arguments (its task, its number of classes), or give a function of "
+        "output and target."
+    )
+
+
+def in_brief(error: BaseException) -> str:
+    """An exception with its notes on one line; of one that came from a worker process, without the traceback in it."""
+    text = "\n".join([f"{type(error).__name__}: {error}".rstrip(": "), *getattr(error, "__notes__", ())])
+    lines = text.splitlines()
+    if "Original Traceback" in text:
+        last = max(index for index, line in enumerate(lines) if line.startswith(" "))
+        lines = lines[last + 1 :]
+    return _joined([line.strip() for line in lines if line.strip()])
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """Lines as one, with a full stop wherever a sentence begins after one that had none."""
+    told = ""
+    for line in lines:
+        begins = line[0].isupper() and told and told[-1].isalnum() | (told[-1] in _CLOSING)
+        told += f"{'.' if begins else ''} {line}"
+    return told.lstrip()
+
+
+def device_lost(error: BaseException) -> TrainingError | None:
+    """What to raise instead of `error` if it says that a GPU has refused an index, and nothing can be computed any more.
+
+    A GPU tells of it late, at whatever waits for it next: neither the place in the program nor a layer is known.
+    """
+    if not isinstance(error, RuntimeError) or "device-side assert" not in str(error):
+        return None
+    return TrainingError(
+        "The GPU met an index that does not exist, most often a target outside the model's classes, or a number too "
+        "large for an Embedding, and computes nothing more in this process. Restart the kernel, and make one step "
+        "with device='cpu': there the message names the place and the number."
+    )
+
+
+def _advice(loss: Any, output: Any, target: Any) -> str:  # noqa: PLR0911  one for each mistake
+    compared = _compared(loss)
+    if len(compared) > 2:
+        return (
+            f" It compares {', '.join(compared)}: give a function that hands them over, such as loss=lambda output, target: "
+            "loss(output[0], output[1], target) for a model that returns two of them."
+        )
+    if not isinstance(output, Tensor):
+        if not isinstance(loss, nn.Module):
+            return ""
+        chosen = f"output{_first_of(output)}"
+        return f" Give a function that takes what it needs of the output: loss=lambda output, target: loss({chosen}, target)."
+    if isinstance(target, Tensor) and isinstance(loss, _BINARY):
+        return _of_yes_and_no(output, target)
+    if not (isinstance(target, Tensor) and isinstance(loss, _CLASSES)):
+        return ""
+    if output.dim() < 1 or target.numel() == 0:
+        return ""
+    dim = 1 if output.dim() > 1 else 0
+    count = output.shape[dim]
+    if output.dim() == target.dim() and target.shape[dim] > 1:
+        columns = _of_columns(loss, output, target)
+        if columns:
+            return columns
+    if target.is_floating_point():
+        if target.shape == output.shape:
+            return ""
+        return " Numbers of classes must be integers: give target.long()."
+    if target.dtype not in {torch.int64, torch.uint8}:
+        return " Numbers of classes must be of type int64: give target.long()."
+    if output.dim() == target.dim() > 1 and target.shape[1] == 1 < count:
+        return " There is one number of a class for each example: give target.squeeze(1)."
+    ignored = getattr(loss, "ignore_index", None)
+    classes = target if ignored is None else target[target != ignored]
+    if classes.numel() == 0:
+        return ""
+    low, high = int(classes.min()), int(classes.max())
+    if low >= 0 and high < count:
+        return ""
+    if low >= 0:
+        advice = f"give the last layer {high + 1} outputs, or number the classes from 0"
+    elif low == -1 and high < count and ignored is not None:
+        advice = "number the classes from 0, or set ignore_index=-1 in the loss if -1 stands for no class"
+    else:
+        advice = f"number the classes from 0, as target + {-low} does"
+    return (
+        f" The targets reach from {low} to {high}, and an output with {count} columns knows the classes 0 to "
+        f"{count - 1}: {advice}."
+    )
+
+
+def _of_columns(loss: Any, output: Tensor, target: Tensor) -> str:
+    """What a loss of classes takes in the place of a target of zeros and ones with a column for each class."""
+    dim = 1 if output.dim() > 1 else 0
+    probable = isinstance(loss, nn.CrossEntropyLoss) and target.shape == output.shape
+    if not bool(((target == 0) | (target == 1)).all()):
+        return ""
+    if bool((target.sum(dim) == 1).all()):
+        floats = "target.float(), or " * (probable and not target.is_floating_point())
+        return f" The target is one-hot: give {floats}the numbers of the classes, target.argmax({dim})."
+    several = " Some examples have several ones: if classes do not exclude each other, choose"
+    return f'{several} loss="BCEWithLogitsLoss" and give target.float().' if probable else ""
+
+
+def _first_of(output: Any) -> str:
+    """How to take the first part of what a model returns."""
+    if isinstance(output, Mapping):
+        return f"[{next(iter(output), '')!r}]"
+    if dataclasses.is_dataclass(output):
+        return f".{next((field.name for field in dataclasses.fields(output)), '')}"
+    return "[0]"
+
+
+def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
+    """What a loss of yes and no would take in the place of `target`."""
+    if output.numel() != target.numel():
+        several = output.dim() == 2 and target.shape == output.shape[:1] and not target.is_floating_point()
+        return ' For numbers of classes, choose loss="CrossEntropyLoss".' if several else ""
+    sizes = ", ".join(map(str, (-1, *output.shape[1:])))
+    shaped = "" if output.shape == target.shape else f".reshape({sizes})"
+    floats = "" if target.is_floating_point() else ".float()"
+    return f" Give it targets of the output's shape and type: y{shaped}{floats}." if shaped or floats else ""
+
+
+def _compared(loss: Any) -> list[str]:
+    """What a layer that computes a loss cannot do without."""
+    if not isinstance(loss, nn.Module):
+        return []
+    found = inspect.signature(loss.forward).parameters.values()
+    return [one.name for one in found if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+
+
+def _is_torch_s(error: BaseException) -> bool:
+    """Whether a line of torch's has raised it, not one of the model's own."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and str(place.tb_frame.f_globals.get("__name__", "")).startswith("torch.")
+
+
+def _layer(model: nn.Module, place: str) -> nn.Module | None:
+    return dict(model.named_modules()).get(place)
+
+
+def _brief(layer: nn.Module) -> str:
+    """What a layer prints, without what is in it."""
+    if next(layer.children(), None) is not None:
+        return type(layer).__name__
+    return repr(layer)
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

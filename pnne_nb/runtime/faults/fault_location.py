@@ -1,0 +1,77 @@
+"""Which node is to blame for an exception, or for a number that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.compiler import blame, generated
+
+
+def node_of(error: BaseException, model: nn.Module) -> str | None:
+    """Path of the node that `error` names or came through, as on screen; None if it came from elsewhere.
+
+    In a module that was not made from a graph, the deepest of its submodules on the traceback is meant.
+    """
+    named = blame(error)
+    if named is not None:
+        return named
+    paths = {id(module): path for path, module in model.named_modules() if path}
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_locals.get("self")
+        if isinstance(module, nn.Module):
+            found = paths.get(id(module), found)
+        trace = trace.tb_next
+    return found
+
+
+def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[str, Any]) -> str | None:
+    """Path of the first module whose output is NaN or infinite in a forward pass that is made again for this."""
+    found: list[str] = []
+
+    def watcher(path: str) -> Callable[[nn.Module, Any, Any], None]:
+        def watch(module: nn.Module, received: Any, output: Any) -> None:
+            del module, received
+            if not found and isinstance(output, Tensor) and not output.isfinite().all():
+                found.append(path)
+
+        return watch
+
+    hooks = [module.register_forward_hook(watcher(path)) for path, module in model.named_modules() if path]
+    try:
+        with torch.no_grad():
+            model(*inputs, **named)
+    except (RuntimeError, TypeError):
+        # A step function may call the model in another way; then the place stays unknown.
+        return None
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0] if found else None
+
+
+def gradient_not_finite(model: nn.Module) -> str | None:
+    """Path of the last node, in the order of the model, with a gradient that is NaN or infinite."""
+    found = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None and not parameter.grad.isfinite().all()
+    ]
+    return _node_with(found[-1], model) if found else None
+
+
+def parameters_not_finite(model: nn.Module) -> list[str]:
+    """Names of the parameters that are NaN or infinite themselves."""
+    return [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
+
+
+def _node_with(parameter: str, model: nn.Module) -> str:
+    """Path of the layer that a parameter belongs to; a Parameter node is one itself."""
+    path = parameter.rpartition(".")[0]
+    drawn = type(model.get_submodule(path)).__module__.startswith(f"{generated.__name__}.")
+    return path if path and not drawn else parameter

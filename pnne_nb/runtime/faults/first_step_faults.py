@@ -1,0 +1,182 @@
+"""What the first step of a training shows to be wrong with its model, its loss and its options.
+
+Each rule tells a fact that holds for every step: outputs that are probabilities already, a normalisation that sees too few
+examples. `scripts/fault_rules.py` measures how often they are right, and how often they accuse a healthy training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.runtime.objective.objective import WeighedLoss
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+FAR: Final = 4.0
+"""How many times the loss of guessing a first loss may be; usual initialisations stay below twice."""
+FEW: Final = 4
+"""Examples of a batch whose statistics batch norm can hardly use (Wu and He 2018, arXiv:1803.08494)."""
+DECAY: Final = 0.5
+"""Weight decay that is called large: 1e-5 to 0.1 are usual."""
+MOMENTUM: Final = 0.995
+"""Momentum that is called large: it averages over 200 steps."""
+CLIPPED: Final = 300.0
+"""How many times the largest allowed norm a gradient may be."""
+_TOUCHED: Final = 20
+"""Different values of a target that look like classes, at most."""
+_DISTANCES: Final = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
+
+_Fault = tuple[str, str | None, str, str]
+"""Kind, node, message and hint."""
+
+
+def first_step_faults(
+    step: int,
+    model: nn.Module,
+    loss: Any,
+    output: Any,
+    target: Any,
+    value: float,
+    optimizer: torch.optim.Optimizer,
+    clip: tuple[float, float] | None,
+) -> list[AnomalyFrame]:
+    """Return what is wrong, most probable cause first.
+
+    Args:
+        step: The number of the step.
+        model: What is trained, in training mode.
+        loss: The loss function.
+        output: Of the model: tensors `[N, C, ...]` for classes; others are not looked at.
+        target: What it is compared with.
+        value: The loss.
+        optimizer: What moves the parameters.
+        clip: The norm of the gradients, and what it is clipped to, or None without clipping.
+    """
+    if isinstance(loss, WeighedLoss):
+        loss, target = loss.layer, target[0] if isinstance(target, tuple) and len(target) == 1 else target
+    found = [*_of_layers(model, output), *_of_options(optimizer, clip)]
+    if isinstance(output, Tensor) and output.is_floating_point():
+        found = [*_of_outputs(loss, output.detach(), target, value), *found]
+    return [AnomalyFrame(step, kind, message, node, hint) for kind, node, message, hint in found]
+
+
+def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterator[_Fault]:
+    crosses = isinstance(loss, nn.CrossEntropyLoss) or loss is nn.functional.cross_entropy
+    if crosses and output.dim() > 1 and output.shape[1] > 1:
+        axis = _softmax_axis(output)
+        if axis is not None:
+            over = "" if axis == 1 else f" over dimension {axis}, which counts examples,"
+            yield (
+                "softmax-before-loss",
+                None,
+                f"The outputs are probabilities already: they went through a softmax{over} and the loss applies another one.",
+                "Return the scores without softmax; apply it after the training, where probabilities are wanted.",
+            )
+        elif value > FAR * math.log(output.shape[1]) + 1 and getattr(loss, "reduction", "mean") != "sum":
+            yield (
+                "first-loss-high",
+                None,
+                (
+                    f"The first loss is {value:.3g}, and guessing among {output.shape[1]} classes costs "
+                    f"{math.log(output.shape[1]):.3g}."
+                ),
+                "Look at the scale of the inputs and of the initial weights, of the last layer above all.",
+            )
+    whole = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
+    if whole and isinstance(loss, _DISTANCES) and len(set(target.flatten()[:1000].tolist())) <= _TOUCHED:
+        yield (
+            "classes-under-distance",
+            None,
+            (
+                f"{type(loss).__name__} measures distances between numbers, and the targets are a few whole numbers: classes 0 and "
+                "9 are no further apart than 0 and 1."
+            ),
+            'For classes, let the model return a score for each and use loss="CrossEntropyLoss"; make counts floats.',
+        )
+
+
+def _softmax_axis(output: Tensor) -> int | None:
+    """The dimension that a softmax went over, or None."""
+    if bool((output < 0).any()) or bool((output > 1).any()):
+        return None
+    for axis in (1, 0):
+        sums = output.double().sum(axis)
+        if output.shape[axis] > 1 and bool(((sums - 1).abs() < 1e-3).all()):
+            return axis
+    return None
+
+
+def _of_layers(model: nn.Module, output: Any) -> Iterator[_Fault]:
+    examples = output.shape[0] if isinstance(output, Tensor) and output.dim() else 0
+    norms = [(path, each) for path, each in model.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
+    still = [path for path, each in norms if not each.training and each.track_running_stats]
+    if still and model.training:
+        yield (
+            "batch-norm-in-eval",
+            still[0],
+            f"It normalises with its running statistics while the model trains{_others(still)}, and those do not change.",
+            "Call train() on it, or leave out the eval() in the model's code, unless it is frozen on purpose.",
+        )
+    # Of pictures, batch norm counts every pixel; and one example of numbers alone is refused by torch.
+    flat = [path for path, each in norms if isinstance(each, nn.BatchNorm1d)]
+    if flat and not (still and model.training) and 1 < examples <= FEW:
+        yield (
+            "tiny-batch-norm",
+            flat[0],
+            f"It normalises over {examples} examples, whose mean and variance are mostly noise.",
+            "Raise batch_size, or use GroupNorm or LayerNorm, which do not depend on it.",
+        )
+    layers = [
+        (path, any(each.requires_grad for each in layer.parameters(recurse=False)))
+        for path, layer in model.named_modules()
+        if any(True for _ in layer.parameters(recurse=False))
+    ]
+    trained = [index for index, (_, trains) in enumerate(layers) if trains]
+    # A frozen beginning is what fine-tuning has.
+    frozen = [path for path, trains in layers[trained[0] : trained[-1]] if not trains] if trained else []
+    if frozen:
+        yield (
+            "frozen-layer",
+            frozen[0],
+            f"Its parameters do not require gradients, and layers before it are trained{_others(frozen)}.",
+            "Set requires_grad_(True), unless it is frozen on purpose.",
+        )
+
+
+def _of_options(optimizer: torch.optim.Optimizer, clip: tuple[float, float] | None) -> Iterator[_Fault]:
+    options = optimizer.param_groups[0]
+    decay = float(options.get("weight_decay") or 0.0)
+    betas = options.get("betas")
+    momentum = float(betas[0]) if betas else float(options.get("momentum") or 0.0)
+    if decay >= DECAY:
+        yield (
+            "weight-decay-dominates",
+            None,
+            f"weight_decay is {decay:g}: it pulls the weights to 0 faster than most losses pull them elsewhere.",
+            "Use 0.01 or less.",
+        )
+    if momentum >= MOMENTUM:
+        yield (
+            "momentum-dominates",
+            None,
+            (
+                f"The momentum is {momentum:g}: a step is a mean over about {1 / max(1 - momentum, 1e-9):,.0f} steps, and "
+                "overshoots for as long."
+            ),
+            "Use 0.9.",
+        )
+    if clip is not None and clip[0] > CLIPPED * clip[1]:
+        yield (
+            "clipping-dominates",
+            None,
+            f"The norm of the gradients is {clip[0]:.3g}, and grad_clip allows {clip[1]:g}: next to nothing is left of them.",
+            "Raise grad_clip to about the usual norm (history['gradient_norm']), or scale the data.",
+        )
+
+
+def _others(paths: list[str]) -> str:
+    return f", and {len(paths) - 1} other layer{'s' * (len(paths) > 2)} too" if len(paths) > 1 else ""

@@ -1,0 +1,1 @@
+"""Epochs, steps and validation; synchronous, without a thread of its own."""

@@ -1,0 +1,115 @@
+"""The recipe that a loop follows, and what is done by it to a batch before and after the model."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data.batches import Batch, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.data.sources import TensorSource
+from pnne_nb.runtime.faults.error_messages import metric_failed
+from pnne_nb.runtime.loop.loss_weighting import LossReduction
+from pnne_nb.runtime.objective.metrics import Metric, target_for
+from pnne_nb.runtime.objective.step_logs import Logged
+from pnne_nb.runtime.setup.recipe import Recipe
+
+
+@final
+class ActiveRecipe:
+    """Has the recipe at work; makes batches ready for its model and counts them in its metrics.
+
+    Attributes:
+        recipe: The same, until `adopt` exchanges it.
+        reduction: How its loss function combines the examples of a batch.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.reduction = LossReduction()
+        self._shapes_seen: set[tuple[Any, ...]] = set()
+        # Made once: making one takes as long as entering it.
+        self._without_gradients = torch.no_grad()
+
+    def check_data(self) -> None:
+        """Compare data in memory with the graph's Input nodes before any step is made.
+
+        Raises:
+            TrainingError: It does not fit; other data is compared when it comes.
+        """
+        for source in (self.recipe.train, self.recipe.val):
+            if isinstance(source, TensorSource):
+                self.prepare(source.first())
+
+    def adopt(self, recipe: Recipe) -> None:
+        """Exchange the recipe; on an error, the old one stays.
+
+        Raises:
+            TrainingError: Data in memory does not fit what the new recipe expects.
+        """
+        before, self.recipe = self.recipe, recipe
+        seen, self._shapes_seen = self._shapes_seen, set()
+        try:
+            self.check_data()
+        except TrainingError:
+            self.recipe, self._shapes_seen = before, seen
+            raise
+        if recipe.loss is not before.loss:
+            self.reduction = LossReduction()
+
+    def prepare(self, raw: Any) -> Batch:
+        """Move a raw batch to the device, after a comparison with the graph's Input nodes.
+
+        Args:
+            raw: What the data gave: tensors `[N, ...]`, N examples, in sequences and mappings.
+
+        Raises:
+            TrainingError: It does not fit, or has no target.
+        """
+        recipe = self.recipe
+        batch = as_batch(raw, wants_target=recipe.compares)
+        if recipe.expected and recipe.step is None:
+            # What a step function makes of a batch, it knows itself.
+            shapes = tuple(value.shape if isinstance(value, Tensor) else None for value in batch.inputs)
+            if batch.named or shapes not in self._shapes_seen:
+                expect_shapes(batch, recipe.expected)
+                self._shapes_seen.add(shapes)
+        if recipe.device.type == "cpu":
+            return batch
+        return Batch(
+            to_device(batch.inputs, recipe.device),
+            to_device(batch.named, recipe.device),
+            to_device(batch.target, recipe.device),
+            batch.examples,
+            batch.counts,
+        )
+
+    def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> bool:
+        """Let `metrics` take a batch into account.
+
+        Args:
+            metrics: By name.
+            output: Of the model: tensors `[N, ...]`, or collections of them; of a step function, a `Logged`.
+            batch: Has the target, likewise.
+
+        Returns:
+            Whether there is an output to compare with a target.
+        """
+        target = batch.target
+        if not self.recipe.compares:
+            if not isinstance(output, Logged) or output.output is None:
+                return False
+            output, target = output.output, output.target
+        if batch.counts and metrics:
+            with self._without_gradients:
+                for name, metric in metrics.items():
+                    try:
+                        metric.update(output, target_for(metric, target))
+                    except Exception as error:
+                        explained = metric_failed(error, name, output, target)
+                        if explained is None:
+                            raise
+                        raise explained from error
+        return True

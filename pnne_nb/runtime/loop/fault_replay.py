@@ -1,0 +1,281 @@
+"""A step that fails is undone; one that made NaN is made again, to find where the first NaN came from, and why."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
+from pnne_nb.errors import Diagnostic, TrainingError
+from pnne_nb.runtime.data.batches import Batch
+from pnne_nb.runtime.data.sources import examples_of
+from pnne_nb.runtime.faults import fault_location
+from pnne_nb.runtime.faults.fault import Fault, listed
+from pnne_nb.runtime.faults.fault_causes import Cause, cause_of
+from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
+from pnne_nb.runtime.loop.step_ring import StepRing
+from pnne_nb.runtime.thread.mode_guard import Modes
+from pnne_nb.runtime.thread.rng import PrivateRandomness
+
+
+class NotFiniteError(TrainingError):
+    """The loss or a gradient is NaN or infinite; the model is as it was before the step.
+
+    Attributes:
+        fault: Where it was made, and why; None where the step could not be made again.
+    """
+
+    fault: Fault | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """With the fault, for another process."""
+        return (*super().__reduce__(), {"fault": self.fault})
+
+
+class StepPlace(NamedTuple):
+    """Where in the training a step is: its number and its epoch, from 1, and the batches of the epoch before it."""
+
+    step: int
+    epoch: int
+    position: int
+
+
+@final
+class FaultReplay:
+    """Keeps what a step changes, to undo it and to make it again.
+
+    Args:
+        active: Has the recipe.
+        modes: Keep the model's buffers.
+        randomness: The random numbers of the step.
+        ring: Knows the losses of the steps before.
+    """
+
+    def __init__(self, active: ActiveRecipe, modes: Modes, randomness: PrivateRandomness, ring: StepRing) -> None:
+        self._active = active
+        self._modes = modes
+        self._randomness = randomness
+        self._ring = ring
+        self._undo_update: Callable[[], None] | None = None
+
+    def begin(self) -> None:
+        """Keep the state of now, at the beginning of a step."""
+        self._modes.buffers.take()
+        # Copies of the step before are given back first.
+        self._undo_update = None
+        recipe = self._active.recipe
+        if recipe.needs_closure:
+            # An optimizer that evaluates the loss in the middle of its update may leave with a half-made one.
+            self._undo_update = _undo_of(recipe.optimizer)
+
+    def undo(self) -> None:
+        """Put back the buffers, the random numbers and, where an update may be half made, parameters and optimizer."""
+        self._modes.buffers.restore()
+        self._active.recipe.precision.abandon()
+        if self._undo_update is not None:
+            self._undo_update()
+        self._randomness.rewind()
+
+    def not_finite(
+        self,
+        what: str,
+        kind: Literal["nan-loss", "nan-gradient"],
+        place: StepPlace,
+        batches: Sequence[Batch],
+        again: Callable[[], Sequence[Tensor]],
+    ) -> NotFiniteError:
+        """Return the error for a loss or a gradient that is NaN or infinite; it names what made the first such value.
+
+        Args:
+            what: The fact, as the beginning of a sentence.
+            kind: Which of the two.
+            place: Of the step.
+            batches: Those that went through the model, of tensors `[N, ...]`.
+            again: Makes the passes of the step again, and returns the loss `[]`, or for ``"nan-gradient"`` the gradients,
+                each `[*]` of its parameter's shape.
+        """
+        recipe = self._active.recipe
+        rate = float(recipe.optimizer.param_groups[0]["lr"])
+        fault = self._fault(place, batches, again, rate, backward=kind == "nan-gradient")
+        if fault is not None and fault.stage is not None:
+            node = fault.node
+        elif kind == "nan-gradient":
+            node = fault_location.gradient_not_finite(recipe.model)
+        else:
+            node = fault_location.output_not_finite(recipe.model, batches[-1].inputs, batches[-1].named)
+        hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
+        lost = fault_location.parameters_not_finite(recipe.model)
+        if fault is not None:
+            hint = f"{fault.cause} {fault.advice}"
+        if lost and not (fault is not None and fault.stage == "weights"):
+            hint = (
+                f"But {', '.join(lost[:3])}{' …' * (len(lost) > 3)} held NaN or infinity by then: an update before it, or a "
+                f"cell, has put it there. Go on from a checkpoint before that. {hint}"
+            )
+        where = "" if node is None else f", first at node {node!r}"
+        if node is None and fault is not None and fault.source is not None:
+            where = f", first in {fault.operation} at {fault.source}"
+        message = f"{what} at step {place.step} (epoch {place.epoch}, learning rate {rate:g}){where}."
+        error = NotFiniteError(
+            f"{message} The model is as it was before that step. {hint}",
+            [Diagnostic(code=kind, message=message, node=node, hint=hint)],
+        )
+        error.fault = fault
+        if fault is not None and fault.facts:
+            error.add_note("\n".join(fault.facts))
+        return error
+
+    def _fault(
+        self,
+        place: StepPlace,
+        batches: Sequence[Batch],
+        again: Callable[[], Sequence[Tensor]],
+        rate: float,
+        *,
+        backward: bool,
+    ) -> Fault | None:
+        """Make the passes again under watch; None where they cannot be made again."""
+        recipe = self._active.recipe
+        if recipe.in_parts or (backward and recipe.peers.count > 1):
+            return None  # The other processes would wait for this one, which ends in the middle.
+        self._modes.buffers.restore()
+        self._randomness.rewind()
+        inputs = [name for name, _ in recipe.expected]
+        given = [_named(batch, inputs) for batch in batches]
+        trace = OriginTrace(recipe.model, _numbered(given))
+        results: Sequence[Tensor] = ()
+        try:
+            with torch.enable_grad(), trace:
+                results = again()
+        except Exception:  # noqa: BLE001  what has failed is told, not the search for who has made it
+            return None
+        origin = trace.origin(results)
+        if origin is None and any(not bool(result.isfinite().all()) for result in results):
+            return None
+        at = len(batches) - 1
+        if origin is not None and origin.stage == "data" and len(batches) > 1:
+            at = int(origin.name.partition(" ")[0])
+        return self._described(origin, place, at, len(batches), given[at], batches[at].examples, rate)
+
+    def _described(
+        self,
+        origin: NanOrigin | None,
+        place: StepPlace,
+        at: int,
+        count: int,
+        given: Mapping[str, Tensor],
+        examples: int,
+        rate: float,
+    ) -> Fault:
+        recipe = self._active.recipe
+        position = place.position + at
+        if origin is None:
+            cause = Cause(
+                "transient",
+                "The same step, made again with the same numbers, was finite: it did not repeat.",
+                "Go on with start(). If it comes back, look for code whose results are not the same each time, for data that "
+                "changes while it is read, and for faulty hardware.",
+            )
+            return _fault_of(place, position, count, cause, given)
+        rows = origin.rows(examples)
+        if origin.stage == "data":
+            name = origin.name.partition(" ")[2] if count > 1 else origin.name
+            cause = _of_data(name, origin, position)
+            node = name if name in {known for known, _ in recipe.expected} else None
+            origin = _with(origin, node)
+        else:
+            cause = cause_of(origin, self._ring.losses, rate)
+        numbers = examples_of(recipe.train, place.epoch, position)
+        indices = () if numbers is None else tuple(numbers[row] for row in rows if row < len(numbers))
+        return _fault_of(place, position, count, cause, given, origin, rows, indices)
+
+
+def _fault_of(
+    place: StepPlace,
+    position: int,
+    count: int,
+    cause: Cause,
+    given: Mapping[str, Tensor],
+    origin: NanOrigin | None = None,
+    rows: tuple[int, ...] = (),
+    indices: tuple[int, ...] = (),
+) -> Fault:
+    is_data = origin is not None and origin.stage == "data"
+    return Fault(
+        place.step,
+        place.epoch,
+        position + 1,
+        count,
+        None if origin is None else origin.stage,
+        None if origin is None else origin.node,
+        None if origin is None else origin.operation,
+        None if origin is None else origin.source,
+        rows,
+        origin.bad[1] if is_data and origin is not None and len(origin.bad) == 2 else (),
+        indices,
+        cause.kind,
+        cause.text,
+        cause.advice,
+        "" if origin is None else origin.made,
+        () if origin is None else origin.operands,
+        {name: tensor.detach().clone() for name, tensor in given.items()},
+    )
+
+
+def _of_data(name: str, origin: NanOrigin, position: int) -> Cause:
+    rows, columns = (*origin.bad, (), ())[:2]
+    what = "NaN" if origin.nan else "infinite"
+    row = f"row {rows[0]}" if rows else "a value"
+    column = f", column {columns[0]}" if len(origin.bad) == 2 and columns else ""
+    more = f"; {listed(rows)} in all" if len(rows) > 1 else ""
+    role = "target" if name == "target" else "data"
+    return Cause(
+        role,
+        f"In {name!r}, {row}{column} of batch {position + 1} is {what}{more} ({origin.made}).",
+        "Drop or fill such examples before the training; engine.skip_batch() goes on without this batch.",
+    )
+
+
+def _with(origin: NanOrigin, node: str | None) -> NanOrigin:
+    return NanOrigin(
+        origin.stage, node, origin.operation, origin.source, origin.made, origin.nan, origin.dtype, (), origin.bad,
+        origin.shape, origin.name, origin.by_hand,
+    )  # fmt: skip
+
+
+def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    """The tensors of a batch by what a person calls them: Input nodes, parameters of ``forward``, or their number."""
+    found: dict[str, Any] = {}
+    for index, value in enumerate(batch.inputs):
+        plain = "input" if len(batch.inputs) == 1 else f"input {index}"
+        found[names[index] if index < len(names) else plain] = value
+    found |= batch.named
+    targets = batch.target if isinstance(batch.target, tuple | list) else [batch.target]
+    for index, value in enumerate(targets):
+        found["target" if len(targets) == 1 else f"target {index}"] = value
+    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+
+
+def _numbered(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Of several batches, names with the batch's number in front."""
+    if len(given) == 1:
+        return dict(given[0])
+    return {f"{number} {name}": tensor for number, batch in enumerate(given) for name, tensor in batch.items()}
+
+
+def _undo_of(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    """Keep parameters and the optimizer's state; returns what puts them back."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    kept, state = [parameter.detach().clone() for parameter in parameters], copy.deepcopy(optimizer.state_dict())
+
+    @torch.no_grad()
+    def restore() -> None:
+        for parameter, value in zip(parameters, kept, strict=True):
+            parameter.copy_(value)
+        optimizer.load_state_dict(state)
+
+    return restore

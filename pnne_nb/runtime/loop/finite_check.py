@@ -1,0 +1,53 @@
+"""Whether gradients are finite, all of them, at the price of one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+
+@final
+class FiniteCheck:
+    """Reads every number once, by the operation of a gradient scaler.
+
+    All gradients are looked at: a model may have branches, and parameters may make their own gradients infinite (a square
+    root at 0), so no gradient tells of another.
+
+    Args:
+        device: Where the gradients are expected.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._found = torch.zeros((), device=device)
+        self._one = torch.ones((), device=device)
+
+    def of(self, gradients: list[Tensor]) -> bool:
+        """Return whether all gradients are finite.
+
+        Shape:
+            - gradients: at least one tensor, each `[*]` of its parameter's shape.
+        """
+        try:
+            torch._amp_foreach_non_finite_check_and_unscale_(gradients, self._found, self._one)
+        except (RuntimeError, NotImplementedError):
+            # Complex, sparse, sharded, or on several devices.
+            self._found.zero_()
+            return bool(total_norm(gradients).isfinite())
+        if not self._found.item():
+            return True
+        self._found.zero_()
+        return False
+
+
+def total_norm(gradients: Sequence[Tensor]) -> Tensor:
+    """Return the Euclidean norm of all gradients together.
+
+    Shape:
+        - gradients: tensors `[*]`, each of its parameter's shape.
+        - Returns: `[]`.
+    """
+    # Of a sparse gradient, such as an embedding's, only the rows that are there have a norm.
+    return nn.utils.get_total_norm([grad.coalesce().values() if grad.is_sparse else grad for grad in gradients])

@@ -1,0 +1,358 @@
+"""One optimizer step: forward, backward, update.
+
+What else may happen has a place of its own: `oom_retry` cuts batches for which memory is too small, `loss_weighting`
+weighs the parts of a batch, `fault_replay` undoes a step that fails and finds the node of the first NaN, and `Peers`
+answers what concerns all processes of a group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, final
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data.batches import Batch, StandIn, to_device
+from pnne_nb.runtime.faults.error_messages import device_lost, loss_failed, model_failed, name_layer, spread
+from pnne_nb.runtime.faults.first_step_faults import first_step_faults
+from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
+from pnne_nb.runtime.loop.fault_replay import FaultReplay, NotFiniteError, StepPlace
+from pnne_nb.runtime.loop.finite_check import FiniteCheck, total_norm
+from pnne_nb.runtime.loop.loss_weighting import WeightsChangedError, counts_for_nothing, shares
+from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
+from pnne_nb.runtime.loop.step_ring import StepRing
+from pnne_nb.runtime.monitoring.probes import Observers
+from pnne_nb.runtime.monitoring.timing import Stages
+from pnne_nb.runtime.objective.losses import require_classes
+from pnne_nb.runtime.objective.step_logs import averaged, read, scalar
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.runtime.thread.mode_guard import Modes
+from pnne_nb.runtime.thread.rng import PrivateRandomness
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+
+class StepResult(msgspec.Struct, frozen=True):
+    """What a step has measured.
+
+    Attributes:
+        loss: Averaged over the examples.
+        examples: Number of examples in all processes.
+        rate: Learning rate of the first parameter group, as used.
+        norm: Euclidean norm of all gradients before clipping, or None where it was not computed.
+        skipped: Whether the parameters stayed, because a scaled gradient overflowed.
+        logged: What a step function told beside the loss, averaged over the examples, or None.
+        compared: Whether metrics had an output to compare with a target.
+    """
+
+    loss: float
+    examples: int
+    rate: float
+    norm: float | None
+    skipped: bool
+    logged: dict[str, float] | None
+    compared: bool
+
+
+_NO_GRADIENT = (
+    "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of the forward pass under "
+    "torch.no_grad() or detached, or was the optimizer made for another model?"
+)
+NORMS_AT_FIRST = 32
+NORM_EVERY = 16
+"""The norm of all gradients costs some percent of a small model's step: every step at first, then one in so many."""
+
+
+def forward(recipe: Recipe, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
+    """Compute output and loss of a batch, in training as in validation.
+
+    Args:
+        recipe: Has the model and the loss function.
+        raw: The batch as the data gave it, for a step function.
+        batch: The same, ready for the model: tensors `[N, ...]`, N examples.
+
+    Returns:
+        The output, tensors `[N, ...]` or collections of them, and the loss `[]`. Without a loss function, what was told
+        beside the loss takes the place of the output; see `step_logs`.
+
+    Raises:
+        TrainingError: The loss is not one number, or the data does not fit the model or the loss.
+    """
+    model, loss_function = recipe.model, recipe.loss
+    with recipe.precision.autocast():
+        if recipe.step is not None:
+            given = to_device(raw.raw if isinstance(raw, StandIn) else raw, recipe.device)
+            try:
+                returned = recipe.step(model, given)
+            except Exception as error:
+                name_layer(error, model)
+                raise
+            return read(returned, "The step function")
+        runs = model if recipe.trained is None or not torch.is_grad_enabled() else recipe.trained
+        try:
+            output = runs(*batch.inputs, **batch.named)
+        except Exception as error:
+            explained = model_failed(error, model, batch)
+            if explained is None:
+                name_layer(error, model)
+                raise
+            raise explained from error
+        if recipe.scattered:
+            output = to_device(output, recipe.device)
+        if loss_function is None:
+            return read(output, "Without a loss, the model must return its own: it")
+        require_classes(loss_function, output)
+        try:
+            loss = loss_function(output, batch.target)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            explained = loss_failed(error, loss_function, output, batch.target)
+            if explained is None:
+                raise
+            raise explained from error
+        return output, scalar(loss, "The loss function")
+
+
+def drop_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """Do what ``zero_grad()`` does, without its label for torch's profiler, which costs a percent of a small model's step."""
+    if type(optimizer).zero_grad is not torch.optim.Optimizer.zero_grad:
+        optimizer.zero_grad(set_to_none=True)
+        return
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
+
+
+@final
+class Stepper:
+    """Makes optimizer steps, all or nothing.
+
+    Args:
+        active: Has the recipe.
+        modes: Keep the model's buffers.
+        randomness: The random numbers of a step.
+        observers: Watch some of the steps.
+
+    Attributes:
+        notices: What there is to tell of the steps beside their results, until somebody takes it out.
+        stages: Where the time goes; whoever calls `make` has started it.
+        memory: Cuts batches for which memory is too small.
+        ring: Knows the last steps.
+    """
+
+    def __init__(self, active: ActiveRecipe, modes: Modes, randomness: PrivateRandomness, observers: Observers) -> None:
+        self.notices: list[AnomalyFrame] = []
+        self.stages = Stages()
+        self.memory = OutOfMemoryRetry(active)
+        self._active = active
+        self._randomness = randomness
+        self._observers = observers
+        self.ring = StepRing()
+        self._replay = FaultReplay(active, modes, randomness, self.ring)
+        self._finite = FiniteCheck(active.recipe.device)
+        self._compared_before = False
+        self._place = StepPlace(0, 0, 0)
+
+    def make(self, group: Sequence[Any], place: StepPlace) -> StepResult:
+        """Make one step; where memory is too small for it, the same one from smaller pieces of the batches.
+
+        Args:
+            group: Raw batches whose gradients are added up.
+            place: Of the step in the training; for messages and observers.
+
+        Raises:
+            NotFiniteError: The loss or a gradient is NaN or infinite.
+            TrainingError: The data does not fit the model, or nothing depends on the parameters.
+            RuntimeError: Memory is too small even for one example, or for the optimizer.
+        """
+        self._place = place
+        while True:
+            raws, of = self.memory.cut(group)
+            self._replay.begin()
+            try:
+                return self._step(raws, of)
+            except BaseException as error:
+                # It can be made again, or inspected.
+                self._undo(error)
+                if isinstance(error, WeightsChangedError):
+                    continue
+                if not isinstance(error, RuntimeError):
+                    raise
+                largest = self.memory.largest(error, raws)
+            # Outside of the block: the exception holds on to the tensors that were too many.
+            self.stages.ended("other")
+            self.notices.append(self.memory.ease(largest, place.step))
+
+    def _undo(self, error: BaseException) -> None:
+        lost = device_lost(error)
+        if lost is not None:
+            raise lost from error
+        self._replay.undo()
+
+    def _step(self, raws: Sequence[Any], of: Sequence[int]) -> StepResult:
+        """Forward, backward, update.
+
+        Args:
+            raws: Raw batches or pieces of them.
+            of: For each, the number of its batch, from 0.
+        """
+        active, stages, number = self._active, self.stages, self._place.step
+        recipe = active.recipe
+        optimizer, precision = recipe.optimizer, recipe.precision
+        batches = [active.prepare(raw) for raw in raws]
+        weights, examples = shares(recipe, batches, of, active.reduction.kind)
+        rate = float(optimizer.param_groups[0]["lr"])
+        stages.ended("data")
+        with self._observers.watching(number) as watched:
+            if watched is not None:
+                stages.ended("observe")
+            value, outputs = self._differentiate(raws, batches, weights)
+            precision.unscale(optimizer)
+            if watched is not None:
+                stages.ended("backward")
+                watched.gradients_ready()
+                stages.ended("observe")
+            norm = self._check_gradients(raws, batches, wanted=number <= NORMS_AT_FIRST or number % NORM_EVERY == 0)
+            stages.ended("backward")
+            self.memory.updating = True
+            moved = True
+            if recipe.needs_closure:
+                optimizer.step(self._closure(raws, batches, weights, value))
+            elif not precision.step(optimizer):
+                moved = False
+                if precision.exhausted:
+                    what = f"A gradient stayed NaN or infinite while its scale fell to {precision.scale:g}"
+                    raise self._not_finite(what, "nan-gradient", raws, batches)
+            stages.ended("optimizer")
+            if watched is not None:
+                watched.updated()
+        if watched is not None:
+            stages.ended("observe")
+        compared, logged = False, None
+        for output, batch in zip(outputs, batches, strict=True):
+            compared = active.count(recipe.metrics, output, batch)
+        if not recipe.compares:
+            told = [(output, batch.examples) for output, batch in zip(outputs, batches, strict=True)]
+            logged = averaged(told, recipe.peers)
+        elif not self._compared_before:
+            self._compared_before = True
+            self._tell_faults(outputs[0], batches[0], value, norm)
+        return StepResult(value, examples, rate, norm, not moved, logged, compared)
+
+    def _differentiate(
+        self, raws: Sequence[Any], batches: Sequence[Batch], weights: Sequence[float]
+    ) -> tuple[float, list[Any]]:
+        """Make the forward and backward passes, which leave the gradients of the loss with the parameters.
+
+        The stage of the last backward pass is still open then.
+
+        Returns:
+            The loss of all processes, and the outputs of this one: tensors `[N, ...]`, or collections of them.
+        """
+        recipe, stages = self._active.recipe, self.stages
+        peers, precision = recipe.peers, recipe.precision
+        alone = peers.count == 1
+        in_parts = not alone or self.memory.pieces > 1
+        value = 0.0
+        outputs: list[Any] = []
+        drop_gradients(recipe.optimizer)
+        for raw, batch, weight in zip(raws, batches, weights, strict=True):
+            if outputs:
+                stages.ended("backward")
+            output, loss = forward(recipe, raw, batch) if alone else self._forward_with_peers(raw, batch)
+            if not weight:
+                loss = counts_for_nothing(output, loss)
+            value += peers.total(loss.item() * weight)
+            stages.ended("forward")
+            if not math.isfinite(value):
+                done = len(outputs) + 1
+                raise self._not_finite(f"The loss became {value}", "nan-loss", raws[:done], batches[:done])
+            if in_parts:
+                self._learn_reduction(output, batch, loss.item())
+            if not loss.requires_grad:
+                raise TrainingError(_NO_GRADIENT)
+            # What arrives at the parameters is the mean over all processes.
+            factor = weight * peers.count
+            precision.backward(loss if factor == 1.0 else loss * factor)
+            outputs.append(output.detach() if isinstance(output, Tensor) else output)
+        return value, outputs
+
+    def _check_gradients(self, raws: Sequence[Any], batches: Sequence[Batch], *, wanted: bool) -> float | None:
+        """Insist on finite gradients, and clip them if need be; returns their norm if it is `wanted` or needed anyway."""
+        recipe = self._active.recipe
+        groups = recipe.optimizer.param_groups
+        gradients = [grad for group in groups for one in group["params"] if (grad := one.grad) is not None]
+        if not gradients:
+            raise TrainingError(_NO_GRADIENT)
+        found = total_norm(gradients) if wanted or recipe.grad_clip is not None else None
+        norm = None if found is None else found.item()
+        # A scaler looks itself, and skips the step.
+        if recipe.precision.scaler is None:
+            finite = self._finite.of(gradients) if norm is None else math.isfinite(norm)
+            if recipe.peers.any(not finite):
+                raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", raws, batches)
+        if found is not None and recipe.grad_clip is not None:
+            parameters = [parameter for group in groups for parameter in group["params"]]
+            nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, found)
+        return norm
+
+    # Seams
+
+    def _forward_with_peers(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
+        return self.memory.forward_with_peers(batch, lambda: forward(self._active.recipe, raw, batch))
+
+    def _learn_reduction(self, output: Any, batch: Batch, value: float) -> None:
+        found = self._active.reduction.learn_in_step(self._active.recipe, output, batch, value, self._place.step)
+        if found is not None:
+            self.notices.append(found)
+
+    def _closure(
+        self, raws: Sequence[Any], batches: Sequence[Batch], weights: Sequence[float], value: float
+    ) -> Callable[[], float]:
+        """Return what an optimizer such as LBFGS calls for the loss at other parameters: same batches, same numbers."""
+        known: list[float] = [value]
+
+        def loss() -> float:
+            if known:
+                return known.pop()
+            self._randomness.rewind()
+            found, _ = self._differentiate(raws, batches, weights)
+            self._check_gradients(raws, batches, wanted=False)
+            self.stages.ended("backward")
+            return found
+
+        return loss
+
+    def _not_finite(
+        self, what: str, kind: Literal["nan-loss", "nan-gradient"], raws: Sequence[Any], batches: Sequence[Batch]
+    ) -> NotFiniteError:
+        recipe, backward = self._active.recipe, kind == "nan-gradient"
+
+        def again() -> Sequence[Tensor]:
+            drop_gradients(recipe.optimizer)
+            results: list[Tensor] = []
+            for raw, batch in zip(raws, batches, strict=True):
+                _, loss = forward(recipe, raw, batch)
+                results = [loss]
+                if backward:
+                    recipe.precision.backward(loss)
+            if not backward:
+                return results
+            groups = recipe.optimizer.param_groups
+            return [grad for group in groups for one in group["params"] if (grad := one.grad) is not None]
+
+        return self._replay.not_finite(what, kind, self._place, batches, again)
+
+    def _tell_faults(self, output: Any, batch: Batch, value: float, norm: float | None) -> None:
+        recipe = self._active.recipe
+        clip = None if recipe.grad_clip is None or norm is None else (norm, recipe.grad_clip)
+        found = spread(recipe.loss, output, batch.target)
+        if found is not None:
+            message, hint = found
+            self.notices.append(AnomalyFrame(self._place.step, "spread-targets", message, hint=hint))
+        if recipe.peers.count == 1:
+            self.notices += first_step_faults(
+                self._place.step, recipe.model, recipe.loss, output, batch.target, value, recipe.optimizer, clip
+            )

@@ -1,0 +1,189 @@
+"""A pass over the validation data, between two steps of a training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from inspect import GEN_CLOSED, GEN_RUNNING, getgeneratorstate
+from typing import Any, final
+
+import torch
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data.batches import Batch, as_batch
+from pnne_nb.runtime.data.sources import BatchSource
+from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory, pieces
+from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
+from pnne_nb.runtime.loop.loop_events import Validated
+from pnne_nb.runtime.loop.loss_weighting import weight_of
+from pnne_nb.runtime.loop.step import forward
+from pnne_nb.runtime.objective.metrics import reset, results
+from pnne_nb.runtime.objective.step_logs import Logged, Means
+from pnne_nb.runtime.thread.foreign_calls import ForeignCalls, is_left_behind
+from pnne_nb.runtime.thread.mode_guard import Modes
+from pnne_nb.runtime.thread.rng import PrivateRandomness
+from pnne_nb.runtime.thread.step_lock import TrainingTurn
+
+
+@final
+class Validation:
+    """Validates the model of a recipe; the training is as before it.
+
+    Attributes:
+        began_with: The training's random numbers while a pass is under way, else None.
+        eased: How many examples were too many for memory, and into how many pieces batches are cut since then, until
+            somebody takes it out.
+    """
+
+    def __init__(
+        self,
+        active: ActiveRecipe,
+        modes: Modes,
+        randomness: PrivateRandomness,
+        own_randomness: AbstractContextManager[None],
+        foreign_calls: ForeignCalls,
+        turn: TrainingTurn,
+    ) -> None:
+        self.began_with: dict[str, Any] | None = None
+        self.eased: list[tuple[int, int]] = []
+        self._active = active
+        self._modes = modes
+        self._randomness = randomness
+        self._own_randomness = own_randomness
+        self._foreign_calls = foreign_calls
+        self._turn = turn
+        self._own_eased: list[tuple[int, int]] = []
+        self._pieces = 1
+        self._under_way: Generator[Validated, None, dict[str, float]] | None = None
+        self._found: dict[str, float] | None = None
+
+    def run(self, source: BatchSource) -> Generator[Validated, None, dict[str, float]]:
+        """One pass, an event a batch; closed in the middle, it has never been.
+
+        Where a pass is under way, because the training halts in the middle of it or has lent the model, this is the
+        rest of that: whoever asks for a validation then has the result, and whoever has begun it finds it made.
+
+        Returns:
+            ``"val_loss"`` and the metrics by name.
+
+        Raises:
+            TrainingError: It is asked for from inside a pass, by a metric say.
+        """
+        begins = self._under_way is None
+        try:
+            while self._found is None:
+                # One that was carried on by somebody else, and ended there by an error or an interrupt, begins anew.
+                if self._under_way is None or getgeneratorstate(self._under_way) == GEN_CLOSED:
+                    self._under_way = self._pass(source)
+                if getgeneratorstate(self._under_way) == GEN_RUNNING:
+                    raise TrainingError("This is inside a validation already, which would wait for itself.")
+                try:
+                    validated = next(self._under_way)
+                except StopIteration as end:
+                    self._found = end.value
+                else:
+                    yield validated
+            return self._found
+        finally:
+            if begins and self._under_way is not None and not is_left_behind():
+                self._under_way.close()
+                self._under_way = self._found = None
+
+    def _pass(self, source: BatchSource) -> Generator[Validated, None, dict[str, float]]:
+        active, counting = self._active, self._active.recipe.val_metrics
+        reset(counting)
+        total, seen, index = 0.0, 0.0, 0
+        logged, compared = Means(), False
+        self.began_with = self._randomness.state_dict()
+        self._modes.set(active.recipe.model, training=False)
+        try:
+            with self._turn.here(), self._own_randomness, self._foreign_calls:
+                batches = source.batches(1)
+            while True:
+                with self._turn.here(), self._own_randomness, torch.no_grad():
+                    with self._foreign_calls:
+                        raw = next(batches, None)
+                    if raw is None:
+                        break
+                    self._modes.restore()
+                    judged = self._judged(raw)
+                    parted = len(judged) > 1 or active.recipe.peers.count > 1
+                    if parted:
+                        active.reduction.learn(active.recipe, judged[0][1], judged[0][0], judged[0][2])
+                    whole = self._examples(judged) if active.reduction.kind == "sum" else 0.0
+                    for batch, output, loss in judged:
+                        weight = weight_of(active.recipe, batch, active.reduction.kind)
+                        if weight is None and whole:
+                            # As a sum counts where there are no parts.
+                            total, seen = total + loss * whole, seen + batch.examples
+                        elif weight is None:
+                            # Sums over the parts of a batch: their mean is one over batches.
+                            total, seen = total + loss, seen + 1 / (len(judged) * active.recipe.peers.count)
+                        elif weight:
+                            total, seen = total + loss * weight, seen + weight
+                        compared = active.count(counting, output, batch)
+                        if isinstance(output, Logged):
+                            logged.add(output.told(), batch.examples)
+                index += 1
+                yield Validated(index)
+            with self._turn.here(), self._own_randomness:
+                found = results(counting, "val") if compared else {}
+        finally:
+            if not is_left_behind():
+                self._undo()
+        total, everywhere = active.recipe.peers.sum([total, seen])
+        self._share_eased()
+        metrics = {"val_loss": total / everywhere if everywhere else math.nan}
+        metrics |= logged.compute(active.recipe.peers, "val_")
+        return metrics | found
+
+    def _undo(self) -> None:
+        if self.began_with is not None:
+            self._modes.set(self._active.recipe.model, training=True)
+            self._randomness.load_state_dict(self.began_with)
+            self.began_with = None
+
+    def leave(self) -> None:
+        """A call into the data was cut short: no pass is under way any more."""
+        self._undo()
+        self._under_way = self._found = None
+
+    def _examples(self, judged: list[tuple[Batch, Any, float]]) -> float:
+        """Of a whole batch, in all processes."""
+        return self._active.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]
+
+    def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:
+        """The batch, or where memory is too small for it the pieces of it, with outputs and losses.
+
+        In eval mode, the pieces of a batch say what it would have said.
+        """
+        recipe = self._active.recipe
+        size = as_batch(raw, wants_target=recipe.compares).examples
+        while True:
+            try:
+                return [self._judge(piece) for piece in pieces(raw, self._pieces, size)]
+            except RuntimeError as error:
+                if not is_out_of_memory(error) or self._pieces >= size or recipe.in_parts:
+                    raise
+            largest = -(-size // self._pieces)
+            self._pieces *= 2
+            told = self.eased if recipe.peers.count == 1 else self._own_eased
+            told.append((largest, self._pieces))
+
+    def _share_eased(self) -> None:
+        """In a group, whatever one process has met is an event of all, after the pass: each goes by as many as the others."""
+        peers = self._active.recipe.peers
+        if peers.count == 1:
+            return
+        largest, pieces_of_one = self._own_eased[-1] if self._own_eased else (0, 0)
+        self._own_eased.clear()
+        # Where it were several, they have much the same parts of the batches: the mean of them is told.
+        count, examples, cut_into = peers.sum([float(largest > 0), largest, pieces_of_one])
+        if count:
+            self.eased.append((round(examples / count), round(cut_into / count)))
+
+    def _judge(self, raw: Any) -> tuple[Batch, Any, float]:
+        batch = self._active.prepare(raw)
+        output, loss = forward(self._active.recipe, raw, batch)
+        return batch, output, loss.item()

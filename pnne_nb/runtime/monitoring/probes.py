@@ -1,0 +1,170 @@
+"""Calls probes at their cadence, and measures what observing costs."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import final
+
+from pnne_nb.process.fork import fork_safe
+from pnne_nb.telemetry.frames import AnomalyFrame, CostFrame, Frame
+from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Toll
+
+_COST_EVERY = 1.0
+"""Seconds between two reports of the cost."""
+
+_UNWATCHED: AbstractContextManager[None] = nullcontext()
+
+
+@final
+class Observers:
+    """The probes of one training.
+
+    Each keeps within a budget of its own, and all together within the largest of them: two who watch one training cost
+    it no more than one. Who has to wait is observed in one step with the others that are due by then.
+
+    Probes are added and removed from any thread; everything else happens in the training thread.
+
+    Args:
+        publish: Takes the frames that the probes made.
+
+    Attributes:
+        publish: The same; for frames that were made elsewhere.
+        muted: Whether nobody observes: steps are made again.
+    """
+
+    def __init__(self, publish: Callable[[Sequence[Frame]], None]) -> None:
+        self.publish = publish
+        self.muted = False
+        self._lock = fork_safe(threading.Lock())
+        self._probes: tuple[tuple[Probe, Cadence], ...] = ()
+        self._toll = Toll()
+        self._paid = float("-inf")  # when what was observed last will have been paid for, in seconds, monotonic
+        self._observed = 0
+        self._reported = float("-inf")
+
+    @property
+    def entries(self) -> tuple[tuple[Probe, Cadence], ...]:
+        """The probes that are there now, with their cadences."""
+        return self._probes
+
+    def add(self, probe: Probe, cadence: Cadence) -> Callable[[], None]:
+        """Add a probe; returns the function that removes it."""
+        entry = (probe, cadence)
+        with self._lock:
+            if not self._probes:
+                # The rate of frames is not one over the time without probes.
+                self._observed, self._reported = 0, float("-inf")
+            self._probes = (*self._probes, entry)
+
+        def remove() -> None:
+            with self._lock:
+                self._probes = tuple(other for other in self._probes if other is not entry)
+
+        return remove
+
+    def watching(self, step: int) -> AbstractContextManager[Watched | None]:
+        """Observe one step with every probe that is due; gives None when none is."""
+        # Of most steps, which may take half a millisecond, all that watching takes is in this function.
+        probes = self._probes
+        if not probes or self.muted:
+            return _UNWATCHED
+        now = time.monotonic()
+        due = [entry for entry in probes if entry[1].due(now)] if now >= self._paid else None
+        if due:
+            return self._observing(due, step, now)
+        return self._timing(now) if self._toll.wants_bare(now) else _UNWATCHED
+
+    @contextmanager
+    def _timing(self, now: float) -> Iterator[None]:
+        began = time.thread_time()
+        yield None
+        self._toll.bare(time.thread_time() - began, now)
+
+    @contextmanager
+    def _observing(self, due: Sequence[tuple[Probe, Cadence]], step: int, started: float) -> Iterator[Watched]:
+        began = time.thread_time()
+        watched = Watched([probe for probe, _ in due], step)
+        try:
+            yield watched
+        finally:
+            frames = watched.close()
+        publishing = time.thread_time()
+        self.publish(frames)
+        now = time.thread_time()
+        cost = self._toll.observed(now - began, watched.seconds + now - publishing)
+        ended = time.monotonic()
+        for _, cadence in due:
+            cadence.spent(cost / len(due))
+        self._paid = started + cost / max(cadence.budget for _, cadence in self._probes or due)
+        self._observed += 1
+        self.publish(self._cost_frames(step, ended))
+        for probe, error in watched.failed:
+            self._give_up(probe, error, step)
+
+    def _give_up(self, probe: Probe, error: Exception, step: int) -> None:
+        with self._lock:
+            self._probes = tuple(entry for entry in self._probes if entry[0] is not probe)
+        what = f"{type(probe).__name__} failed and watches no longer: {type(error).__name__}: {error}"
+        self.publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
+
+    def _cost_frames(self, step: int, now: float) -> list[Frame]:
+        elapsed = now - self._reported
+        if elapsed < _COST_EVERY:
+            return []
+        share = min(1.0, sum(cadence.share(now) for _, cadence in self._probes))
+        # Nothing has been counted when the first is reported: it is told how often they may come.
+        planned = max((cadence.rate for _, cadence in self._probes), default=0.0)
+        rate = self._observed / elapsed if math.isfinite(elapsed) else planned
+        self._observed, self._reported = 0, now
+        return [CostFrame(step=step, share=share, frames_per_second=rate)]
+
+
+@final
+class Watched:
+    """The probes that observe the step under way.
+
+    Attributes:
+        seconds: Processor time of the training thread that they took so far.
+        failed: Probes that raised, with what they raised; training goes on without them.
+    """
+
+    def __init__(self, probes: Sequence[Probe], step: int) -> None:
+        self.seconds = 0.0
+        self.failed: list[tuple[Probe, Exception]] = []
+        self._frames: list[Frame] = []
+        self._open = list(probes)
+        self._each(lambda probe: probe.open(step))
+
+    def gradients_ready(self) -> None:
+        """After the last backward of the step, unscaled, before clipping."""
+        self._each(lambda probe: probe.gradients_ready())
+
+    def updated(self) -> None:
+        """After the optimizer's step."""
+        self._each(lambda probe: probe.updated())
+
+    def close(self) -> list[Frame]:
+        """Detach every probe and return what they measured."""
+        self.seconds += sum(probe.hooked for probe in self._open if isinstance(probe, Timed))
+        self._each(self._close)
+        self._open = []
+        return self._frames
+
+    def _close(self, probe: Probe) -> None:
+        self._frames.extend(probe.close())
+
+    def _each(self, call: Callable[[Probe], None]) -> None:
+        began = time.thread_time()
+        for probe in tuple(self._open):
+            try:
+                call(probe)
+            except Exception as error:  # noqa: BLE001  whoever watches must not end the training; it is reported
+                self.failed.append((probe, error))
+                self._open.remove(probe)
+                with suppress(Exception):
+                    probe.close()
+        self.seconds += time.thread_time() - began

@@ -1,0 +1,121 @@
+"""The progress of a training: how fast it goes, when it will be done, and the line of text that says so."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Final, Self, TextIO, final
+
+from pnne_nb.process.progress_line import EVERY, FIRST, ProgressLine, bar
+from pnne_nb.telemetry.frames import ProgressFrame
+
+_FRAME_EVERY: Final = 0.1
+"""Seconds between two progress frames."""
+_SMOOTHED_OVER: Final = 3.0
+"""Seconds over which the speed is smoothed."""
+_STANDS: Final = 0.05
+"""Steps a second under which no speed is said: something else is waited for, and how long is not known."""
+
+
+@final
+class Progress:
+    """Measures speed at each look.
+
+    Args:
+        batches: Batches in an epoch, or None.
+        accumulate: Batches in an optimizer step.
+    """
+
+    def __init__(self, batches: int | None, accumulate: int) -> None:
+        self._batches = batches
+        self._accumulate = accumulate
+        self._speed = 0.0
+        self._looked: tuple[float, int] | None = None
+
+    def due(self, now: float, steps: int) -> bool:
+        """Whether it is time for another frame at `now` (seconds, monotonic); takes the speed if so."""
+        if self._looked is None:
+            self._looked = (now, steps)
+            return True
+        elapsed = now - self._looked[0]
+        if elapsed < _FRAME_EVERY:
+            return False
+        speed = (steps - self._looked[1]) / elapsed
+        weight = 1.0 if self._speed == 0.0 else 1.0 - math.exp(-elapsed / _SMOOTHED_OVER)
+        self._speed += weight * (speed - self._speed)
+        self._looked = (now, steps)
+        return True
+
+    def rest(self) -> None:
+        """Training halts: the time until it goes on counts for nothing."""
+        self._looked = None
+
+    def frame(self, epoch: int, epochs: int, batch: int, steps: int) -> ProgressFrame:
+        """Where training is; `epoch` from 1 and `batch` as done in it."""
+        left = None
+        if self._batches is not None and self._speed > 0:
+            batches = max(0, (epochs - epoch + 1) * self._batches - batch)
+            left = batches / self._accumulate / self._speed
+        if epoch > epochs:
+            epoch, batch = epochs, self._batches or batch
+        return ProgressFrame(epoch, epochs, batch, self._batches, steps, self._speed, left)
+
+
+@final
+class ProgressBar:
+    """Writes one line over and over, and leaves the last one.
+
+    Args:
+        stream: Where to.
+        progress: Gives how far the training is.
+        loss: Gives the latest loss, once there has been a step.
+    """
+
+    def __init__(self, stream: TextIO, progress: Callable[[], ProgressFrame], loss: Callable[[], float]) -> None:
+        self._line = ProgressLine(stream)
+        self._progress = progress
+        self._loss = loss
+        self._written = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._written:
+            self._write()
+            self._line.keep()
+
+    def while_waiting(self, wait: Callable[[float | None], bool], timeout: float | None) -> bool:
+        """Call `wait` for a moment at a time until it returns True or `timeout` seconds are over; return what it did."""
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        look = FIRST
+        while not wait(min(look, max(0.0, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                return False
+            self._write()
+            look = EVERY
+        return True
+
+    def _write(self) -> None:
+        self._written = True
+        self._line.write(line(self._progress(), self._loss))
+
+
+def line(progress: ProgressFrame, loss: Callable[[], float]) -> str:
+    """What is written: ``"epoch 2/5 [######      ] 25%, step 120, 40.1/s, loss 0.31, 0:12 left"``."""
+    epoch = min(progress.epoch, progress.epochs)
+    parts = [f"epoch {epoch}/{progress.epochs}"]
+    if progress.batches:
+        done = ((progress.epoch - 1) + progress.batch / progress.batches) / max(1, progress.epochs)
+        parts[0] += f" {bar(done)}"
+    parts.append(f"step {progress.step}")
+    moves = progress.steps_per_second >= _STANDS
+    if moves:
+        parts.append(f"{progress.steps_per_second:.1f}/s")
+    if progress.step:
+        parts.append(f"loss {loss():.4g}")
+    if progress.seconds_left and moves:
+        minutes, seconds = divmod(round(progress.seconds_left), 60)
+        parts.append(f"{minutes}:{seconds:02d} left")
+    return ", ".join(parts)

@@ -1,0 +1,1 @@
+"""Losses, metrics, and what a training aims at."""

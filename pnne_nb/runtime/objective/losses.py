@@ -1,0 +1,191 @@
+"""What training makes smaller: losses by name, by class, or ready made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import TargetError, TrainingError, shown
+from pnne_nb.runtime.objective.metrics import are_classes
+from pnne_nb.runtime.optim.resolve import Options, build, classes
+
+Loss: TypeAlias = "str | tuple[str | type, Options] | type[nn.Module] | Callable[[Any, Any], Tensor] | None"
+
+LOSSES: dict[str, type] = {name: value for name, value in classes(nn, nn.Module).items() if name.endswith("Loss")}
+
+BY_TARGET = "auto"
+"""Has the loss chosen by the target."""
+
+
+class LossChoice(msgspec.Struct, frozen=True):
+    """A loss that was chosen by the target.
+
+    Attributes:
+        name: Of a loss of ``torch.nn``.
+        reason: Why it was chosen.
+    """
+
+    name: str
+    reason: str
+
+
+def loss_for(output: Any, target: Any) -> LossChoice:
+    """Choose the loss by the target.
+
+    Integers are numbers of classes. Floats are quantities, unless all of them are 0 or 1, or each row holds
+    probabilities of classes: the metric ``"accuracy"`` reads them in the same way.
+
+    Args:
+        output: Of the model for one example (``[1, ...]``); None if unknown.
+        target: Of several examples.
+
+    Returns:
+        ``CrossEntropyLoss`` for classes, ``BCEWithLogitsLoss`` for yes and no, ``MSELoss`` for quantities.
+
+    Raises:
+        TargetError: None of them can compare the two, or two of them could and the choice would mislead.
+    """
+    if not isinstance(target, Tensor):
+        raise TargetError(
+            f"No loss can be chosen for a target that is a {type(target).__name__}: give a function of output and target, "
+            "such as loss=lambda output, target: F.cross_entropy(output[0], target[0]) + F.mse_loss(output[1], target[1])."
+        )
+    known = output if isinstance(output, Tensor) and output.dim() and output.shape[0] == 1 else None
+    if not target.is_floating_point():
+        if known is not None and known.numel() == 1:
+            raise TargetError(_classes_of_one_output(target, tuple(known.shape)))
+        return LossChoice("CrossEntropyLoss", "the targets are whole numbers, one for each class")
+    if known is not None and known.shape[1:] != target.shape[1:]:
+        raise TargetError(_unlike(known, target))
+    binary = ((target == 0) | (target == 1)).all() and (target == 0).any() and (target == 1).any()
+    several = target.dim() > 1 and target.shape[1] > 1
+    if several and are_classes(target) and bool(((target.sum(1) - 1).abs() < 1e-3).all()):
+        return LossChoice("CrossEntropyLoss", "each row of the targets holds probabilities of classes")
+    if bool(binary):
+        return LossChoice("BCEWithLogitsLoss", "the targets are 0 or 1")
+    return LossChoice("MSELoss", "the targets are floats")
+
+
+def _classes_of_one_output(target: Tensor, shape: tuple[int, ...]) -> str:
+    shaped = f"torch.as_tensor(y).float().reshape({', '.join(map(str, (-1, *shape[1:])))})"
+    low, high = (int(target.min()), int(target.max())) if target.numel() else (0, 0)
+    if low >= 0 and high <= 1:
+        return (
+            f"The model has one output, and the targets are the whole numbers 0 and 1. Give them as floats of the output's "
+            f"shape, {shaped}, and the loss is BCEWithLogitsLoss; or give the last layer 2 outputs for CrossEntropyLoss."
+        )
+    return (
+        f"The model has one output, and the targets are whole numbers from {low} to {high}. If they are quantities, give "
+        f"{shaped}, and the loss is MSELoss; if they are classes, give the last layer {high + 1} outputs, and it is "
+        "CrossEntropyLoss."
+    )
+
+
+def _unlike(output: Tensor, target: Tensor) -> str:
+    """What to do about floats that have another shape than the output."""
+    shapes = f"The model's output has shape {_batch(output)}, the targets are floats of shape {_batch(target)}"
+    if output[0].numel() == target[0].numel():
+        sizes = ", ".join(map(str, (-1, *output.shape[1:])))
+        return f"{shapes}: give them the output's shape, y.reshape({sizes})."
+    if bool((target == target.round()).all()) and bool((target >= 0).all()):
+        return (
+            f"{shapes}. If they are numbers of classes, give them as integers, y.long(), and the loss is CrossEntropyLoss; "
+            f"if they are quantities, the model must have {_outputs(target)} for an example."
+        )
+    return f"{shapes}: quantities need one output for each, so give the last layer {_outputs(target)}."
+
+
+def _outputs(target: Tensor) -> str:
+    count = target[0].numel()
+    return f"{count} output{'s' * (count != 1)}"
+
+
+def _batch(tensor: Tensor) -> str:
+    """A shape with N for the number of examples."""
+    return f"({', '.join(map(str, ('N', *tensor.shape[1:])))}{',' * (tensor.dim() == 1)})"
+
+
+def require_classes(loss: Any, output: Any) -> None:
+    """Insist on several outputs where a loss compares classes: over one, it is 0, and nothing is learned.
+
+    Args:
+        loss: Any loss; only torch's CrossEntropyLoss is looked at.
+        output: Of the model, for a batch.
+
+    Raises:
+        TargetError: There is one output for each example.
+    """
+    if not isinstance(loss, nn.CrossEntropyLoss) or not isinstance(output, Tensor):
+        return
+    if output.dim() > 1 and output.shape[1] == 1:
+        raise TargetError(
+            f"CrossEntropyLoss compares the scores of several classes, and the model has one output {_batch(output)}: the "
+            'loss would always be 0. Choose loss="BCEWithLogitsLoss" for yes and no, loss="MSELoss" for a quantity, both '
+            "with float targets of the output's shape; or give the last layer one output for each class."
+        )
+
+
+def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
+    """The loss function that `loss` stands for; None if the model returns its own loss.
+
+    Raises:
+        TrainingError: Unknown name, wrong arguments, or something that is no loss.
+    """
+    match loss:
+        case None:
+            return None
+        case (str() | type()) as name:
+            made: Callable[[Any, Any], Tensor] = build("loss", LOSSES, name, {})
+        case (str() | type() as name, Mapping() as options):
+            made = build("loss", LOSSES, name, _with_tensors(options))
+        case _ if callable(loss):
+            made = loss
+        case _:
+            raise TrainingError(
+                f'loss cannot be {shown(loss)}. Give a name such as "CrossEntropyLoss", a pair such as '
+                f'("CrossEntropyLoss", {{"label_smoothing": 0.1}}), or a function of output and target.'
+            )
+    return made
+
+
+def loss_name(loss: Loss) -> str:
+    """What a loss is called, however it was given."""
+    match loss:
+        case None:
+            return "of the model"
+        case str():
+            return loss
+        case (str() | type() as name, _):
+            return loss_name(name)
+        case _:
+            return getattr(loss, "__name__", type(loss).__name__)
+
+
+def _with_tensors(options: Options) -> Options:
+    """The same, with the weights of classes as tensors; typed in as numbers, a checkpoint can hold them."""
+    given = {name: options[name] for name in ("weight", "pos_weight") if isinstance(options.get(name), (list, tuple))}
+    return {**options, **{name: torch.tensor(value, dtype=torch.float32) for name, value in given.items()}}
+
+
+def require_trained(loss: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Insist that `optimizer` moves whatever `loss` has to learn.
+
+    Raises:
+        TrainingError: It does not; the message names the parameters.
+    """
+    moved = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    left = [name for name, one in loss.named_parameters() if one.requires_grad and id(one) not in moved]
+    if left:
+        raise TrainingError(
+            f"The loss {type(loss).__name__} has parameters of its own ({', '.join(left)}), which the optimizer does not "
+            "move. Make it a layer of the model, which then takes the target too and returns the loss (loss=None)."
+        )
+
+
+def has_state_of_its_own(loss: nn.Module) -> bool:
+    """Whether `loss` may change while it trains; what torch's own losses hold are settings."""
+    return not type(loss).__module__.startswith("torch.") and bool(loss.state_dict())

@@ -1,0 +1,163 @@
+"""Metrics as people ask for them: by a name, as torchmetrics has them, or as functions."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import nn
+
+from pnne_nb.errors import TrainingError, near, shown
+from pnne_nb.runtime.objective.metrics import Accuracy, Averaged, Metric, PerBatch, numbers_of
+from pnne_nb.runtime.objective.named_metrics import NAMES, PER_BATCH, NamedMetric
+
+MetricChoice: TypeAlias = (
+    "str | tuple[str, Mapping[str, Any]] | tuple[str, Metric] | tuple[str, PerBatch] | Metric | PerBatch"
+)
+
+
+def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[str, Metric]:
+    """Metrics by the name they have in the history.
+
+    Args:
+        choices: Names (``"accuracy"``, ``"f1"``, ``"mae"`` … see `NAMES`), pairs of a torchmetrics class and its arguments
+            (``("F1Score", {"task": "multiclass", "num_classes": 10})``), torchmetrics' metrics (alone, or with the
+            name that they shall have), or functions of output and target that return the mean over the batch (likewise).
+        device: Where they count.
+
+    Raises:
+        TrainingError: Unknown name, wrong arguments, something that is no metric, that an output and a target are not
+            enough for, or that says something else than numbers; or one name twice.
+    """
+    if isinstance(choices, str):
+        raise TrainingError(f"metrics must be a sequence: write metrics=({shown(choices)},).")
+    if not isinstance(choices, (tuple, list)):
+        raise TrainingError(f'metrics must be a tuple such as ("accuracy",), not {shown(choices)}. () is for none.')
+    made: dict[str, Metric] = {}
+    for name, metric in (_make(single, device) for choice in choices for single in _singles(choice)):
+        if name in made:
+            raise TrainingError(f"Two metrics are called {name!r}; the history has room for one.")
+        _require_comparing(name, metric)
+        _require_numbers(name, metric)
+        made[name] = metric
+    return made
+
+
+def names_of(metrics: Mapping[str, Metric]) -> list[str] | None:
+    """What `results` would call their values, without a prefix; None where only their values tell."""
+    found: list[str] = []
+    for name, metric in metrics.items():
+        match metric:
+            case Averaged() | NamedMetric():
+                found.append(name)
+            case Accuracy():
+                found += [name] * metric.applies
+            case _:
+                return None
+    return found
+
+
+def _require_comparing(name: str, metric: Metric) -> None:
+    """Insist on a metric that an output and a target are enough for.
+
+    Raises:
+        TrainingError: Its ``update`` takes more, or less.
+    """
+    try:
+        signature = inspect.signature(metric.update)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        kind, taken = type(metric).__name__, ", ".join(signature.parameters)
+        raise TrainingError(
+            f"The metric {name} counts {taken}, but a training has an output and a target to give. Derive a metric that "
+            f"finds the rest in them: class Mine({kind}) with def update(self, output, target): super().update(...), and "
+            "targets that hold it, by name say."
+        ) from error
+
+
+def _require_numbers(name: str, metric: Metric) -> None:
+    """Insist on numbers before there is an epoch to lose, where a metric of torchmetrics says something of no data."""
+    # In a group, it would ask the other processes; the engine that has launched it has asked the metric.
+    in_a_group = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if in_a_group or not isinstance(metric, nn.Module) or getattr(metric, "update_called", True):
+        return
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            said = metric.compute()
+        metric.reset()
+    except Exception:  # noqa: BLE001  of no data, many say nothing
+        return
+    numbers_of(name, said)
+
+
+def _singles(choice: Any) -> list[MetricChoice]:
+    """The metrics of a collection (torchmetrics' is a ``ModuleDict``), each by its own name; anything else alone."""
+    match choice:
+        case nn.ModuleDict():
+            return [(name, cast("Metric", metric)) for name, metric in choice.items()]
+        case (str() as prefix, nn.ModuleDict() as collection):
+            return [(f"{prefix}_{name}", cast("Metric", metric)) for name, metric in collection.items()]
+        case _:
+            return [choice]
+
+
+def _make(choice: MetricChoice, device: torch.device) -> tuple[str, Metric]:
+    match choice:
+        # Not by comparing: what torchmetrics makes of `metric == "accuracy"` is a metric, and true.
+        case str() if NAMES.get(choice) == "accuracy":
+            return choice, Accuracy()
+        case str() if NAMES.get(choice) in PER_BATCH:
+            return choice, Averaged(PER_BATCH[NAMES[choice]])
+        case str() if choice in NAMES:
+            return choice, NamedMetric(choice, f"The metric {choice}")
+        case str():
+            return choice, _from_torchmetrics(choice, {}, device)
+        case (str() as name, Mapping() as options):
+            return name, _from_torchmetrics(name, options, device)
+        case (str() as name, Metric() as metric):
+            return name, _own(metric, device)
+        case (str() as name, function) if callable(function):
+            return name, Averaged(function)
+        case Metric():
+            return type(choice).__name__, _own(choice, device)
+        case _ if callable(choice):
+            return getattr(choice, "__name__", type(choice).__name__), Averaged(choice)
+        case _:
+            raise TrainingError(f"{shown(choice)} is no metric: give a name, a torchmetrics metric, or a function.")
+
+
+def _own(metric: Metric, device: torch.device) -> Metric:
+    # Training and validation count apart.
+    mine = copy.deepcopy(metric)
+    return mine.to(device) if isinstance(mine, nn.Module) else mine
+
+
+def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.device) -> Metric:
+    # Imported late on purpose: it takes two seconds, and most trainings do without.
+    import torchmetrics  # noqa: PLC0415  # takes two seconds to import
+
+    classes = sorted(entry for entry in torchmetrics.__all__ if entry[0].isupper())
+    known = [*dict.fromkeys(NAMES.values()), *classes]
+    if name not in classes:
+        short = name.casefold()
+        meant = near(name, known) or near(
+            next((long for long in known if long.casefold().startswith(short)), ""), known
+        )
+        raise TrainingError(f"There is no metric called {shown(name)}.{meant}")
+    try:
+        metric: Any = getattr(torchmetrics, name)(**options)
+    except (TypeError, ValueError) as error:
+        raise TrainingError(
+            f"The metric {name} refuses its arguments {dict(options)!r}: {error} "
+            f'Give them as in ("F1Score", {{"task": "multiclass", "num_classes": 10}}).'
+        ) from error
+    metric.persistent(True)
+    moved: Metric = metric.to(device)
+    return moved

@@ -1,0 +1,187 @@
+"""Numbers that a step returns beside the loss, and the processes (`Peers`) over which they are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, final
+
+import msgspec
+from torch import Tensor, nn
+
+from pnne_nb.errors import TrainingError
+
+
+class Peers(Protocol):
+    """All processes of one training, this one among them.
+
+    Every process makes the same calls in the same order, or nobody's call returns.
+
+    Attributes:
+        count: Number of processes.
+        present: Whether this process has examples of its own in the present batch; see `StandIn`.
+    """
+
+    count: int
+    present: bool
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return, for each value, the sum over all processes: the same numbers in each of them."""
+
+    def total(self, value: float) -> float:
+        """Return the sum of `value` over all processes."""
+
+    def any(self, fact: bool) -> bool:
+        """Return whether `fact` is true in at least one process."""
+
+
+@final
+class Alone:
+    """A training in one process."""
+
+    count = 1
+    present = True
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the values themselves."""
+        return list(values)
+
+    def total(self, value: float) -> float:
+        """Return the value itself."""
+        return value
+
+    def any(self, fact: bool) -> bool:
+        """Return the fact itself."""
+        return fact
+
+
+ALONE = Alone()
+
+
+StepFunction: TypeAlias = Callable[[nn.Module, Any], "Tensor | Mapping[str, Any]"]
+"""Of model and raw batch; returns the loss, or a mapping with it, see `read`."""
+
+_OURS = frozenset({"learning_rate", "gradient_norm", "loss_scale", "memory", "process_memory"})
+"""Names that the history has over steps already."""
+_OVER_EPOCHS = ("train_", "val_")
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """What was returned for one batch.
+
+    Attributes:
+        numbers: By name: tensors of one element without a graph, or floats.
+        output: What the metrics compare with `target`, `[N, ...]`, or None.
+        target: Likewise.
+    """
+
+    numbers: dict[str, Tensor | float]
+    output: Any = None
+    target: Any = None
+
+    def told(self) -> dict[str, float]:
+        """Return the numbers as floats; waits for the device."""
+        return {name: float(value) for name, value in self.numbers.items()}
+
+
+def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
+    """Read what was returned for a batch: the loss alone, or a mapping with it under ``"loss"``.
+
+    Of a mapping, ``"output"`` and ``"target"`` are what the metrics compare, and every other entry that is one number
+    is recorded under its name. The rest is left alone: some models return a good deal more.
+
+    Args:
+        returned: By a step function, or a model.
+        who: Which of them, as the beginning of a sentence.
+
+    Raises:
+        TrainingError: There is no loss, it is not one number, or a name is one that the history has already.
+    """
+    if not isinstance(returned, (Mapping, Tensor)):
+        raise TrainingError(
+            f"{who} returned a {type(returned).__name__}, not a tensor with the loss: return that alone, or a mapping such "
+            'as {"loss": loss, "output": scores}.'
+        )
+    if not isinstance(returned, Mapping):
+        return None, scalar(returned, who)
+    if "loss" not in returned:
+        has = ", ".join(repr(name) for name in returned) or "nothing"
+        raise TrainingError(f'{who} returned a mapping with {has}, and no "loss" in it.')
+    rest = {name: value for name, value in returned.items() if name not in {"loss", "output", "target"}}
+    numbers = {name: value for name, value in rest.items() if isinstance(name, str) and _is_number(value)}
+    for name in numbers:
+        if name in _OURS or name.startswith(_OVER_EPOCHS):
+            raise TrainingError(
+                f"{who} cannot record a number as {name!r}: the history has that name for something of its own, or "
+                "puts train_ and val_ before the name itself. Choose another name."
+            )
+    kept = {name: value.detach() if isinstance(value, Tensor) else float(value) for name, value in numbers.items()}
+    output = returned.get("output")
+    return Logged(kept, output.detach() if isinstance(output, Tensor) else output, returned.get("target")), scalar(
+        returned["loss"], who
+    )
+
+
+def recorded(names: Iterable[str]) -> list[str]:
+    """Which of a history's `names` a step function has recorded over the steps."""
+    return [name for name in names if name not in {"loss", *_OURS} and not name.startswith(_OVER_EPOCHS)]
+
+
+def scalar(loss: Any, who: str) -> Tensor:
+    """Return the loss as a tensor without dimensions.
+
+    Shape:
+        - loss: any shape of one element.
+        - Returns: `[]`.
+
+    Raises:
+        TrainingError: It is something else than one number; the message begins with `who`.
+    """
+    if not isinstance(loss, Tensor):
+        hint = " Leave out item()." if isinstance(loss, float) else ""
+        raise TrainingError(f"{who} returned a {type(loss).__name__}, not a tensor with the loss.{hint}")
+    if loss.dim() == 0:
+        return loss
+    if loss.numel() != 1:
+        raise TrainingError(f'{who} returned shape {tuple(loss.shape)}, not one number: use reduction="mean".')
+    return loss.reshape(())
+
+
+def _is_number(value: Any) -> bool:
+    return value.numel() == 1 if isinstance(value, Tensor) else isinstance(value, (bool, int, float))
+
+
+def averaged(told: Sequence[tuple[Any, int]], peers: Peers) -> dict[str, float] | None:
+    """Return the means over all examples of all processes, by name; None if nobody has returned numbers.
+
+    Args:
+        told: What came with each batch, a `Logged` or not, and how many examples it counts for.
+        peers: All of them call this, with the same names.
+    """
+    means = Means()
+    for each, examples in told:
+        if isinstance(each, Logged):
+            means.add(each.told(), examples)
+    return means.compute(peers) or None
+
+
+@final
+class Means:
+    """Means over examples by name; a name counts only where it was told."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, list[float]] = {}
+
+    def add(self, numbers: Mapping[str, float], examples: int) -> None:
+        """Take the means over so many examples into account."""
+        for name, value in numbers.items():
+            total, seen = self.sums.get(name, (0.0, 0))
+            self.sums[name] = [total + value * examples, seen + examples]
+
+    def compute(self, peers: Peers, prefix: str = "") -> dict[str, float]:
+        """By `prefix` and name, over all processes, which call this with the same names."""
+        names = sorted(self.sums)
+        if not names:
+            return {}
+        joined = peers.sum([number for name in names for number in self.sums[name]])
+        pairs = zip(joined[::2], joined[1::2], strict=True)
+        return {f"{prefix}{name}": total / seen for name, (total, seen) in zip(names, pairs, strict=True) if seen}

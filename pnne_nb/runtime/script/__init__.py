@@ -1,0 +1,1 @@
+"""A training as one plain PyTorch script."""

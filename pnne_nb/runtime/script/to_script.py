@@ -1,0 +1,338 @@
+"""`to_script`: writes the training of an engine as one PyTorch script, or says what of it no script can hold."""
+
+from __future__ import annotations
+
+import ast
+import os
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.utils.data import TensorDataset, default_collate
+
+from pnne_nb.compiler import to_source
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.compiler.codegen.custom_source import CustomSource
+from pnne_nb.errors import CompileError, TrainingError, expect, shown
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.storage import json_format
+from pnne_nb.process.version import __version__
+from pnne_nb.runtime.data.datasets import Rows
+from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSource
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.objective.metric_choices import names_of
+from pnne_nb.runtime.script import template
+from pnne_nb.runtime.setup.config import Config, is_plain
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.runtime.thread.thread import threads_for_training
+
+
+def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
+    """Return the whole training as one PyTorch script that runs without this package and gives the same losses.
+
+    The script has the model's source, the data, loss, optimizer, scheduler, the loop with validation, and a checkpoint
+    after each epoch. It needs torch, numpy and safetensors.
+
+    Args:
+        engine: It is not changed. If its model was given as a module, write the script before the training begins: the
+            weights that it begins with are written beside the data.
+        path: Where to write the script; its data is written beside it, as ``<name>.safetensors``. None writes nothing.
+
+    Raises:
+        TrainingError: Something is of code that a script cannot hold, or was changed on the way; the message names it.
+        CompileError: A registered node type has no source.
+        ArgumentError: An argument is of another kind.
+    """
+    expect(engine, TrainingEngine, "engine", "a TrainingEngine")
+    expect(path, (str, os.PathLike, NoneType), "path", "the path of the script")
+    file = Path("training.py" if path is None else path)
+    config, recipe = engine.config, engine.recipe
+    _require_plain(engine, config, recipe)
+    graph = _document(recipe.model)
+    tensors = {
+        **_tensors(recipe.train, "train"),
+        **(_tensors(recipe.val, "val") if recipe.val is not None else {}),
+        **(_weights(engine, recipe) if engine.document is None else {}),
+    }
+    text = _script(engine, config, recipe, to_source(graph), file)
+    if path is not None:
+        try:
+            file.with_suffix(".safetensors").write_bytes(safetensors.torch.save(tensors))
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise TrainingError(f"{shown(str(file))} cannot be written: {error.strerror or error}.") from error
+    return text
+
+
+def _require_plain(engine: TrainingEngine, config: Config, recipe: Recipe) -> None:
+    """Refuse what the script would do otherwise than the engine."""
+    refused = {
+        "step_function": (config.step_function is not None, "give a loss instead"),
+        "stateful": (bool(config.stateful), "make an engine without it"),
+        "restore_best_weights": (config.restore_best_weights, "make an engine without it, and keep best.ckpt"),
+        "parameter_groups": (bool(config.parameter_groups), "make an engine with one group"),
+        "loss=None": (config.loss is None, "name a loss"),
+        'precision="16"': (config.precision == "16", 'make an engine with precision="bf16" or "32"'),
+        'validate_every in "steps"': (recipe.validate_every.unit == "steps", "count in epochs"),
+        f"the optimizer {type(recipe.optimizer).__name__}": (recipe.needs_closure, 'take another one, such as "AdamW"'),
+        "layers with a device of their own": (recipe.scattered, "leave all of them on one device"),
+    }
+    for name, (is_used, instead) in refused.items():
+        if is_used:
+            raise TrainingError(f"A script cannot be written with {name}: {instead}.")
+    if engine.edited or len(engine.history.cuts):
+        raise TrainingError(
+            "The graph was edited during the training, which a script would not repeat: make a new engine."
+        )
+    if any(is_lazy(tensor) for tensor in recipe.model.parameters()) or any(
+        "Lazy" in type(module).__name__ for module in recipe.model.modules()
+    ):
+        raise TrainingError("Lazy layers take their sizes from data, which a script does not repeat: give them sizes.")
+    plateau = recipe.schedule is not None and isinstance(recipe.schedule.scheduler, ReduceLROnPlateau)
+    goal = recipe.goal.called(validates=recipe.val is not None)
+    if (plateau or recipe.patience is not None) and goal not in ("val_loss", "train_loss"):
+        what = "plateau is one of" if plateau else "early stopping goes by"
+        raise TrainingError(f"The {what} {goal}, which the script does not measure: leave out monitor.")
+    if recipe.patience is not None and recipe.goal.more:
+        raise TrainingError(f"The early stopping wants more {goal}, and the script less: leave out monitor.")
+
+
+def _document(model: nn.Module) -> NodeGraph:
+    loaded = loader.loaded_from(model)
+    if loaded is None or loaded.document is None:
+        raise TrainingError(
+            f"{type(model).__name__} was not compiled from a graph, so its source is not known: import it with "
+            "pn.from_module(net, args=...), and train what pn.compile(graph, reuse=net) gives."
+        )
+    if loaded.generated.opaque:
+        raise TrainingError(f"The node {loaded.generated.opaque[0]!r} keeps a module, whose code a script cannot hold.")
+    return NodeGraph.from_json(json_format.write(loaded.document()))
+
+
+def _tensors(source: BatchSource, name: str) -> dict[str, Tensor]:
+    """Return the arrays of a source by the names that they have in the file of the data."""
+    match source:
+        case TensorSource(tensors=parts):
+            found = parts
+        case DatasetSource(template=given) if given.collate_fn is default_collate and not given.drop_last:
+            match given.dataset:
+                case TensorDataset(tensors=parts) | Rows(parts=parts):
+                    found = parts
+                case other:
+                    raise _foreign(name, type(other).__name__)
+        case other:
+            raise _foreign(name, type(other).__name__)
+    if len(found) < 2:  # an input and a target
+        raise TrainingError(f"{name}_data has no target, which the loss compares with.")
+    return {f"{name}.{index:03}": part.detach().cpu().contiguous().clone() for index, part in enumerate(found)}
+
+
+def _foreign(name: str, kind: str) -> TrainingError:
+    return TrainingError(
+        f"{name}_data is read by {kind}, whose code a script cannot hold: give the examples as arrays, such as (X, y)."
+    )
+
+
+def _weights(engine: TrainingEngine, recipe: Recipe) -> dict[str, Tensor]:
+    """Return the weights that the training begins with."""
+    if engine.progress.step:
+        raise TrainingError(
+            "The model was given as a module, and the weights that it began with are gone: write the script before the "
+            "training begins, or train a graph, whose weights come from the seed."
+        )
+    if not all(module.training for module in recipe.model.modules()):
+        raise TrainingError("Parts of the model are in eval mode, which a script would not repeat: call model.train().")
+    state = recipe.model.state_dict()
+    return {f"model.{name}": value.detach().cpu().contiguous().clone() for name, value in state.items()}
+
+
+def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str, file: Path) -> str:
+    custom: dict[str, object] = {}
+    criterion = _made("loss", config.loss, "nn", "", custom)
+    optimizer = _made("optimizer", config.optimizer, "torch.optim", _TRAINABLE, custom)
+    scheduler, by_step, by_epoch = _schedule(config, recipe, custom)
+    carried = _carried(custom)
+    head, body = _split(source)
+    future = "from __future__ import annotations\n\n" if head.startswith("from __future__") or carried.future else ""
+    is_short = config.precision == "bf16"
+    weights = ""
+    if engine.document is None:
+        frozen = [name for name, one in recipe.model.named_parameters() if not one.requires_grad]
+        weights = (
+            '    begin = {name.removeprefix("model."): data[name] for name in data if name.startswith("model.")}\n'
+        )
+        weights += "    model.load_state_dict(begin)\n"
+        weights += "".join(f"    model.get_parameter({name!r}).requires_grad_(False)\n" for name in frozen)
+    count, last = recipe.validate_every.count, "epoch == EPOCHS"
+    names = names_of(recipe.metrics)
+    left_out = f" Its metrics ({', '.join(names)}) are left out." if names else ""
+    head_text = template.HEAD.format(
+        title=type(recipe.model).__name__,
+        file=file.name,
+        version=__version__,
+        torch=torch.__version__,
+        left_out=left_out,
+    )
+    lines = [line for line in [*head.splitlines(), *carried.imports] if not line.startswith("from __future__")]
+    extra = [line for line in dict.fromkeys(lines) if line and line not in template.IMPORTS.splitlines()]
+    settings = template.SETTINGS.format(
+        data=f"{file.stem}.safetensors",
+        checkpoint=f"{file.stem}.pt",
+        device=str(recipe.device),
+        seed=config.seed,
+        epochs=engine.epochs,
+        batch_size=_batch_size(recipe.train, config),
+        val_batch_size=_batch_size(recipe.val, config),
+        shuffle=_shuffles(recipe.train, config),
+        accumulate=config.accumulate,
+        grad_clip=config.grad_clip,
+    )
+    loop = template.LOOP.format(
+        autocast=f"torch.autocast(DEVICE.type, torch.bfloat16, enabled={is_short})",
+        weight_of=_weight_of(recipe.loss),
+        settles=_ending(recipe, template.SETTLES),
+        ends_early=_ending(recipe, template.ENDS_EARLY),
+        threads=threads_for_training(),
+        model=f"{_last_class(source)}()",
+        weights=weights,
+        criterion=criterion,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        every_step=by_step,
+        every_epoch=by_epoch,
+        due=f"(epoch % {count} == 0 or {last})" if count > 1 else "True" if count else last,
+    )
+    imports = template.IMPORTS + "".join(f"{line}\n" for line in extra)
+    deterministic = "\n\ntorch.use_deterministic_algorithms(True)\n" if config.deterministic else ""
+    custom_text = "".join(f"{line}\n" for line in carried.text)
+    return head_text + future + imports + settings + deterministic + custom_text + body + loop
+
+
+def _made(what: str, choice: Any, module: str, first: str, custom: dict[str, object]) -> str:
+    """Return the making of a loss, optimizer or scheduler as an expression.
+
+    Args:
+        what: It is, for messages.
+        choice: A name, a class or function, alone or with options.
+        module: Of torch, which has the names.
+        first: Arguments before the options.
+        custom: Takes what the person has defined, by name.
+    """
+    match choice:
+        case (str() | type() as kind, Mapping() as options):
+            pass
+        case str() | type() as kind:
+            options = {}
+        case types.FunctionType() if choice.__name__.isidentifier():
+            custom[choice.__name__] = choice
+            return f"{choice.__name__}({first})" if first else choice.__name__
+        case _:
+            raise TrainingError(
+                f"The {what} {shown(choice)} is an object, which a script cannot make: give its name with its arguments, "
+                f"such as {_EXAMPLES[what]}, or a function defined with def."
+            )
+    for name, value in options.items():
+        if not is_plain(value):
+            raise TrainingError(f"The argument {name} of the {what} is {shown(value)}, which is no plain value.")
+    named = ", ".join(
+        [*([first] if first else []), *(f"{name}={_plain(name, value)}" for name, value in options.items())]
+    )
+    if isinstance(kind, str):
+        return f"{module}.{kind}({named})"
+    own = getattr(getattr(torch, "nn" if module == "nn" else "optim"), kind.__name__, None)
+    if own is kind:
+        return f"{module}.{kind.__name__}({named})"
+    custom[kind.__name__] = kind
+    return f"{kind.__name__}({named})"
+
+
+_EXAMPLES = {
+    "loss": '("CrossEntropyLoss", {"label_smoothing": 0.1})',
+    "optimizer": '("AdamW", {"lr": 1e-3})',
+    "scheduler": '("StepLR", {"step_size": 3})',
+}
+
+
+def _plain(name: str, value: Any) -> str:
+    is_tensor = name in ("weight", "pos_weight") and isinstance(value, (list, tuple))
+    return f"torch.tensor({list(value)!r}, dtype=torch.float32)" if is_tensor else repr(value)
+
+
+_TRAINABLE = "[one for one in model.parameters() if one.requires_grad]"
+
+
+def _schedule(config: Config, recipe: Recipe, custom: dict[str, object]) -> tuple[str, str, str]:
+    """Return the making of the scheduler, and the lines that move it after each step and after each epoch."""
+    if recipe.schedule is None:
+        return "None", "", ""
+    choice: Any = config.scheduler
+    match choice:
+        case (*given, "epoch" | "step"):
+            choice = given[0] if len(given) == 1 else tuple(given)
+    kind = type(recipe.schedule.scheduler).__name__
+    options: dict[str, Any] = dict(choice[1]) if isinstance(choice, tuple) else {}
+    scheduler: Any = recipe.schedule.scheduler
+    if kind == "OneCycleLR" and not callable(choice) and not {"epochs", "steps_per_epoch"} & options.keys():
+        choice = (kind, {**options, "total_steps": scheduler.total_steps})
+    if isinstance(scheduler, ReduceLROnPlateau) and not callable(choice):
+        choice = (kind, {"mode": scheduler.mode, **options})
+    text = _made("scheduler", choice, "torch.optim.lr_scheduler", "optimizer", custom)
+    is_plateau = isinstance(recipe.schedule.scheduler, ReduceLROnPlateau)
+    if recipe.schedule.every == "step":
+        return text, f"            scheduler.step({'loss' if is_plateau else ''})\n", ""
+    if not is_plateau:
+        return text, "", "        scheduler.step()\n"
+    goal = recipe.goal.called(validates=recipe.val is not None)
+    return text, "", f'        scheduler.step(history["{goal}"][-1])\n'
+
+
+def _carried(custom: Mapping[str, object]) -> CustomSource:
+    try:
+        return CustomSource(custom, {})
+    except CompileError as error:
+        raise TrainingError(f"Something of yours cannot be written into the script: {error.message}") from error
+
+
+def _ending(recipe: Recipe, text: str) -> str:
+    """Return a part of the script that only one with early stopping has."""
+    if recipe.patience is None:
+        return ""
+    goal = recipe.goal.called(validates=recipe.val is not None)
+    return text.format(patience=recipe.patience, min_delta=recipe.goal.min_delta, goal=goal)
+
+
+def _weight_of(loss: object) -> str:
+    reduction = getattr(loss, "reduction", None)
+    if isinstance(loss, nn.Module) and reduction == "sum":
+        return template.SUM_WEIGHT
+    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) and reduction == "mean":
+        return template.CLASS_WEIGHT
+    return template.PLAIN_WEIGHT
+
+
+def _shuffles(source: BatchSource, config: Config) -> bool:
+    return source.shuffle if isinstance(source, DatasetSource) else config.shuffle
+
+
+def _batch_size(source: BatchSource | None, config: Config) -> int:
+    return source.batch_size if isinstance(source, TensorSource | DatasetSource) else config.batch_size
+
+
+def _split(source: str) -> tuple[str, str]:
+    """Return the import statements at the head of a source, and the rest."""
+    tree = ast.parse(source)
+    ends = [each.end_lineno or 0 for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
+    count = max(ends, default=0)
+    lines = source.splitlines(keepends=True)
+    return "".join(lines[:count]), "".join(lines[count:])
+
+
+def _last_class(source: str) -> str:
+    return [each.name for each in ast.parse(source).body if isinstance(each, ast.ClassDef)][-1]

@@ -1,0 +1,125 @@
+"""Announces what the loop has done, and saves the checkpoints that are due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import assert_never, final
+
+from pnne_nb.runtime.loop.loop_events import (
+    Eased,
+    EpochEnded,
+    Event,
+    Judged,
+    Restarted,
+    Restored,
+    Stepped,
+    Unsaved,
+    Validated,
+    Waiting,
+)
+from pnne_nb.runtime.monitoring.progress import Progress
+from pnne_nb.runtime.monitoring.reporter import Reports
+from pnne_nb.runtime.monitoring.resources import Monitor
+from pnne_nb.runtime.session.checkpoint_schedule import CheckpointSchedule
+from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.session.notices import Notices
+from pnne_nb.telemetry.frames import EpochStartFrame, MemoryFrame, ProgressFrame, TimeFrame
+
+
+@final
+class Announcer:
+    """Hands over each event of a run to the reports and to the checkpoints.
+
+    Args:
+        executor: Makes the steps.
+        reports: Take the news.
+        notices: Take what is to be told once.
+        checkpoints: Are written when they are due.
+        stepped: Called after each optimizer step that the control counts.
+
+    Attributes:
+        busy: Whether the training is telling, or saving, and in no step.
+        last_epoch: Where the training ends.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        reports: Reports,
+        notices: Notices,
+        checkpoints: CheckpointSchedule,
+        stepped: Callable[[], None],
+        last_epoch: int,
+    ) -> None:
+        self.busy = False
+        self.last_epoch = last_epoch
+        self._begun = 0
+        self._executor = executor
+        self._reports = reports
+        self._notices = notices
+        self._checkpoints = checkpoints
+        self._stepped = stepped
+        loop = executor.loop
+        self._progress = Progress(loop.recipe.train.size, loop.recipe.accumulate)
+        self._monitor = Monitor(loop.recipe.model, loop.stages)
+
+    @property
+    def progress(self) -> ProgressFrame:
+        """How far training has come."""
+        source = self._executor.source
+        return self._progress.frame(source.epoch, self.last_epoch, source.position, source.steps)
+
+    def rest(self) -> None:
+        """The state changes: time that passes until the next step is nobody's speed."""
+        self._progress.rest()
+
+    def look(self) -> tuple[MemoryFrame, TimeFrame] | tuple[()]:
+        """Measure memory and time after the last step; a process of its own has measured its own."""
+        return () if self._executor.process is not None else self._monitor.look(self._executor.loop.steps)
+
+    def epoch_begins(self) -> None:
+        """Tell that an epoch begins, once, before its first batch."""
+        source = self._executor.source
+        begins = source.position == 0 and source.epoch <= self.last_epoch and not self._executor.loop.has_settled()
+        if begins and source.epoch != self._begun:
+            self._begun = source.epoch
+            self.busy = True
+            self._reports.listeners.tell(EpochStartFrame(source.epoch, source.steps))
+            self.busy = False
+
+    def tell(self, event: Event) -> None:
+        """Report what the loop has done, and save what is due."""
+        self.busy = True
+        now = time.monotonic()
+        match event:
+            case Stepped(frame=frame):
+                process = self._executor.process
+                if process is None or process.counts:
+                    self._stepped()
+                self._reports.stepped(frame)
+                if not self._notices.goal_compared:
+                    self._notices.of_goal(frame)
+                if process is None and self._monitor.due(now):
+                    self._reports.looked(*self._monitor.look(frame.step))
+                if self._checkpoints.directory is not None:
+                    self._checkpoints.after_step(frame.step)
+            case Judged(frame=judged, improved=improved):
+                self._reports.announce(judged)
+                self._checkpoints.after_validation(improved=improved)
+            case EpochEnded(frame=epoch, improved=improved):
+                self._reports.announce(epoch)
+                self._notices.of_left_out()
+                self._checkpoints.after_epoch(epoch.epoch, improved=improved)
+            case Eased(frame=noted) | Restarted(frame=noted) | Unsaved(frame=noted):
+                self._reports.announce(noted)
+            case Restored(frame=noted):
+                self._reports.announce(noted)
+                self._checkpoints.weights_restored()
+            case Validated() | Waiting():
+                pass
+            case _:
+                assert_never(event)
+        if self._progress.due(now, self._executor.source.steps):
+            self._reports.channel.put(self.progress)
+        self.busy = False

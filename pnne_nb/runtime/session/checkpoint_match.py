@@ -1,0 +1,162 @@
+"""Compares a checkpoint with the training that goes on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pnne_nb.errors import CheckpointError, PnneError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.loop.loop import TrainingLoop
+from pnne_nb.runtime.monitoring.history import History
+from pnne_nb.runtime.optim.optimizers import changed_options, set_group_options
+from pnne_nb.runtime.session.live_source import meaning
+from pnne_nb.runtime.setup.config import Config, is_plain
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+_NO_GRAPH: tuple[dict[str, Any], dict[str, str]] = ({}, {})
+
+
+def kinds_of(recipe: Recipe) -> dict[str, str | None]:
+    """Return the class names of what has a state of its own kind: the optimizer and the scheduler."""
+    return {
+        "optimizer": type(recipe.optimizer).__name__,
+        "scheduler": None if recipe.schedule is None else type(recipe.schedule.scheduler).__name__,
+    }
+
+
+def load(
+    state: Mapping[str, Any], before: Mapping[str, Any], loop: TrainingLoop, history: History, config: Config
+) -> None:
+    """Let a training go on from a checkpoint.
+
+    Args:
+        state: What the checkpoint holds.
+        before: What the training holds now, which it gets back on an error.
+        loop: Of the training.
+        history: Likewise.
+        config: Likewise; options of the optimizer that are given in it now are set.
+
+    Raises:
+        CheckpointError: The checkpoint belongs to another training.
+    """
+    _require_same_kinds(state, loop.recipe, config)
+    try:
+        loop.load_state_dict(state["loop"])
+        _set_changed_options(state["config"], loop.recipe, config)
+        history.load_state_dict(state["history"])
+    except Exception as error:
+        loop.load_state_dict(before["loop"])
+        history.load_state_dict(before["history"])
+        if isinstance(error, PnneError):
+            raise
+        raise CheckpointError(f"The checkpoint does not fit this training: {in_brief(error)}") from error
+
+
+def differences(
+    state: Mapping[str, Any], loop: TrainingLoop, config: Config, document: str | None
+) -> list[AnomalyFrame]:
+    """Return what there is to tell of a training that goes on from a checkpoint with other data, or with another graph.
+
+    Args:
+        state: What the checkpoint holds.
+        loop: Has its state.
+        config: Of the training.
+        document: Its graph as text, or None.
+    """
+    graph = None if document is None else _other_graph(state["graph"], document, loop.steps)
+    return [found for found in (_other_order(state, loop, config), graph) if found is not None]
+
+
+def _require_same_kinds(state: Mapping[str, Any], recipe: Recipe, config: Config) -> None:
+    """Insist on the optimizer and the scheduler of a checkpoint.
+
+    Args:
+        state: What the checkpoint holds.
+        recipe: Of the training.
+        config: Of the training.
+
+    Raises:
+        CheckpointError: One of them is of another kind.
+    """
+    kinds = state["kinds"]
+    for what, kind in kinds_of(recipe).items():
+        before, was, now = kinds.get(what), state["config"].get(what), getattr(config, what)
+        other_schedule = what == "scheduler" and was is not None and is_plain(now) and was != now
+        if before is not None and kind is not None and (before != kind or other_schedule):
+            raise CheckpointError(
+                f"The checkpoint holds the state of {_called(before, was)}, with which {_called(kind, now)} cannot go "
+                f"on: give the same {what}, or leave it out. To train the weights on with another one, make a new "
+                "engine of the model that resume_from(...).model gives."
+            )
+
+
+def _set_changed_options(before: Mapping[str, Any], recipe: Recipe, config: Config) -> None:
+    """Set the options of the optimizer that are asked for now; they count more than what a checkpoint has kept.
+
+    Args:
+        before: The configuration in the checkpoint.
+        recipe: Of the training; its optimizer has the state of the checkpoint.
+        config: Of the training.
+    """
+    was, now = before.get("optimizer"), config.optimizer
+    if was is None or not is_plain(now):
+        return
+    asked = [(was, before.get("parameter_groups") or {}), (now, config.parameter_groups or {})]
+    for number, changes in enumerate(changed_options(recipe.optimizer, recipe.schedule, *asked)):
+        set_group_options(recipe.optimizer, recipe.schedule, number, changes)
+
+
+def _other_order(state: Mapping[str, Any], loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
+    """Return what there is to tell of data in another order: in the middle of an epoch, examples come twice, or not at all."""
+    before = state["config"]
+    changes = {name: (before.get(name), getattr(config, name)) for name in ("batch_size", "shuffle", "seed")}
+    changes["batches in an epoch"] = state["batches"], loop.recipe.train.size
+    told = [
+        f"{name}: {now} now, {was} before"
+        for name, (was, now) in changes.items()
+        if None not in {was, now} and was != now
+    ]
+    if not told or loop.position == 0:
+        return None
+    message = (
+        f"The data comes in another order than the one that the checkpoint is in the middle of ({'; '.join(told)}): the "
+        f"rest of epoch {loop.epoch} has examples that were there before, and leaves others out. Later epochs are whole."
+    )
+    hint = "With the same data, batch_size, shuffle and seed it goes on exactly."
+    return AnomalyFrame(loop.steps, "data-changed", message, hint=hint)
+
+
+def _other_graph(before: str | None, document: str, step: int) -> AnomalyFrame | None:
+    """Return what there is to tell of a graph whose weights fit, and which computes something else with them.
+
+    Args:
+        before: The graph in the checkpoint as text, or None.
+        document: The graph of the training as text.
+        step: The number of the last step.
+    """
+    if before is None or before == document:
+        return None
+    was, now = (meaning(NodeGraph.from_json(text)) for text in (before, document))
+    changed = [
+        f"{id}.{name}".lstrip(".")
+        for id in {**was, **now}
+        for name in {**was.get(id, _NO_GRAPH)[0], **now.get(id, _NO_GRAPH)[0]}
+        if was.get(id, _NO_GRAPH)[0].get(name) != now.get(id, _NO_GRAPH)[0].get(name)
+    ]
+    if not changed and was == now:
+        return None
+    message = (
+        f"The model is another graph than the one that the checkpoint was written with: {', '.join(changed[:5])}"
+        f"{' and others' * (len(changed) > 5)}{'' if changed else 'its connections'} changed. It goes on with the same "
+        "weights, and computes something else."
+    )
+    hint = "resume_from without a model takes the graph that the checkpoint holds."
+    return AnomalyFrame(step, "graph-changed", message, hint=hint)
+
+
+def _called(kind: str, asked: Any) -> str:
+    """An optimizer or a scheduler, with its options where they are known."""
+    return kind if asked is None or not is_plain(asked) else repr(asked)

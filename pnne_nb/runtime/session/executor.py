@@ -1,0 +1,152 @@
+"""Makes the steps of a run: by the loop in the training thread, or by other processes in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, final
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data.sources import named
+from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.faults.watchdog import AT_MOST, StallWatch
+from pnne_nb.runtime.loop.forced_stop import SLOWER, ForcedStop
+from pnne_nb.runtime.loop.loop import TrainingLoop
+from pnne_nb.runtime.loop.loop_events import Event
+from pnne_nb.runtime.thread.control import Control
+from pnne_nb.runtime.thread.torch_switches import Determinism
+from pnne_nb.runtime.training_process.training_process import TrainingProcess
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+R = TypeVar("R")
+
+
+@final
+class Executor:
+    """Gives the events of a run, and the state of whoever makes its steps.
+
+    Args:
+        loop: Makes the steps unless processes do.
+        control: Of the training thread.
+        determinism: What each step of the loop runs under.
+        state_dict: Returns what a checkpoint holds.
+
+    Attributes:
+        loop: The same.
+        processes: Make the steps of the run under way in the place of the loop, or None.
+        in_process: Whether the next run makes its steps in a process of its own.
+    """
+
+    def __init__(
+        self, loop: TrainingLoop, control: Control, determinism: Determinism, state_dict: Callable[[], dict[str, Any]]
+    ) -> None:
+        self.loop = loop
+        self.processes: TrainingGroup | TrainingProcess | None = None
+        self.in_process = False
+        self._control = control
+        self._determinism = determinism
+        self._state_dict = state_dict
+
+    @property
+    def source(self) -> TrainingLoop | TrainingGroup | TrainingProcess:
+        """Whatever makes the steps."""
+        return self.loop if self.processes is None else self.processes
+
+    @property
+    def process(self) -> TrainingProcess | None:
+        """Makes the steps of the run under way in a process of its own, or None."""
+        return self.processes if isinstance(self.processes, TrainingProcess) else None
+
+    @property
+    def group(self) -> TrainingGroup | None:
+        """Several processes that share the steps of the run under way, or None."""
+        return self.processes if isinstance(self.processes, TrainingGroup) else None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Epoch, from 1, and batches of it that were used."""
+        source = self.source
+        return source.epoch, source.position
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What a command that was not obeyed yet waits for, or else what keeps the training from its next step, or None."""
+        control, calls = self._control, self.loop.foreign_calls
+        if self.processes is not None and control.state == "running" and self.processes.waiting_for is not None:
+            return self.processes.waiting_for
+        asked = control.asked
+        if asked is None or self.processes is not None:
+            return control.waiting_for
+        doing = self.loop.doing
+        if not calls.within(control.trainer):
+            return f"{asked}: {doing}{', which is not cut short' * doing.startswith(('training', 'validating'))}"
+        function = calls.function
+        waits_for = function or f"the data, {doing.removeprefix('fetching ')}"
+        seconds = AT_MOST * SLOWER if function else AT_MOST
+        return f"{asked}: waiting for {waits_for}{f'; ends in at most {seconds} s' * (asked == 'stopping')}"
+
+    def choose(self, *, process: bool) -> None:
+        """Choose where the next run makes its steps: in a thread, or in a process of its own.
+
+        Raises:
+            TrainingError: A run is under way elsewhere.
+        """
+        if self._control.alive and self.processes is None and process:
+            raise TrainingError(
+                f"The training is {self._control.state} in a thread of the kernel: stop() it, and start(process=True) goes "
+                "on from there in a process of its own."
+            )
+        if not self._control.alive:
+            self.in_process = process
+
+    def stall_watch(self, announce: Callable[[AnomalyFrame], None], left: Callable[[], None]) -> StallWatch:
+        """Return a watch over the steps, which also ends a training that is stuck in its data.
+
+        Args:
+            announce: Takes the news of a stall.
+            left: Called when the training thread was left behind, to end the training in its place.
+        """
+        control, loop = self._control, self.loop
+        forced = ForcedStop(loop, lambda: control.trainer, lambda: control.stopping and self.processes is None, left)
+        return StallWatch(
+            lambda: self.source.doing,
+            lambda: self.source.steps + 1,
+            announce,
+            lambda: named(loop.recipe.train),
+            control.stop_asked,
+            forced.look,
+        )
+
+    def events(self, last_epoch: int) -> Generator[Event, None, None]:
+        """Train to the end of `last_epoch`; see `TrainingLoop.run`."""
+        run = self.source.run(last_epoch)
+        return run if self.process is not None else self.determined(run)
+
+    def determined(self, events: Generator[Event, None, R]) -> Generator[Event, None, R]:
+        """Return the events of the loop, each made under the switches for determinism, if those are wanted."""
+        return self._determinism.over(events, self.loop.turn, self.loop.foreign_calls)
+
+    def loop_state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of the loop, wherever that is."""
+        told = None if self.process is None else self.process.state
+        if told is not None:
+            return told
+        self.sync()
+        return self.loop.state_dict()
+
+    def sync(self) -> None:
+        """Let the loop be where the processes are that make its steps; called between two steps."""
+        if self.processes is not None:
+            self.processes.sync()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """A block that has the loop, and what it trains, to itself; whoever makes the steps follows what it does."""
+        if self.process is not None:
+            with self.process.lent():
+                yield
+            return
+        self.sync()
+        yield
+        if self.group is not None:
+            self.group.push(self._state_dict())

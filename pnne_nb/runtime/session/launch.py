@@ -1,0 +1,52 @@
+"""Moves a training from a thread of this process to a group of processes."""
+
+from __future__ import annotations
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.distributed.launch.launcher import Packed, pack
+from pnne_nb.runtime.distributed.launch.plan import LaunchPlan
+from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.distributed.transport.scratch import sweep
+from pnne_nb.runtime.session.session import Session
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+
+def launched(session: Session, plan: LaunchPlan) -> TrainingGroup:
+    """Pack `session`, and let the processes that `plan` asks for make its steps.
+
+    Raises:
+        TrainingError: A training is under way, or see `packed`.
+        CompileError: The graph was edited and is unfinished or wrong.
+    """
+    if session.control.alive:
+        raise TrainingError(f"A training is {session.control.state}: stop() it, and launch() goes on from there.")
+    run = packed(session, plan, listens=True)
+    session.shared.let_go()
+    group = TrainingGroup(run, session.loop, session.reports.history, session.observers, session.announcer.tell)
+    session.launch(None, group)
+    return group
+
+
+def packed(session: Session, plan: LaunchPlan, *, listens: bool) -> Packed:
+    """Write everything that processes need to go on with `session` from here.
+
+    Args:
+        session: Follows its edited graph first.
+        plan: Which processes.
+        listens: Whether this machine is about to take part.
+
+    Raises:
+        TrainingError: An argument cannot be, or something exists in this process only.
+        CompileError: The graph was edited and is unfinished or wrong.
+    """
+    session.follow_edits()
+    for left in sweep():
+        message = (
+            f"A kernel that is gone has left the checkpoints of a group in {left}: load_checkpoint({str(left)!r}) "
+            "goes on from there. The next launch removes them."
+        )
+        session.reports.announce(AnomalyFrame(session.loop.steps, "run-left-behind", message))
+    session.renew()
+    drawing = None if session.live_source is None else session.live_source.drawing
+    state, objects = session.state_dict(), session.config.objects()
+    return pack(plan, state, objects, session.loop, drawing, session.announcer.last_epoch, listens=listens)

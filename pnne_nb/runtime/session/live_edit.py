@@ -1,0 +1,224 @@
+"""A model whose graph is edited while its training halts: what is unchanged trains on, what is new starts fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler.weights.rename_tracking import remember
+from pnne_nb.compiler.weights.reuse import Former, former_path, typed_in
+from pnne_nb.errors import TrainingError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.loop.loop import TrainingLoop
+from pnne_nb.runtime.monitoring.history import EDITED
+from pnne_nb.runtime.optim.optimizers import parameter_groups
+from pnne_nb.runtime.setup.config import Config
+from pnne_nb.runtime.setup.device_map import placed_paths, settle
+from pnne_nb.runtime.setup.models import input_shapes
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.runtime.thread.rng import key_of, seeded_globals
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+
+def follow_model(
+    graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe, former: Former
+) -> AnomalyFrame | None:
+    """Make the model in training what `graph` says, and go on by `recipe`; on an error nothing has changed.
+
+    The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and whoever
+    watches them hold on to them.
+
+    Args:
+        graph: The model's document.
+        loop: Stands between two steps.
+        config: Of the training.
+        recipe: The loop's own, or with other losses or metrics.
+        former: Paths that layers have in the model in training, where they were renamed or moved; see `former_path`.
+
+    Returns:
+        What happened, or None if the model computes what it did, under whatever names.
+
+    Raises:
+        CompileError: The graph is unfinished or wrong.
+        TrainingError: The data or the optimizer does not fit what the graph has become.
+    """
+    model = loop.recipe.model
+    written, layers = type(model).__module__, _leaves(model)
+    with seeded_globals(key_of(config.seed, loop.steps)):
+        new = compile_graph(graph, reuse=model)
+    scattered = settle(new, recipe.device, placed_paths(graph))
+    before = _tensors(model)
+    _keep_modules(dict(model.named_modules(remove_duplicate=False)), new, former)
+    _keep_tensors(model, new, former)
+    after = _tensors(new)
+    groups = _new_groups(loop.recipe.optimizer, new, config)
+    loop.adopt(msgspec.structs.replace(recipe, expected=input_shapes(graph), scattered=scattered))
+    _replace_groups(loop.recipe.optimizer, groups)
+    others = _changed_layers(layers, _leaves(new), former)
+    # Where nothing was renamed, what is written differs by what it says: other connections, functions between layers.
+    rewired = not former and type(new).__module__ != written
+    _become(model, new)
+    remember(model, graph)
+    loop.model_changed()
+    old, now = ({id(tensor) for tensor in tensors.values()} for tensors in (before, after))
+    fresh = [name for name, tensor in after.items() if id(tensor) not in old]
+    gone = [name for name, tensor in before.items() if id(tensor) not in now]
+    # What has another size is gone and fresh under one name, which says it.
+    gone = [name for name in gone if name not in fresh]
+    parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone) + others
+    if not parts and not rewired:
+        loop.standing.renamed({name: _before(name, former) for name in model.state_dict()})
+        return None
+    loop.standing.forget()
+    said = "; ".join(parts or ["other connections"])
+    message = f"The graph was edited after step {loop.steps}: {said}; everything else trains on."
+    return AnomalyFrame(step=loop.steps, kind=EDITED, message=message)
+
+
+def _before(name: str, former: Former) -> str:
+    """The name that a tensor had."""
+    layer, _, own = name.rpartition(".")
+    return ".".join(filter(None, (former_path(layer, former), own)))
+
+
+def _leaves(model: nn.Module) -> dict[str, nn.Module]:
+    layers = model.named_modules(remove_duplicate=False)
+    return {path: layer for path, layer in layers if path and next(layer.children(), None) is None}
+
+
+def _changed_layers(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], former: Former) -> list[str]:
+    """What is said of layers that have no tensors of their own to be told of: which are new, others, or gone."""
+    known = {id(layer) for layer in old.values()}
+    kept = {id(layer) for layer in new.values()}
+    came_from = {former_path(path, former): path for path in new}
+    others = [path for before, path in came_from.items() if before in old and id(new[path]) not in known]
+    fresh = [path for before, path in came_from.items() if before not in old]
+    gone = [path for path, layer in old.items() if path not in came_from and id(layer) not in kept]
+    silent = [
+        ("other settings in {}", [path for path in others if _of_one_size(old, new, path, former)]),
+        ("{} added", [path for path in fresh if not _tensors(new[path])]),
+        ("{} removed", [path for path in gone if not _tensors(old[path])]),
+    ]
+    return [what.format(", ".join(names)) for what, names in silent if names]
+
+
+def _of_one_size(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], path: str, former: Former) -> bool:
+    before = old[former_path(path, former) or path]
+    return [t.shape for t in _tensors(before).values()] == [t.shape for t in _tensors(new[path]).values()]
+
+
+def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return {**parameters, **dict(model.named_buffers(remove_duplicate=False))}
+
+
+def _keep_modules(old: Mapping[str, nn.Module], new: nn.Module, former: Former, above: str = "") -> None:
+    """Put each of the layers `old` in the place of an equal one of `new`, which is what there is at the path `above`."""
+    for name, fresh in list(new._modules.items()):
+        if fresh is None:
+            continue
+        path = f"{above}.{name}" if above else name
+        before = former_path(path, former)
+        kept = None if before is None else old.get(before)
+        unmoved = all(
+            was == f"{before}{inner.removeprefix(path)}"
+            for inner, was in former.items()
+            if inner.startswith(f"{path}.")
+        )
+        if kept is not None and unmoved and type(kept) is type(fresh) and _description(kept) == _description(fresh):
+            new._modules[name] = kept
+        else:
+            _keep_modules(old, fresh, former, path)
+
+
+def _description(module: nn.Module) -> tuple[Any, ...]:
+    """What tells two modules of a type apart: what they print, their tensors, and their settings."""
+    shapes = tuple((name, tensor.shape) for name, tensor in _tensors(module).items())
+    settings = tuple(
+        (f"{path}.{name}", repr(value))
+        for path, layer in module.named_modules()
+        for name, value in vars(layer).items()
+        if name != "training" and isinstance(value, bool | int | float | str | tuple | None)
+    )
+    values = tuple(
+        (f"{path}.{name}", repr(tensor.tolist()))
+        for path, layer in module.named_modules()
+        for name in typed_in(type(layer))
+        if isinstance(tensor := getattr(layer, name), torch.Tensor)
+    )
+    return repr(module), shapes, settings, values
+
+
+def _keep_tensors(old: nn.Module, new: nn.Module, former: Former) -> None:
+    """Put each parameter and buffer of `old` in the place of its copy in `new`."""
+    known = _tensors(old)
+    for prefix, module in new.named_modules(remove_duplicate=False):
+        own = {**module._parameters, **module._buffers}
+        for name, fresh in own.items():
+            before = former_path(f"{prefix}.{name}" if prefix else name, former)
+            kept = None if before is None else known.get(before)
+            if kept is None or fresh is None or kept is fresh or kept.shape != fresh.shape:
+                continue
+            if name not in typed_in(type(module)):
+                setattr(module, name, kept)
+
+
+def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config) -> list[list[torch.Tensor]]:
+    """The parameters of each of the optimizer's groups, as they will be.
+
+    Raises:
+        TrainingError: The groups cannot be told.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        (group,) = optimizer.param_groups
+        if list(map(id, parameter_groups(new, {}))) == list(map(id, group["params"])):
+            return [group["params"]]
+        raise TrainingError(
+            "LBFGS remembers all parameters as one, and the edit adds or removes some: undo it, or make a new engine."
+        )
+    if isinstance(config.optimizer, torch.optim.Optimizer):
+        living = {id(parameter) for parameter in new.parameters()}
+        groups = [[p for p in group["params"] if id(p) in living] for group in optimizer.param_groups]
+        known = {id(parameter) for group in groups for parameter in group}
+        groups[0] += [p for p in new.parameters() if p.requires_grad and id(p) not in known]
+        return groups
+    try:
+        made = parameter_groups(new, config.parameter_groups or {})
+    except TrainingError as error:
+        raise TrainingError(
+            f"The edited graph cannot be trained: {error} Undo the edit, or make a new engine."
+        ) from error
+    groups = [group["params"] for group in made] if isinstance(made[0], dict) else [made]
+    if len(groups) != len(optimizer.param_groups):
+        raise TrainingError(
+            f"The edited graph has {len(groups)} parameter groups, the optimizer {len(optimizer.param_groups)}: "
+            f"parameter_groups no longer fits. Undo the edit, or make a new engine."
+        )
+    return groups
+
+
+def _replace_groups(optimizer: torch.optim.Optimizer, groups: list[list[torch.Tensor]]) -> None:
+    for group, members in zip(optimizer.param_groups, groups, strict=True):
+        group["params"] = members
+    living = {id(parameter) for members in groups for parameter in members}
+    for parameter in list(optimizer.state):
+        if id(parameter) not in living:
+            del optimizer.state[parameter]
+
+
+def _become(old: nn.Module, new: nn.Module) -> None:
+    """Make the root `old` an instance of the class of `new` with its layers and tensors."""
+    hooks = {name: value for name, value in vars(old).items() if name.endswith("_hooks") or "_hooks_" in name}
+    kept: dict[str, Any] = dict(hooks)
+    kept.update((name, vars(old)[name]) for name in ("train", "_is_full_backward_hook") if name in vars(old))
+    mode = old.training
+    vars(old).clear()
+    vars(old).update(vars(new))
+    vars(old).update(kept)
+    old.training = mode
+    object.__setattr__(old, "__class__", type(new))

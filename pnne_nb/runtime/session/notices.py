@@ -1,0 +1,159 @@
+"""Notices of a training beside its measurements: why it failed, and what may not be intended."""
+
+from __future__ import annotations
+
+import copy
+from typing import final
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data.batches import as_batch
+from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
+from pnne_nb.runtime.faults.data_faults import data_faults
+from pnne_nb.runtime.faults.error_messages import compares_one, model_failed
+from pnne_nb.runtime.faults.oom_recovery import batch_norms, is_out_of_memory
+from pnne_nb.runtime.loop.fault_replay import NotFiniteError
+from pnne_nb.runtime.monitoring.memory_estimate import imagined_batch, shortage, without_memory
+from pnne_nb.runtime.monitoring.reporter import Reports
+from pnne_nb.runtime.objective.metric_choices import names_of
+from pnne_nb.runtime.optim.optimizers import left_out
+from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.telemetry.frames import AnomalyFrame, StepFrame
+
+_LESS_MEMORY = (
+    'What is left is less to keep: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
+    "smaller model, or another device."
+)
+
+
+@final
+class Notices:
+    """Looks for what is worth a notice, and announces each kind once.
+
+    Args:
+        executor: Makes the steps.
+        reports: Take the notices.
+
+    Attributes:
+        goal_compared: Whether what a step measures was compared with the goal in this run, or need not be.
+    """
+
+    def __init__(self, executor: Executor, reports: Reports) -> None:
+        self._executor = executor
+        self._reports = reports
+        self._told: set[str] = set()
+        self.goal_compared = False
+
+    def renew(self) -> None:
+        """A run begins: what its steps measure is compared with the goal again."""
+        self.goal_compared = self._executor.loop.recipe.goal.name is None
+
+    def once(self, kind: str, message: str, hint: str) -> None:
+        """Announce a notice, unless that was done since `kind` was last taken back."""
+        if kind not in self._told:
+            self._told.add(kind)
+            self._reports.announce(AnomalyFrame(self._executor.source.steps, kind, message, hint=hint))
+
+    def take_back(self, kind: str) -> None:
+        """What was announced is no longer so, and may be announced again."""
+        self._told.discard(kind)
+
+    def before_first_step(self) -> None:
+        """Look at the first example of the data, and at the model.
+
+        Raises:
+            TrainingError: The last batch of an epoch is too small for batch norm.
+        """
+        loop = self._executor.loop
+        if self._executor.group is None:
+            with loop.turn, loop.foreign_calls:
+                require_comparable(loop.recipe)
+                found = _found_before(loop.recipe) if loop.steps == 0 else []
+            for notice in found:
+                self._reports.announce(notice)
+        self.of_left_out()
+
+    def of_left_out(self) -> None:
+        """Layers that somebody unfreezes or exchanges look as if they were trained."""
+        recipe = self._executor.loop.recipe
+        if not recipe.moves_all or self._executor.group is not None:
+            return
+        names = left_out(recipe.model, [recipe.optimizer, *recipe.stateful.values()])
+        if not names:
+            self.take_back("not-trained")
+            return
+        message = (
+            f"{', '.join(names[:3])}{f' and {len(names) - 3} others' * (len(names) > 3)} of the model "
+            f"{'is' if len(names) == 1 else 'are'} not trained: since the optimizer was made, the model has become another, "
+            "by unfreezing or in a layer, and it moves what there was then."
+        )
+        hint = (
+            "Make a new engine of the model as it is now, or give them to this one's optimizer: with engine.paused(): "
+            'engine.optimizer.add_param_group({"params": [...]}).'
+        )
+        self.once("not-trained", message, hint)
+
+    def of_goal(self, frame: StepFrame) -> None:
+        """What a step function or a model tells beside the loss is known from the first step on."""
+        self.goal_compared = True
+        recipe = self._executor.loop.recipe
+        measured = names_of(recipe.metrics)
+        if measured is None:
+            return
+        try:
+            recipe.goal.require_measured([*measured, *(frame.logged or ())], validates=recipe.val is not None)
+        except TrainingError as error:
+            # Some steps may tell more than others.
+            hint = "If it is not measured by the end of the epoch either, the training fails then."
+            self.once("monitor-unknown", str(error), hint)
+
+    def of_failure(self, error: BaseException, told: str, *, in_step: bool) -> None:
+        """Announce why the training failed, where the error alone does not say what to do.
+
+        Args:
+            error: The failure.
+            told: The same in brief.
+            in_step: Whether a step was under way, or its data on the way.
+        """
+        source = self._executor.source
+        if isinstance(error, NotFiniteError):
+            found = error.diagnostics[0]
+            self._reports.announce(AnomalyFrame(source.steps + 1, found.code, found.message, found.node, found.hint))
+        elif is_out_of_memory(error):
+            message = f"Out of memory while {source.doing}, and no smaller pieces of a batch would help: {told}"
+            self._reports.announce(AnomalyFrame(source.steps + 1, "out-of-memory", message, hint=_LESS_MEMORY))
+            error.add_note(_LESS_MEMORY)
+        elif source.fetching and in_step:
+            message = f"The data failed while {source.doing}: {told}"
+            self._reports.announce(AnomalyFrame(step=source.steps + 1, kind="data-failed", message=message))
+
+
+def _found_before(recipe: Recipe) -> list[AnomalyFrame]:
+    short = shortage(recipe)
+    looked_at = recipe.step is None
+    found = data_faults(recipe.model, recipe.train, recipe.val, has_target=recipe.compares) if looked_at else []
+    return [*([] if short is None else [short]), *found]
+
+
+def require_comparable(recipe: Recipe) -> None:
+    """Insist on a last batch that batch norm can train on, where the sizes are known; nothing is computed.
+
+    Raises:
+        TrainingError: It has a single value for each channel; names the layer.
+    """
+    source = recipe.train
+    if recipe.step is not None or not isinstance(source, TensorSource | DatasetSource) or source.last > 1:
+        return
+    model = copy.deepcopy(recipe.model, without_memory(recipe.model)).train()
+    if not batch_norms(model):
+        return
+    try:
+        batch = as_batch(imagined_batch(source.first(), 1), wants_target=recipe.compares)
+        model(*batch.inputs, **batch.named)
+    except Exception as error:
+        # Whatever else is wrong, a step tells: some models run on numbers only, not on shapes.
+        if compares_one(error):
+            explained = model_failed(error, model, batch)
+            if isinstance(explained, TrainingError):
+                message = f"The last batch of each epoch would have one example: {explained}"
+                raise TrainingError(message, explained.diagnostics) from error

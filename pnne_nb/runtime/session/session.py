@@ -1,0 +1,485 @@
+"""One training: its parts, the commands that concern all of them, and the run of its thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, final
+
+from torch import nn
+
+from pnne_nb.errors import CheckpointError, TrainingError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
+from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
+from pnne_nb.runtime.data.open_data import Data
+from pnne_nb.runtime.data.workers import WorkerDiedError
+from pnne_nb.runtime.distributed.training_group import TrainingGroup
+from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.fault import Fault
+from pnne_nb.runtime.loop.fault_replay import NotFiniteError
+from pnne_nb.runtime.loop.loop import TrainingLoop
+from pnne_nb.runtime.loop.step_ring import MEMORY
+from pnne_nb.runtime.monitoring.probes import Observers
+from pnne_nb.runtime.monitoring.reporter import Reports
+from pnne_nb.runtime.session.announcer import Announcer
+from pnne_nb.runtime.session.checkpoint_match import differences, kinds_of, load
+from pnne_nb.runtime.session.checkpoint_schedule import CheckpointSchedule
+from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.session.live_source import EditedGraph, LiveSource
+from pnne_nb.runtime.session.notices import Notices
+from pnne_nb.runtime.session.requests import Requests
+from pnne_nb.runtime.session.rewind import Rewind
+from pnne_nb.runtime.session.training_registry import require_own
+from pnne_nb.runtime.setup.cadence import as_every
+from pnne_nb.runtime.setup.config import Config
+from pnne_nb.runtime.setup.device_map import placed_paths
+from pnne_nb.runtime.setup.loss_choice import choose_loss
+from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
+from pnne_nb.runtime.thread.control import Control, nothing
+from pnne_nb.runtime.thread.foreign_calls import is_left_behind
+from pnne_nb.runtime.thread.model_guard import SharedModel
+from pnne_nb.runtime.thread.step_lock import StopWantedError
+from pnne_nb.runtime.thread.thread import start_training_thread, threads_for_training
+from pnne_nb.runtime.thread.torch_switches import Determinism, switches
+from pnne_nb.runtime.thread.use_guard import guard_thread
+from pnne_nb.runtime.training_process.handover import Manner
+from pnne_nb.runtime.training_process.training_process import TrainingProcess
+from pnne_nb.telemetry.frames import ENDED, AnomalyFrame, StateFrame, TrainingState
+
+
+@final
+class Session:
+    """The parts of one training, and the run of its thread from the first step to the last.
+
+    Args:
+        model: A graph, which is compiled, or a module.
+        train_data: In any form.
+        val_data: Likewise, or None.
+        config: Everything else that is asked for.
+        checkpoint_dir: Where to keep checkpoints, or None.
+
+    Attributes:
+        config: What is asked for.
+        model: The live model.
+        live_source: What the model is made from, if that can be edited.
+        error: What made the training fail, or None.
+        loop: Makes the steps.
+        executor: Knows whether the loop or other processes make the steps.
+        control: Where commands and the training thread meet.
+        shared: Guards the live model.
+        reports: Take the news.
+        observers: The probes.
+        announcer: Tells what a step, or an epoch, has led to.
+        requests: What is done between two steps.
+        loss_choice: The loss and why it was chosen, or None if it was given.
+
+    Raises:
+        CompileError: The graph is unfinished or wrong.
+        TrainingError: An argument cannot be, or the data does not fit the model.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | NodeGraph,
+        train_data: Data | None,
+        val_data: Data | None,
+        config: Config,
+        checkpoint_dir: str | Path | None,
+    ) -> None:
+        config.check()
+        train, val = config.open_data(train_data, val_data)
+        self.model = as_module(model, config.seed)
+        self.live_source: LiveSource | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
+        compares = config.loss is not None and config.step_function is None
+        make_weights(self.model, train, config.seed, wants_target=compares, calls=config.step_function is None)
+        self.config, self.loss_choice = choose_loss(config, self.model, train)
+        config = self.config
+        recipe = config.recipe(self.model, train, val, input_shapes(model), placed_paths(model))
+        self.error: BaseException | None = None
+        self.reports = Reports()
+        self.reports.listeners.calling = self._calling
+        self.observers = Observers(self.reports.publish)
+        self.loop = TrainingLoop.of(recipe, config.seed, self.observers)
+        self.loop.check_data()
+        self.loop.ring.memory = MEMORY
+        self.control = Control(self._state_changed)
+        self.shared = SharedModel(self.model, self.control, self._tell_of_use)
+        determinism = Determinism(recipe.device, wanted=config.deterministic)
+        self.executor = Executor(self.loop, self.control, determinism, self.state_dict)
+        self._notices = Notices(self.executor, self.reports)
+        self._checkpoints = CheckpointSchedule(
+            None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir, config.max_to_keep),
+            as_every("checkpoint_every", config.checkpoint_every),
+            self.state_dict,
+            self.executor,
+            self.reports,
+            self._notices,
+        )
+        self.announcer = Announcer(
+            self.executor, self.reports, self._notices, self._checkpoints, self.control.stepped, config.epochs
+        )
+        self.requests = Requests(self.control, self.executor, self.reports, self._checkpoints)
+        self._rewind = Rewind(self.control, self.executor, self.reports, self.observers, lambda: self._threads)
+        self._stalls = self.executor.stall_watch(self.reports.announce, self._end_without_thread)
+        self._threads = threads_for_training()
+        self._guarded = threading.Event()
+        self._rest_only = False
+        self._ending = False
+        self._end_thread = nothing
+
+    # Commands
+
+    def go_on(self, steps: int | None = None) -> None:
+        """Follow edits of the graph, give the model back, and train on; starts a thread or a process where there is none.
+
+        Args:
+            steps: Halt after so many; None runs on.
+
+        Raises:
+            CompileError: The edited graph is unfinished or wrong; nothing has changed.
+            TrainingError: It cannot be followed, or not be handed to a process.
+        """
+        self.follow_edits()
+        self.shared.let_go()
+        if not self.control.alive:
+            require_own(self.model, in_process=self.executor.in_process)
+            self.launch(steps, self._process() if self.executor.in_process else None)
+        elif steps is None:
+            self.control.resume()
+        else:
+            self.control.allow(steps)
+
+    def require_alive(self) -> None:
+        """Insist on a training that is under way, halted or not.
+
+        Raises:
+            TrainingError: None is.
+        """
+        if not self.control.alive:
+            state, failed = self.control.state, f" ({in_brief(self.error)})" if self.error is not None else ""
+            raise TrainingError(f"There is nothing to resume: the training is {state}{failed}. Call start().")
+
+    def launch(self, steps: int | None, processes: TrainingGroup | TrainingProcess | None = None) -> None:
+        """Start a training thread, unless there is one already.
+
+        Args:
+            steps: Halt after so many; None runs on.
+            processes: Make the steps, if it is not the loop.
+
+        Raises:
+            CheckpointError: Its checkpoints could not be written.
+            TrainingError: This process was forked while the training was under way.
+        """
+        self._require_own_process()
+        self._checkpoints.require_room()
+        if not self.control.launch(steps):
+            return
+        self.executor.processes = processes
+        self.renew()
+        self.shared.guards = not isinstance(processes, TrainingProcess)
+        guard_thread()
+        self._end_thread = start_training_thread(self.run, self.control.stop, self.control.wait_for_end, self._threads)
+        # Once the model is under guard, nobody meets a step.
+        self._guarded.wait()
+
+    def renew(self) -> None:
+        """Prepare a new run: what failed is forgotten, and after the last epoch there are as many more.
+
+        Until the run begins, doing this again changes nothing: a training is packed for other processes and then launched.
+        But not in the first run after a checkpoint was loaded, which makes the rest: a script that resumes what was
+        killed after its last checkpoint does not train again.
+        """
+        self.error = None
+        self.announcer.busy = self._ending = False
+        self._guarded.clear()
+        self._notices.renew()
+        if not self._rest_only:
+            self.loop.be_patient()
+            if self.loop.epoch > self.announcer.last_epoch:
+                self.announcer.last_epoch = self.loop.epoch - 1 + self.config.epochs
+
+    def _process(self) -> TrainingProcess:
+        config, checkpoints = self.config, self._checkpoints
+        checkpoints.require_room()
+        if not self._rest_only:
+            # As every new run does, and before the process is told what was best so far.
+            self.loop.be_patient()
+        every = None if checkpoints.directory is None else checkpoints.every
+        last_epoch = self.announcer.last_epoch
+        manner = Manner(config.seed, self._threads, config.deterministic, every, last_epoch, switches())
+        return TrainingProcess(self.loop, self.control, self.reports, self.observers, manner)
+
+    def follow_edits(self) -> None:
+        """Become what the graph says now, between two steps.
+
+        Raises:
+            CompileError: It is unfinished or wrong; nothing has changed.
+            TrainingError: It cannot be followed.
+        """
+        source = self.live_source
+        if source is None or not source.changed:
+            return
+        if self.executor.group is not None:
+            raise TrainingError(
+                "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
+            )
+        with self.control.visit("an edit of the graph"), self.executor.lent():
+            cut = source.follow(self.loop, self.config)
+            self.shared.edited()
+            if cut is not None:
+                self.reports.announce(cut)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until no training is under way, for `timeout` seconds at most; returns whether none is.
+
+        Raises:
+            TrainingError: There never was one, or the caller is a part of it.
+            BaseException: Whatever made it fail.
+        """
+        if self.control.state == "idle":
+            raise TrainingError("There is nothing to wait for: call start() first.")
+        if self.control.in_a_step():
+            raise TrainingError(
+                "wait() would never return: this is inside a step or a callback of a training, which waits for you."
+            )
+        self.shared.let_go()
+        if not self.control.wait_for_end(timeout):
+            return False
+        if self.error is not None:
+            raise self.error
+        return True
+
+    async def awaited(self) -> None:
+        """Wait in an event loop, which goes on meanwhile; see `wait`."""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def tell(frame: StateFrame) -> None:
+            if frame.state in ENDED:
+                loop.call_soon_threadsafe(ended.set)
+
+        remove = self.reports.listeners.add("state", tell)
+        try:
+            if self.control.state not in {"idle", *ENDED}:
+                await ended.wait()
+        finally:
+            remove()
+        self.wait(None)
+
+    @contextmanager
+    def lent(self) -> Iterator[nn.Module]:
+        """A block with the live model to itself; what it does to it counts."""
+        with self.control.visit("a block that looks at the model"), self.executor.lent():
+            yield self.model
+            self.shared.edited()
+            self.loop.ring.touch()
+
+    # The steps before
+
+    @property
+    def fault(self) -> Fault | None:
+        """The NaN or infinity that has ended the training, or None."""
+        return self.error.fault if isinstance(self.error, NotFiniteError) else None
+
+    def go_back(self, steps: int) -> None:
+        """Stop, and be where the training was `steps` steps ago; see `Rewind.back`."""
+        self.control.stop()
+        self.control.wait_for_rest()
+        self._rewind.back(steps)
+        self._rest()
+
+    def skip_batch(self) -> None:
+        """Go on behind the batch of the fault; see `Rewind.without`."""
+        self._rewind.without(self.fault)
+        self._rest()
+
+    def _rest(self) -> None:
+        """What has failed is no more."""
+        self.error = None
+        self._rest_only = True
+        self.control.end("stopped", self._keep)
+
+    # Checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint holds.
+
+        Raises:
+            TrainingError: This process was forked while the training was under way.
+        """
+        self._require_own_process()
+        source = self.live_source
+        drawing = None if source is None else source.drawing
+        return {
+            "loop": self.executor.loop_state(),
+            "history": self.reports.history.state_dict(),
+            "config": self.config.plain(),
+            "kinds": kinds_of(self.loop.recipe),
+            "missing": list(self.config.objects()),
+            "graph": None if source is None else source.document,
+            "drawing": None if drawing is None else drawing.graph,
+            "last_epoch": self.announcer.last_epoch,
+            "threads": self._threads,
+            "batches": self.loop.recipe.train.size,
+        }
+
+    def _require_own_process(self) -> None:
+        if self.control.forked:
+            raise TrainingError(
+                "This process was forked while the training was under way: the training goes on in the process that was "
+                "forked, and the model here may be from the middle of a step. Command the engine there; here, "
+                "TrainingEngine.resume_from() makes another one from a checkpoint."
+            )
+
+    def resume(self, state: dict[str, Any], notes: Iterable[tuple[str, str]], *, epochs_changed: bool) -> None:
+        """Go on from what `state_dict` returned, and tell what there is to say of it.
+
+        Args:
+            state: From a checkpoint.
+            notes: Kind and message of what its reader has to say.
+            epochs_changed: Whether the last epoch is the one that is asked for now.
+
+        Raises:
+            CheckpointError: It belongs to another training; this one is as before.
+            TrainingError: The training is under way.
+        """
+        for _, message in notes:
+            # Whoever calls the engine.
+            warnings.warn(message, stacklevel=3)
+        if self.control.alive:
+            raise TrainingError(f"The training is {self.control.state}: stop() it before loading a checkpoint.")
+        load(state, unpack(*pack(self.state_dict())), self.loop, self.reports.history, self.config)
+        self.loop.ring.clear()
+        # The number of threads changes the last bits of a sum.
+        self._threads = state["threads"]
+        self._rest_only = True
+        if not epochs_changed:
+            self.announcer.last_epoch = state["last_epoch"]
+        document = None if self.live_source is None else self.live_source.document
+        told = [AnomalyFrame(self.loop.steps, kind, message) for kind, message in notes]
+        for frame in [*differences(state, self.loop, self.config, document), *told]:
+            self.reports.announce(frame)
+
+    # The training thread
+
+    def run(self) -> None:
+        """Train until the end, a stop or a failure; never raises."""
+        self.control.enter()
+        self._rest_only = False
+        state = self._run()
+        # Whoever was left behind finds the training ended by another thread, or even begun again.
+        if not is_left_behind():
+            self._end(state)
+
+    def _run(self) -> TrainingState:
+        try:
+            try:
+                if self.executor.process is None:
+                    self.shared.open()
+                else:
+                    self.control.woken = self.executor.process.wake
+            finally:
+                self._guarded.set()
+            self._stalls.start()
+            try:
+                self._notices.before_first_step()
+                state = self._train()
+            except StopWantedError:
+                self.loop.foreign_calls.cut_short()
+                self.loop.leave_data()
+                state = "stopped"
+            self._save_last()
+        except BaseException as error:  # noqa: BLE001  it is kept, shown, and raised again by wait()
+            if not is_left_behind():
+                self._keep(error)
+            return "failed"
+        return state
+
+    def _train(self) -> TrainingState:
+        process, stalls = self.executor.process, self._stalls
+        events = self.executor.events(self.announcer.last_epoch)
+        try:
+            # Until a process has halted, it asks for nobody's leave.
+            while (process is not None and process.at_work) or self.control.boundary() == "go":
+                self.announcer.epoch_begins()
+                stalls.began()
+                event = next(events, None)
+                stalls.ended()
+                if event is None:
+                    return "finished"
+                self.announcer.tell(event)
+            return "stopped"
+        except WorkerDiedError as error:
+            # The model is as after its last step. That is kept: a kernel that shuts down ends the workers first of all.
+            if self.control.stopping:
+                return "stopped"
+            self._keep(error)
+            return "failed"
+        finally:
+            events.close()
+
+    def _save_last(self) -> None:
+        self.announcer.busy = True
+        try:
+            self._checkpoints.at_end()
+        except CheckpointError as error:
+            error.add_note(
+                "Nothing is lost: start() goes on from here and tries again; save_checkpoint(path) writes one elsewhere."
+            )
+            self._rest_only = True
+            raise
+
+    def _end(self, state: TrainingState) -> None:
+        self._ending = True
+        self._stalls.end()
+        self.shared.close()
+        self.control.woken = nothing
+        looked = self.announcer.look()
+        self.executor.processes = None
+        self.reports.channel.put(self.announcer.progress, *looked)
+        self.announcer.busy = True
+        self.control.end(state, self._keep)
+
+    def _end_without_thread(self) -> None:
+        """The training thread was left behind in the data: end the training in its place, as after the last step."""
+        self.control.enter()
+        state: TrainingState = "stopped"
+        try:
+            self.loop.leave_data()
+            self._save_last()
+        except BaseException as error:  # noqa: BLE001  as in `run`
+            self._keep(error)
+            state = "failed"
+        self._end_thread()
+        self._end(state)
+
+    def _keep(self, error: BaseException) -> None:
+        """Keep what has made the training fail; of several failures, the first."""
+        if self.error is not None:
+            self.error.add_note(f"And then: {in_brief(error)}")
+            return
+        told, in_step = in_brief(error), not self.announcer.busy
+        error.add_note(f"While {self.executor.source.doing}." if in_step else "Between two steps.")
+        self.error = error
+        try:
+            self._notices.of_failure(error, told, in_step=in_step)
+        except Exception as other:  # noqa: BLE001  whoever is told of a failure may fail, too
+            self._keep(other)
+
+    def _calling(self, function: str) -> AbstractContextManager[None]:
+        # Of the state, it is told when nothing can be cut short any more.
+        if self.control.in_training_thread() and not self._ending:
+            return self.loop.foreign_calls.of(function)
+        return nullcontext()
+
+    def _tell_of_use(self, message: str, hint: str) -> None:
+        self.reports.announce(AnomalyFrame(self.loop.steps, "model-kept", message, hint=hint))
+
+    def _state_changed(self, state: TrainingState) -> None:
+        self.announcer.rest()
+        self.reports.state_changed(state, self.error if state == "failed" else None, self.model)

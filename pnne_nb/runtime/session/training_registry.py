@@ -1,0 +1,68 @@
+"""The trainings of this process, found by the module that they train."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from torch import nn
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.telemetry.frames import ENDED, TrainingState
+
+
+class RegisteredTraining(Protocol):
+    """A training that others can find by its module, such as ``TrainingEngine``."""
+
+    @property
+    def state(self) -> TrainingState:
+        """What it does."""
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that is trained."""
+
+    @property
+    def in_process(self) -> bool:
+        """Whether its steps are made in a process of its own."""
+
+    def paused(self) -> AbstractContextManager[nn.Module]:
+        """A block that has the module to itself."""
+
+
+_trainings: weakref.WeakSet[RegisteredTraining] = weakref.WeakSet()
+"""Every training that still exists."""
+
+
+def add(training: RegisteredTraining) -> None:
+    """Register a training for as long as it exists."""
+    _trainings.add(training)
+
+
+def trainings_of(module: nn.Module) -> list[RegisteredTraining]:
+    """Return the trainings under way, running or paused, of `module`, of a part of it, or of what it is a part of."""
+    own = {id(parameter) for parameter in module.parameters()}
+    return [
+        training
+        for training in tuple(_trainings)
+        if training.state not in {"idle", *ENDED} and any(id(one) in own for one in training.module.parameters())
+    ]
+
+
+def require_own(model: nn.Module, *, in_process: bool) -> None:
+    """Insist that a training may begin beside those under way.
+
+    Two threads notice each other by the guards of the model; a process that brings its weights back has none.
+
+    Args:
+        model: Is about to be trained.
+        in_process: Whether that is done in a process of its own.
+
+    Raises:
+        TrainingError: Another training has the model, or a part of it, and one of the two is in a process of its own.
+    """
+    if any(in_process or other.in_process for other in trainings_of(model)):
+        raise TrainingError(
+            "Another engine is training this model, or a part of it: stop it first, or train a copy of the model."
+        )

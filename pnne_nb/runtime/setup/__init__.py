@@ -1,0 +1,1 @@
+"""What a training is made of, checked and put in place before it starts."""

@@ -1,0 +1,240 @@
+"""What a person asks of a training, as one value that a checkpoint can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from torch import nn
+
+from pnne_nb.errors import TrainingError, expect, near, shown
+from pnne_nb.runtime.data.batches import InputShapes
+from pnne_nb.runtime.data.open_data import Data, open_source, require_count
+from pnne_nb.runtime.data.sources import BatchSource
+from pnne_nb.runtime.objective.goal import MonitorChoice, as_goal
+from pnne_nb.runtime.objective.losses import Loss, has_state_of_its_own, make_loss, require_trained
+from pnne_nb.runtime.objective.metric_choices import MetricChoice, make_metrics, names_of
+from pnne_nb.runtime.objective.metrics import Stateful
+from pnne_nb.runtime.objective.step_logs import StepFunction
+from pnne_nb.runtime.optim.optimizers import (
+    OptimizerChoice,
+    is_all_moved,
+    make_optimizer,
+    needs_closure,
+)
+from pnne_nb.runtime.optim.resolve import Options
+from pnne_nb.runtime.optim.schedules import SchedulerChoice, make_schedule
+from pnne_nb.runtime.setup.cadence import EveryChoice, as_every
+from pnne_nb.runtime.setup.device_map import settle
+from pnne_nb.runtime.setup.precision import Precision, choose_device
+from pnne_nb.runtime.setup.recipe import Recipe
+
+UNDRAWN = (
+    "epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping",
+    "validate_every", "checkpoint_every", "max_to_keep", "deterministic", "monitor", "min_delta", "restore_best_weights",
+)  # fmt: skip
+"""Arguments that no node of a training graph stands for."""
+
+
+def require_undrawn(options: Iterable[str]) -> None:
+    """Insist on arguments that no node of a training graph stands for.
+
+    Raises:
+        TrainingError: One of them is drawn, or unknown.
+    """
+    for name in options:
+        if name not in UNDRAWN:
+            raise TrainingError(
+                f"from_graph takes no argument {name!r}: it is drawn, or unknown.{near(name, UNDRAWN)} "
+                f"It takes {', '.join(UNDRAWN)}."
+            )
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The arguments of a `TrainingEngine` but for model and data; see there."""
+
+    loss: Loss
+    optimizer: OptimizerChoice
+    scheduler: SchedulerChoice
+    metrics: Sequence[MetricChoice]
+    epochs: int
+    batch_size: int
+    shuffle: bool
+    device: str
+    precision: str
+    grad_clip: float | None
+    accumulate: int
+    seed: int
+    num_workers: int
+    parameter_groups: Mapping[str, Options] | None
+    step_function: StepFunction | None
+    early_stopping: int | None
+    validate_every: EveryChoice = 1
+    checkpoint_every: EveryChoice = 1
+    deterministic: bool = False
+    stateful: Mapping[str, Stateful] | None = None
+    monitor: MonitorChoice = None
+    min_delta: float = 0.0
+    restore_best_weights: bool = False
+    max_to_keep: int | None = 3
+
+    def __post_init__(self) -> None:
+        # NumPy's numbers count as Python's, and a checkpoint can keep those.
+        for name, value in msgspec.structs.asdict(self).items():
+            if isinstance(value, np.generic):
+                msgspec.structs.force_setattr(self, name, value.item())
+
+    def check(self) -> None:
+        """Refuse numbers that make no sense, before any work is done.
+
+        Raises:
+            TrainingError: One of them; the message names it.
+        """
+        require_count("epochs", self.epochs)
+        require_count("batch_size", self.batch_size)
+        require_count("accumulate", self.accumulate)
+        workers: object = self.num_workers
+        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+            raise TrainingError(f"num_workers must be a whole number, at least 0, not {shown(workers)}.")
+        for name in ("early_stopping", "max_to_keep"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        if self.step_function is not None and not callable(self.step_function):
+            raise TrainingError(
+                "step_function must be a function of model and batch that returns the loss, not "
+                f"{shown(self.step_function)}."
+            )
+        expect(self.stateful, (Mapping, NoneType), "stateful", 'objects by name, such as {"d_optimizer": optimizer}')
+        for name, kept in (self.stateful or {}).items():
+            if not isinstance(kept, Stateful):
+                raise TrainingError(
+                    f"stateful[{name!r}] is a {type(kept).__name__}, which has no state_dict and load_state_dict."
+                )
+        as_goal(self.monitor, self.min_delta)
+        as_every("validate_every", self.validate_every)
+        as_every("checkpoint_every", self.checkpoint_every)
+        for name in ("shuffle", "deterministic", "restore_best_weights"):
+            if not isinstance(getattr(self, name), bool):
+                raise TrainingError(f"{name} must be True or False, not {shown(getattr(self, name))}.")
+        seed: object = self.seed
+        if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
+            raise TrainingError(f"seed must be a whole number of at most 64 bits, not {shown(seed)}.")
+        clip: object = self.grad_clip
+        if clip is not None and not (isinstance(clip, (int, float)) and clip > 0):
+            raise TrainingError(f"grad_clip must be a positive norm or None, not {shown(clip)}.")
+
+    def open_data(self, train: Data | None, val: Data | None) -> tuple[BatchSource, BatchSource | None]:
+        """The data as batches; only training data is shuffled.
+
+        Raises:
+            TrainingError: See `open_source`.
+        """
+        return (
+            self._open(train, "train_data", shuffle=self.shuffle),
+            None if val is None else self._open(val, "val_data", shuffle=False),
+        )
+
+    def _open(self, data: Data | None, name: str, *, shuffle: bool) -> BatchSource:
+        return open_source(
+            data,
+            batch_size=self.batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            num_workers=self.num_workers,
+            name=name,
+            pin_memory=choose_device(self.device).type == "cuda",
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Those arguments that are plain values; functions and objects are left out."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if is_plain(value)}
+
+    def objects(self) -> dict[str, Any]:
+        """The arguments that `plain` leaves out, as they are."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if not is_plain(value)}
+
+    def recipe(
+        self,
+        model: nn.Module,
+        train: BatchSource,
+        val: BatchSource | None,
+        expected: InputShapes,
+        placed: Collection[str] = (),
+    ) -> Recipe:
+        """What a loop needs, made from the arguments.
+
+        Args:
+            model: Moved to the device in place.
+            train: Training data.
+            val: Validation data.
+            expected: Name and shape of each Input node; empty for a plain module.
+            placed: Paths of layers that have a device of their own.
+
+        Raises:
+            TrainingError: An argument cannot be; the message says which and why.
+        """
+        device = choose_device(self.device)
+        scattered = settle(model, device, placed)
+        optimizer = make_optimizer(self.optimizer, model, self.parameter_groups)
+        loss, stateful = make_loss(self.loss), dict(self.stateful or {})
+        if isinstance(loss, nn.Module):
+            require_trained(loss.to(device), optimizer)
+            if has_state_of_its_own(loss):
+                stateful["loss"] = loss
+        if needs_closure(optimizer) and self.precision == "16":
+            raise TrainingError(
+                f"{type(optimizer).__name__} computes the loss several times in a step, which scaled gradients do not "
+                'allow: choose precision "32" or "bf16".'
+            )
+        if self.precision == "16" and any(one.dtype == torch.float16 for one in model.parameters()):
+            raise TrainingError(
+                'With precision="16" the parameters stay float32, and the forward pass runs in float16 by itself: give the '
+                "model as it was before half()."
+            )
+        goal = as_goal(self.monitor, self.min_delta)
+        metrics = make_metrics(self.metrics, device)
+        # What a model or a step function tells beside the loss, only a step tells.
+        compares = loss is not None and self.step_function is None
+        goal.require_measured(names_of(metrics) if compares else None, validates=val is not None)
+        total = None if train.size is None else self.epochs * -(-train.size // self.accumulate)
+        return Recipe(
+            model=model,
+            train=train,
+            val=val,
+            loss=loss,
+            optimizer=optimizer,
+            schedule=make_schedule(self.scheduler, optimizer, total_steps=total, more=goal.more),
+            metrics=metrics,
+            val_metrics=make_metrics(self.metrics, device),
+            expected=expected,
+            device=device,
+            precision=Precision(self.precision, device),
+            grad_clip=self.grad_clip,
+            accumulate=self.accumulate,
+            step=self.step_function,
+            goal=goal,
+            patience=self.early_stopping,
+            restore_best_weights=self.restore_best_weights,
+            validate_every=as_every("validate_every", self.validate_every),
+            moves_all=is_all_moved(self.optimizer),
+            needs_closure=needs_closure(optimizer),
+            scattered=scattered,
+            stateful=stateful,
+        )
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a file can hold an argument: names and numbers, alone or in collections."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return True
+        case list() | tuple():
+            return all(is_plain(item) for item in value)
+        case dict():
+            return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
+        case _:
+            return False

@@ -1,0 +1,61 @@
+"""Where a model's tensors are: on one device, or on those that its nodes ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from torch import nn
+
+from pnne_nb.compiler.pipeline.compile import load
+from pnne_nb.errors import TrainingError
+from pnne_nb.graph.document import NodeGraph
+
+_NOWHERE = torch.device("meta")
+
+
+def placed_paths(model: nn.Module | NodeGraph) -> frozenset[str]:
+    """Paths of the layers whose nodes have a device; none for a plain module."""
+    return frozenset(load(model).generated.devices) if isinstance(model, NodeGraph) else frozenset()
+
+
+def settle(model: nn.Module, device: torch.device, placed: Collection[str]) -> bool:
+    """Move to `device`, in place, what has no place of its own.
+
+    A plain module whose parameters are on several devices already stays as it is.
+
+    Args:
+        model: Moved in place.
+        device: Where batches and the loss are.
+        placed: Paths of layers that stay where they are.
+
+    Returns:
+        Whether the model is on several devices now.
+
+    Raises:
+        TrainingError: The model has shapes only, and no numbers.
+    """
+    if not placed and len(found := devices_of(model)) <= 1:
+        if found == {_NOWHERE} != {device}:
+            raise TrainingError(
+                "The model's parameters have no numbers: they are on the device 'meta', which knows shapes only. Make room "
+                'by model.to_empty(device="cpu"), and fill it by load_state_dict or by each layer\'s reset_parameters().'
+            )
+        model.to(device)
+        return False
+    if placed:
+        for path, layer in model.named_modules():
+            if not _is_within(path, placed):
+                # Its own tensors only: parts of it may have places.
+                layer._apply(lambda tensor: tensor.to(device), recurse=False)
+    return devices_of(model) != {device}
+
+
+def devices_of(model: nn.Module) -> set[torch.device]:
+    """Every device that holds a parameter or a buffer."""
+    return {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+
+
+def _is_within(path: str, placed: Collection[str]) -> bool:
+    parts = path.split(".")
+    return any(".".join(parts[: count + 1]) in placed for count in range(len(parts)))

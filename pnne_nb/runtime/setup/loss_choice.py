@@ -1,0 +1,83 @@
+"""The loss, chosen by the target of the first examples and what the model gives for one of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from torch import Tensor, nn
+
+from pnne_nb.errors import PnneError, TargetError, TrainingError
+from pnne_nb.runtime.data.batches import Batch, as_batch
+from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
+from pnne_nb.runtime.objective.losses import BY_TARGET, LossChoice, loss_for, make_loss, require_classes
+from pnne_nb.runtime.setup.config import Config
+from pnne_nb.runtime.setup.models import trial_output
+
+EXAMPLES: Final = 64
+"""Examples of a dataset that are read to see whether all targets are 0 or 1."""
+
+
+def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Config, LossChoice | None]:
+    """Choose the loss if none was given.
+
+    Args:
+        config: What is asked for.
+        model: Run on one example; nothing of it changes.
+        data: What it is trained on.
+
+    Returns:
+        What is asked for, with a loss; and why that was chosen, or None if it was given.
+
+    Raises:
+        TargetError: No loss fits the target and the output.
+        TrainingError: The data is a stream, whose targets cannot be looked at before the training.
+    """
+    if config.step_function is not None or config.loss is None:
+        loss = None if config.loss == BY_TARGET else config.loss
+        return msgspec.structs.replace(config, loss=loss), None
+    if config.loss != BY_TARGET:
+        return config, None
+    batch = _first(data, 1)
+    if batch is None:
+        raise TrainingError(
+            "No loss can be chosen, because the data is a stream, which is read only once. Give the loss: "
+            'loss="CrossEntropyLoss" for classes, "MSELoss" for quantities, "BCEWithLogitsLoss" for yes and no.'
+        )
+    output = _output(model, batch, config.seed)
+    choice = loss_for(output, _targets(data, batch))
+    if choice.name == "BCEWithLogitsLoss" and isinstance(list(model.modules())[-1], nn.Sigmoid):
+        raise TargetError(
+            "The model ends in Sigmoid, which BCEWithLogitsLoss computes itself: remove the Sigmoid, or give "
+            'loss="BCELoss", with metrics=() or metrics that take probabilities.'
+        )
+    require_classes(make_loss(choice.name), output)
+    return msgspec.structs.replace(config, loss=choice.name), choice
+
+
+def _first(data: BatchSource, count: int) -> Batch | None:
+    """The first examples, or None of a stream."""
+    if not isinstance(data, (TensorSource, DatasetSource, StreamSource)):
+        return None
+    raw = data.first(count)
+    return None if raw is None else as_batch(raw, wants_target=True)
+
+
+def _targets(data: BatchSource, first: Batch) -> Any:
+    """Targets to choose by: all that are in memory; of a dataset, more than the first one only where that may tell more."""
+    if isinstance(data, TensorSource):
+        return data.tensors[-1]
+    if not isinstance(first.target, Tensor) or not first.target.is_floating_point():
+        return first.target
+    more = _first(data, EXAMPLES)
+    return first.target if more is None else more.target
+
+
+def _output(model: nn.Module, batch: Batch | None, seed: int) -> Any:
+    """What the model gives for one example; None if it fails, which the first step explains."""
+    if batch is None:
+        return None
+    try:
+        return trial_output(model, batch, seed)
+    except (PnneError, RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError):
+        return None

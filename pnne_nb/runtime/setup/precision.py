@@ -1,0 +1,111 @@
+"""Where numbers live and how exact they are: the device and the floating point types of a training."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, TypeAlias, final, get_args
+
+import torch
+from torch import Tensor
+
+from pnne_nb.compiler.shapes.available_devices import available_devices
+from pnne_nb.errors import TrainingError, expect, near, shown
+
+PrecisionName: TypeAlias = Literal["32", "bf16", "16"]
+_LEAST_SCALE = 1e-4
+"""Below it, gradients are infinite by themselves, as in fairseq; from the first scale it takes 30 steps in a row."""
+_NO_AUTOCAST: AbstractContextManager[None] = nullcontext()
+
+
+def choose_device(device: str | torch.device) -> torch.device:
+    """The device that a name stands for; ``"auto"`` is the accelerator if there is one, else the CPU.
+
+    Raises:
+        TrainingError: There is no such device here.
+        ArgumentError: It is no name, and no device.
+    """
+    expect(device, (str, torch.device), "device", 'a name such as "cuda:0", or "auto"')
+    if device == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        return torch.device("cpu") if found is None else torch.device(found)
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        known = available_devices()
+        raise TrainingError(
+            f"There is no device {shown(str(device))} here; there is {', '.join(known)}.{near(str(device), known)}"
+        ) from error
+    return chosen
+
+
+@final
+class Precision:
+    """Autocast and gradient scaling for one training.
+
+    Args:
+        name: ``"32"``; ``"bf16"`` or ``"16"`` run the forward pass in that type where torch deems it safe,
+            ``"16"`` with scaled gradients.
+        device: Where the training runs.
+
+    Raises:
+        TrainingError: Unknown name.
+    """
+
+    def __init__(self, name: object, device: torch.device) -> None:
+        known = get_args(PrecisionName)
+        if not isinstance(name, str) or name not in known:
+            raise TrainingError(f"precision must be one of {', '.join(map(repr, known))}, not {shown(name)}.")
+        self._device = device.type
+        self._dtype = {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[name]
+        self.scaler = torch.amp.GradScaler(self._device) if name == "16" else None
+        self._unscaled = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything is computed in the types that the model has."""
+        return self._dtype is None
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context of a forward pass."""
+        if self._dtype is None:
+            return _NO_AUTOCAST
+        return torch.autocast(self._device, self._dtype)
+
+    def backward(self, loss: Tensor) -> None:
+        """Backpropagate, scaled if need be."""
+        scaled = loss if self.scaler is None else self.scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Give the gradients their true size."""
+        if self.scaler is not None:
+            self._unscaled = True
+            self.scaler.unscale_(optimizer)
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Move the parameters; returns False if a scaled gradient overflowed, and they stayed."""
+        if self.scaler is None:
+            optimizer.step()
+            return True
+        before = self.scale
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        self._unscaled = False
+        return self.scale >= before
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the scale has fallen so far that what overflows is no longer due to it."""
+        return self.scale < _LEAST_SCALE
+
+    def abandon(self) -> None:
+        """The step will not be finished: the gradients of the next one are scaled as those of this one were."""
+        if self.scaler is not None and self._unscaled:
+            self.scaler.update(self.scale)
+            self._unscaled = False
+
+    @property
+    def scale(self) -> float:
+        """The factor that gradients are scaled by; 1 without scaling."""
+        return 1.0 if self.scaler is None else float(self.scaler.get_scale())

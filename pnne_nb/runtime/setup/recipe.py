@@ -1,0 +1,90 @@
+"""What a training works with, ready made: `config` makes it, `loop` follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.data.batches import InputShapes
+from pnne_nb.runtime.data.sources import BatchSource
+from pnne_nb.runtime.objective.goal import Goal
+from pnne_nb.runtime.objective.metrics import Metric, Stateful
+from pnne_nb.runtime.objective.step_logs import ALONE, Peers, StepFunction
+from pnne_nb.runtime.optim.schedules import Schedule
+from pnne_nb.runtime.setup.cadence import Every
+from pnne_nb.runtime.setup.precision import Precision
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """What a loop works with.
+
+    Attributes:
+        loss: Function of output and target; None if the model returns its own loss.
+        metrics: Over the training data, by name.
+        val_metrics: The same over the validation data.
+        expected: Name and shape of each Input node, to be compared with the data; empty for a plain module.
+        accumulate: Batches whose gradients make up one optimizer step.
+        grad_clip: Largest gradient norm, or None.
+        step: Replaces forward pass and loss: a function of model and raw batch, see `step_logs`.
+        goal: What is to become better.
+        patience: End after so many epochs in which it has not, or None.
+        restore_best_weights: Whether the best weights are kept, and put back when the training is over.
+        validate_every: When the validation data is looked at; at the end of the last epoch in any case.
+        moves_all: Whether the optimizer was made for all of the model that can be trained, not for what somebody chose.
+        needs_closure: Whether the optimizer computes the loss several times in a step, as LBFGS does.
+        scattered: Whether the model is on several devices; batches go to, and outputs come back to `device`.
+        peers: The processes that make each step together.
+        stateful: What else changes in the course of training, and belongs in a checkpoint, by name.
+        trained: What runs in training in the place of `model`: the same, with gradients averaged over all peers.
+    """
+
+    model: nn.Module
+    train: BatchSource
+    val: BatchSource | None
+    loss: Callable[[Any, Any], Tensor] | None
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule | None
+    metrics: dict[str, Metric]
+    val_metrics: dict[str, Metric]
+    expected: InputShapes
+    device: torch.device
+    precision: Precision
+    grad_clip: float | None
+    accumulate: int
+    step: StepFunction | None = None
+    goal: Goal = Goal()
+    patience: int | None = None
+    restore_best_weights: bool = False
+    validate_every: Every = Every(1, "epochs")
+    moves_all: bool = False
+    needs_closure: bool = False
+    scattered: bool = False
+    stateful: Mapping[str, Stateful] = {}
+    peers: Peers = ALONE
+    trained: Callable[..., Any] | None = None
+
+    @property
+    def compares(self) -> bool:
+        """Whether there is an output to compare with a target, for the loss and for metrics."""
+        return self.loss is not None and self.step is None
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether each process has a part of every tensor only, so that none can run the model without the others."""
+        return self.peers.count > 1 and self.trained is None
+
+
+def require_validation(recipe: Recipe) -> BatchSource:
+    """The validation data.
+
+    Raises:
+        TrainingError: There is none.
+    """
+    if recipe.val is None:
+        raise TrainingError("There is no validation data: give val_data to the engine.")
+    return recipe.val

@@ -1,0 +1,483 @@
+"""Where the training thread and everybody else meet: requests, states, and turns at the live model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal, TypeAlias, final
+
+from pnne_nb.process.direct_buttons import DirectButtons, Press
+from pnne_nb.process.fork import fork_safe, renewed_after_fork
+from pnne_nb.runtime.thread.step_lock import has_turn
+from pnne_nb.telemetry.frames import TrainingState
+
+Verdict: TypeAlias = Literal["go", "stop"]
+
+_SLICE = 0.2
+"""Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
+
+_GLANCE = 0.02
+"""Seconds between two looks whether the training has ended."""
+
+_LONGEST_LOAN = 0.05
+"""Seconds after which visitors who linger have kept the training waiting for long enough."""
+
+
+def nothing() -> None:
+    """Nobody has to be woken."""
+
+
+@final
+class Control:
+    """One lock for commands, states and turns at the model.
+
+    The training thread calls `boundary` between steps: only there does it halt, end, or let others have
+    the model. Turns are fair: a visitor waits for the end of the running step, and a crowd of visitors
+    cannot keep the training from its next step, because it is its turn once they have all left.
+
+    Args:
+        changed: Called after each change of state without the lock held: in the training thread, or in
+            the commanding one for the first state of a launch.
+
+    Attributes:
+        look: Called by the training thread now and then while it waits for visitors: some end without leaving.
+        asked_at: When somebody has last asked for something, in seconds since 1970.
+        woken: Called, in whatever thread, when somebody wants something of the training.
+        stop_asked: Set when somebody asks for the end.
+    """
+
+    def __init__(self, changed: Callable[[TrainingState], None]) -> None:
+        self.look: Callable[[], object] = nothing
+        self.asked_at = 0.0
+        self.woken: Callable[[], None] = nothing
+        self._changed = changed
+        self._lock = fork_safe(threading.RLock())
+        self._bells: list[Bell] = []
+        self._state: TrainingState = "idle"
+        self._alive = False
+        self._pause = False
+        self._stop = False
+        self.stop_asked = threading.Event()
+        self._steps = 0
+        self._working = False
+        self._queued = False
+        self._reserved = False
+        self._lent_since: float | None = None
+        self._lent_until = 0.0
+        self._trainer: int | None = None
+        self._visits: dict[Hashable, int] = {}
+        self._reasons: dict[Hashable, str] = {}
+        self._forked = False
+        self._buttons: DirectButtons | None = None
+        renewed_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """In a forked child there is no training thread: a training that was under way is another process's."""
+        if self._alive:
+            self._forked = True
+            self._state = "stopped"
+        self._alive = self._working = self._queued = self._reserved = False
+        self._trainer = self._lent_since = None
+        self._visits.clear()
+        self._reasons.clear()
+        self._bells.clear()
+        self._buttons = None
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process was forked while the training was under way: the training is its parent's."""
+        return self._forked
+
+    @property
+    def state(self) -> TrainingState:
+        """The state as last announced."""
+        return self._state
+
+    @property
+    def alive(self) -> bool:
+        """Whether a training thread is at work, halted or not."""
+        return self._alive
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What the running training waits for between two steps, in words, or None."""
+        with self._lock:
+            return next(iter(self._reasons.values()), None) if self._state == "running" else None
+
+    @property
+    def asked(self) -> str | None:
+        """What somebody has asked for and the training has not obeyed yet, in words, or None."""
+        if self.stopping:
+            return "stopping"
+        halts = self._alive and self._pause and not self._steps and self._state == "running"
+        return "pausing" if halts else None
+
+    @property
+    def trainer(self) -> int | None:
+        """The number of the training thread, or None while there is none."""
+        return self._trainer
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the end was asked for, and has not come yet."""
+        return self._alive and self._stop
+
+    @property
+    def steps_left(self) -> int | None:
+        """Steps that are to be made before the training halts, or None if it runs on."""
+        return self._steps if self._pause else None
+
+    @property
+    def visited(self) -> bool:
+        """Whether somebody has, or waits for, a turn at the model."""
+        return bool(self._visits)
+
+    def in_training_thread(self) -> bool:
+        """Whether the caller is the training thread."""
+        return self._trainer == threading.get_ident()
+
+    def in_a_step(self) -> bool:
+        """Whether the caller is the training thread, or in a step of another training, which holds this one up."""
+        return self.in_training_thread() or has_turn()
+
+    def launch(self, steps: int | None = None) -> bool:
+        """Claim the right to start a training thread.
+
+        Args:
+            steps: Halt after so many optimizer steps; None runs on.
+
+        Returns:
+            False if a thread is at work already; then nothing has changed.
+
+        Raises:
+            Exception: Whoever was told of the new state has failed; then nothing has changed.
+        """
+        with self._lock:
+            if self._alive:
+                return False
+            before = self._state
+            self._alive = True
+            self._pause = steps is not None
+            self._steps = steps or 0
+            self._stop = False
+            self.stop_asked.clear()
+            state: TrainingState = "running" if steps is None else "paused"
+            self._state = state
+        try:
+            self._changed(state)
+        except BaseException:
+            # No thread will ever end this.
+            self._leave(before)
+            raise
+        return True
+
+    def pause(self) -> None:
+        """Ask for a halt at the next boundary."""
+        self._request(pause=True)
+
+    def resume(self) -> None:
+        """Take a request to halt back."""
+        self._request(pause=False)
+
+    def allow(self, steps: int) -> None:
+        """Ask for a halt after so many optimizer steps more."""
+        self._request(pause=True, steps=steps)
+
+    def stop(self) -> None:
+        """Ask for the end at the next boundary."""
+        self._request(stop=True)
+
+    def _request(self, *, pause: bool | None = None, steps: int = 0, stop: bool = False) -> None:
+        with self._lock:
+            if self._alive:
+                self._pause = self._pause if pause is None else pause
+                self._steps = self._steps + steps if self._pause else 0
+                if stop:
+                    self._stop = True
+                    self.stop_asked.set()
+                self.asked_at = time.time()
+                self._ring()
+                self.woken()
+
+    def settled(self, timeout: float | None = None) -> bool:
+        """Wait until the training has obeyed: it has halted with no step left to make, or has ended.
+
+        What somebody else has taken back meanwhile, by `resume` or a new `launch`, is not waited for any longer.
+
+        Args:
+            timeout: Seconds at most.
+
+        Returns:
+            Whether it has; False at once in the training thread, which would wait for itself.
+        """
+        if self.in_training_thread():
+            return False
+        return self._wait_until(self._has_obeyed, timeout)
+
+    def _has_obeyed(self) -> bool:
+        if not (self._alive and (self._pause or self._stop)):
+            return True
+        return self._state == "paused" and not (self._steps or self._working or self._stop)
+
+    def wait_for_rest(self, *, wait: bool = True) -> None:
+        """Wait until the training has obeyed, see `settled`; returns at once where that would be for ever."""
+        while wait and not self.in_a_step() and not self.settled(_SLICE):
+            pass
+
+    def wait_for_end(self, timeout: float | None) -> bool:
+        """Wait until no training thread is at work or `timeout` seconds have passed; whether none is."""
+        until = float("inf") if timeout is None else time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
+        while self._alive and (left := until - time.monotonic()) > 0:
+            time.sleep(min(_GLANCE, left))
+        return not self._alive
+
+    def direct_buttons(self) -> str:
+        """Where a page of this machine may halt the training under way, see `DirectButtons`; empty if nowhere."""
+        with self._lock, suppress(OSError):
+            if self._alive and self._buttons is None:
+                self._buttons = DirectButtons(self._pressed)
+            return "" if self._buttons is None else self._buttons.address
+        return ""
+
+    def _pressed(self, press: Press) -> None:
+        (self.pause if press == "pause" else self.stop)()
+
+    # The training thread's side
+
+    def enter(self) -> None:
+        """The calling thread becomes the training thread."""
+        self._trainer = threading.get_ident()
+
+    def boundary(self) -> Verdict:
+        """Between two steps: let others have the model, halt, end, or take the model and go on."""
+        buttons = self._buttons
+        if buttons is not None:
+            buttons.look()
+        with self._lock:
+            # At most boundaries nobody wants anything, and a small model's step is short.
+            wanted = self._pause or self._stop or self._visits or self._lent_since is not None
+            if not wanted and self._working and self._state == "running":
+                return "go"
+        while True:
+            with self._lock:
+                self._working = False
+                self._ring()
+            while not self._wait_until(self._may_leave_boundary, glance=self._glance):
+                self.look()
+            with self._lock:
+                # Somebody may have come, or taken a request back, since the bell has rung.
+                if not self._may_leave_boundary():
+                    continue
+                self._queued = False
+                self._lent_since = None
+                if self._reserved:
+                    self._reserved = False
+                    self._ring()
+                if self._stop:
+                    return "stop"
+                news = self._news()
+                if news is None:
+                    self._working = True
+                    return "go"
+                self._state = news
+            self._changed(news)
+
+    def _glance(self) -> float | None:
+        """Seconds after which the training thread looks again: nobody rings when a loan runs out, or a visitor has died."""
+        left = self._loan_left()
+        return min(_GLANCE, left or _GLANCE) if self._visits else left
+
+    def _may_leave_boundary(self) -> bool:
+        if self._stop or self._news() is not None:
+            return True
+        wants_to_work = not self._pause or self._steps > 0
+        # From here on a visitor who leaves last hands the turn to the training, not to a newcomer.
+        self._queued = wants_to_work
+        if self._reserved and not wants_to_work:
+            # Meanwhile it was told to halt: nobody need wait for a turn that it does not take.
+            self._reserved = False
+            self._ring()
+        return wants_to_work and not self._visits and self._loan_left() is None
+
+    def _loan_left(self) -> float | None:
+        """Seconds for which visitors who have left may come back before the next step, or None."""
+        if self._lent_since is None:
+            return None
+        left = self._lent_until - time.monotonic()
+        return left if left > 0 else None
+
+    def stepped(self) -> None:
+        """One optimizer step was made."""
+        # Of most trainings, which run on, no step is counted.
+        if self._steps:
+            with self._lock:
+                self._steps = max(0, self._steps - 1)
+
+    def end(self, state: TrainingState, failed: Callable[[BaseException], object]) -> None:
+        """The training thread is about to leave for the reason that `state` tells.
+
+        Args:
+            state: Tells it.
+            failed: Takes what is raised by whoever is told; the training has failed then.
+        """
+        with self._lock:
+            self._working = False
+            self._state = state
+        try:
+            self._changed(state)
+        except BaseException as error:  # noqa: BLE001  nobody is above this thread; wait() raises it
+            failed(error)
+            self._leave("failed")
+        else:
+            self._leave(state)
+
+    def _leave(self, state: TrainingState) -> None:
+        """No thread is at work any more; tells `state`, where it is another one, to whoever still listens."""
+        other, self._state = state != self._state, state
+        # It is known already that somebody fails who is told.
+        with suppress(Exception):
+            if other:
+                self._changed(state)
+        with self._lock:
+            self._alive = False
+            self._trainer = None
+            buttons, self._buttons = self._buttons, None
+            self._ring()
+        if buttons is not None:
+            buttons.close()
+
+    def _news(self) -> TrainingState | None:
+        if self._stop:
+            return None
+        wanted: TrainingState = "paused" if self._pause else "running"
+        return wanted if wanted != self._state else None
+
+    # Turns at the model
+
+    @contextmanager
+    def visit(self, reason: str, linger: float = 0.0) -> Iterator[None]:
+        """Have the model to oneself: waits for the end of the running step and keeps the next from starting.
+
+        Visits nest; in the training thread, which has the model anyway, this does nothing.
+
+        Args:
+            reason: What the training then waits for, in words.
+            linger: Seconds for which the next step waits in case the visitor comes back; at most 0.05
+                seconds of this between two steps.
+        """
+        key = threading.get_ident()
+        if self.in_training_thread():
+            yield
+            return
+        self.arrive(key, reason)
+        try:
+            yield
+        finally:
+            self.leave(key, linger)
+
+    def arrive(self, key: Hashable, reason: str) -> None:
+        """Begin a visit; blocks until the running step has ended.
+
+        Args:
+            key: Who visits; one who arrives several times leaves as often.
+            reason: What the training then waits for, in words.
+        """
+        before = self._visits.get(key, 0)
+
+        def enter() -> bool:
+            if self._reserved and key not in self._visits:
+                return False
+            self._reasons.setdefault(key, reason)
+            self._visits[key] = before + 1
+            return True
+
+        try:
+            self._wait_until(enter)
+            self.woken()
+            # A step of another training keeps this one's from beginning.
+            self._wait_until(lambda: has_turn() or not self._working)
+        except BaseException:
+            if self._visits.get(key, 0) > before:
+                self.leave(key)
+            raise
+
+    def leave(self, key: Hashable, linger: float = 0.0) -> None:
+        """End one visit; leaving more often than arriving does nothing. For `linger`, see `visit`."""
+        with self._lock:
+            if linger:
+                now = time.monotonic()
+                self._lent_since = now if self._lent_since is None else self._lent_since
+                self._lent_until = min(now + linger, self._lent_since + _LONGEST_LOAN)
+            left = self._visits.pop(key, 0) - 1
+            if left > 0:
+                self._visits[key] = left
+            else:
+                self._reasons.pop(key, None)
+            self._reserved = self._queued and not self._visits and self._loan_left() is None
+            self._ring()
+
+    def forget(self, key: Hashable) -> None:
+        """End every visit of `key`."""
+        with self._lock:
+            self._visits[key] = min(1, self._visits.get(key, 0))
+            self.leave(key)
+
+    # Waiting
+
+    def _wait_until(
+        self,
+        ready: Callable[[], bool],
+        timeout: float | None = None,
+        glance: Callable[[], float | None] = lambda: None,
+    ) -> bool:
+        """Wait until `ready`, or for `timeout` seconds, or for those of `glance` since the last bell; whether it is ready.
+
+        Both functions are called with the lock held. No ``threading.Condition``: an interrupt that comes just when its
+        lock was taken (its ``__enter__`` is Python) would leave it taken for ever, and the training would never make
+        another step.
+        """
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        longest = _SLICE if threading.current_thread() is threading.main_thread() else threading.TIMEOUT_MAX
+        bell, rung = Bell(), True
+        try:
+            while True:
+                with self._lock:
+                    if ready():
+                        return True
+                    if bell not in self._bells:
+                        self._bells.append(bell)
+                    soon = glance()
+                left = until - time.monotonic()
+                if left <= 0 or not (rung or soon is None):
+                    return False
+                rung = bell.wait(min(longest, left, longest if soon is None else soon))
+        finally:
+            with self._lock:
+                if bell in self._bells:
+                    self._bells.remove(bell)
+
+    def _ring(self) -> None:
+        """Whoever waits looks again; called with the lock held."""
+        bells, self._bells = self._bells, []
+        for bell in bells:
+            bell.ring()
+
+
+@final
+class Bell:
+    """Wakes one thread. Both calls are single ones of C, in whose middle no interrupt comes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has rung, for so many seconds at most; whether it has."""
+        return self._lock.acquire(timeout=seconds)
+
+    def ring(self) -> None:
+        """Let whoever waits go on, or not wait at all."""
+        if self._lock.locked():
+            self._lock.release()

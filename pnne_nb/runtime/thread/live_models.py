@@ -1,0 +1,172 @@
+"""The models that engines have, found by a tensor or a module of theirs: whoever sees one in use asks here."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from types import FrameType
+from typing import Any, NamedTuple, Protocol, final
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pnne_nb.process.fork import fork_safe
+
+unseen = torch._C.DisableTorchFunction
+"""A block in which no function mode sees what is done with tensors."""
+
+
+class GuardedModel(Protocol):
+    """A model whose uses by others than its training are noticed; see `model_guard.SharedModel`.
+
+    Attributes:
+        model: The live model.
+    """
+
+    model: nn.Module
+
+    def in_use(self, buffers: Iterable[Tensor] = ()) -> AbstractContextManager[None]:
+        """A block that uses the model, or a part of it; `buffers` of it are put back when the use is over."""
+
+    def use_until_return(self, frame: FrameType) -> None:
+        """The calling thread uses the model until the function returns that `frame` is of."""
+
+    def keep(self, output: Any) -> None:
+        """The calling thread has computed `output` with the model: the model is its own until its backward pass."""
+
+    def lend(self, array: NDArray[Any]) -> None:
+        """The calling thread has an array that shares memory with the model."""
+
+    def held_here(self) -> bool:
+        """Whether a use in the calling thread has nothing to wait for."""
+
+
+class _Known(NamedTuple):
+    """A tensor of a model."""
+
+    tensor: weakref.ref[Tensor]
+    guarded: weakref.ref[GuardedModel]
+    is_buffer: bool
+
+
+class _Layer(NamedTuple):
+    """A module of a model, or the model itself."""
+
+    module: weakref.ref[nn.Module]
+    guarded: weakref.ref[GuardedModel]
+
+
+@final
+class LiveModels:
+    """Every model of an engine that still exists. Tensors are known by their memory, and so are their views."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe(threading.Lock())
+        self._guarded: list[weakref.ref[GuardedModel]] = []
+        self._tensors: dict[int, list[_Known]] = {}
+        self._layers: dict[int, list[_Layer]] = {}
+
+    def add(self, guarded: GuardedModel) -> None:
+        """Know a model from now on, for as long as its guard exists."""
+        with self._lock:
+            self._guarded.append(weakref.ref(guarded, lambda _: self.refresh()))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again which tensors and layers the models have: an edit or a cell may have exchanged some."""
+        tensors: dict[int, list[_Known]] = {}
+        layers: dict[int, list[_Layer]] = {}
+        # Without the lock: this runs as well where the garbage collector ends an engine, in any thread.
+        self._guarded = [known for known in self._guarded if known() is not None]
+        with unseen():
+            for known in tuple(self._guarded):
+                guarded = known()
+                if guarded is not None:
+                    own = [(tensor, False) for tensor in guarded.model.parameters()]
+                    for tensor, is_buffer in [*own, *((tensor, True) for tensor in guarded.model.buffers())]:
+                        entry = _Known(weakref.ref(tensor), known, is_buffer)
+                        tensors.setdefault(memory_of(tensor), []).append(entry)
+                    for module in guarded.model.modules():
+                        layers.setdefault(id(module), []).append(_Layer(weakref.ref(module), known))
+        self._tensors, self._layers = tensors, layers
+
+    def __bool__(self) -> bool:
+        return bool(self._tensors)
+
+    def all(self) -> list[GuardedModel]:
+        """Every model that is known."""
+        return [guarded for known in tuple(self._guarded) if (guarded := known()) is not None]
+
+    def of(self, tensors: Iterable[Tensor]) -> dict[GuardedModel, list[Tensor]]:
+        """The models that some of these tensors belong to, each with those that are buffers of a model."""
+        found: dict[GuardedModel, list[Tensor]] = {}
+        known = self._tensors
+        for tensor in tensors:
+            memory = memory_of(tensor)
+            for entry in known.get(memory, ()):
+                own, guarded = entry.tensor(), entry.guarded()
+                # Where the model's tensor has gone, or has other memory, this may be somebody else's by now.
+                if guarded is not None and own is not None and memory_of(own) == memory:
+                    buffers = found.setdefault(guarded, [])
+                    if entry.is_buffer:
+                        buffers.append(tensor)
+        return found
+
+    def of_module(self, module: nn.Module) -> list[GuardedModel]:
+        """The models that `module` is a layer of, or shares a parameter or a buffer with.
+
+        A dropout or an activation has no tensors, but a mode.
+        """
+        layers = self._layers.get(id(module), ())
+        found = {entry.guarded() for entry in layers if entry.module() is module}
+        with unseen():
+            found.update(self.of([*module.parameters(), *module.buffers()]))
+        return [guarded for guarded in found if guarded is not None]
+
+    def just_before(self, tensors: Iterable[Tensor]) -> Iterator[GuardedModel]:
+        """The models whose parameters the last operation behind one of these tensors has taken.
+
+        Not every operation is seen when it is made: one of a custom autograd function, an extension or compiled code shows
+        in its result.
+        """
+        for tensor in tensors:
+            node = tensor.grad_fn
+            for before, _ in () if node is None else node.next_functions:
+                if before is not None and type(before).__name__ == _LEAF:
+                    yield from self.of([before.variable])  # type: ignore[attr-defined]  # of this kind of node only
+
+    def behind(self, roots: Iterable[Any]) -> tuple[set[GuardedModel], list[Any]]:
+        """The models that a backward pass from `roots` gives gradients to, and the nodes of autograd that it visits."""
+        found: set[GuardedModel] = set()
+        seen: dict[Any, None] = {}
+        tensors = [root for root in roots if isinstance(root, Tensor)]
+        found.update(self.of(root for root in tensors if root.grad_fn is None))
+        waiting = [root.grad_fn for root in tensors if root.grad_fn is not None]
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen[node] = None
+            if type(node).__name__ == _LEAF:
+                found.update(self.of([node.variable]))  # type: ignore[attr-defined]  # only AccumulateGrad has one
+            waiting += [before for before, _ in node.next_functions if before is not None]
+        return found, list(seen)
+
+
+_LEAF = "AccumulateGrad"
+"""The node of autograd that adds to the gradient of a parameter."""
+
+
+def memory_of(tensor: Tensor) -> int:
+    """What a tensor and its views have in common; the tensor itself where it has no memory, as a sparse one."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError, ValueError, AttributeError):
+        return id(tensor)
+
+
+live_models = LiveModels()
+"""The one of this process."""

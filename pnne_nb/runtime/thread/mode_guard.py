@@ -1,0 +1,60 @@
+"""Holds a model in train or eval mode between two batches, and keeps its buffers for a step that has to be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+
+@final
+class BufferSnapshot:
+    """Copies of `buffers` in memory that is used again for each step: batch norm alone has three a layer.
+
+    Args:
+        buffers: The live ones.
+    """
+
+    def __init__(self, buffers: Iterable[Tensor]) -> None:
+        live: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+        for buffer in buffers:
+            live.setdefault((buffer.device, buffer.dtype), []).append(buffer)
+        self._groups = [(group, [buffer.detach().clone() for buffer in group]) for group in live.values()]
+
+    def take(self) -> None:
+        """Keep the values of now."""
+        for live, kept in self._groups:
+            torch._foreach_copy_(kept, live)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Put back what was kept."""
+        for live, kept in self._groups:
+            torch._foreach_copy_(live, kept)
+
+
+@final
+class Modes:
+    """Holds a model in train or eval mode.
+
+    Attributes:
+        buffers: The model's buffers as they were before the step under way.
+    """
+
+    def __init__(self) -> None:
+        self.buffers = BufferSnapshot(())
+        self._modes: list[tuple[nn.Module, bool]] = []
+
+    def set(self, model: nn.Module, *, training: bool) -> None:
+        """Put every layer of `model` in train or eval mode, and hold it there from now on."""
+        model.train(training)
+        self._modes = [(module, module.training) for module in model.modules()]
+        self.buffers = BufferSnapshot(model.buffers())
+
+    def restore(self) -> None:
+        """Undo what a cell's ``model.eval()`` did since the last batch."""
+        for module, training in self._modes:
+            if module.training is not training:
+                module.training = training

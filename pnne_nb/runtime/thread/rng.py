@@ -1,0 +1,168 @@
+"""The training's own random numbers, swapped in around each step so that no cell can disturb a seeded run."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnne_nb.process.fork import renewed_after_fork
+from pnne_nb.runtime.thread.python_generators import Generators, PrivateStates, States, here, seeded
+from pnne_nb.runtime.thread.rng_guard import trainings
+from pnne_nb.runtime.thread.step_lock import has_turn, turn
+
+
+def key_of(*parts: int) -> int:
+    """A number below 2**63 for a tuple such as (seed, epoch, position); near tuples give unrelated numbers."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+_WORDS = 625
+"""Numbers in a state of Python's generator."""
+
+_state_of = torch.Generator.get_state
+_set_state = torch.Generator.set_state
+_default = torch.default_generator
+"""Itself: while trainings run, another name for it waits for them."""
+
+
+@contextmanager
+def seeded_globals(seed: int) -> Iterator[None]:
+    """A block in which every global generator begins at `seed`; their states are put back afterwards."""
+    # Whoever has the turn may be left behind in this block, and another thread cannot give back what it has.
+    with trainings.between_steps(), nullcontext() if has_turn() else turn:
+        before = _state_of(_default)
+        try:
+            _default.manual_seed(seed)
+            with seeded(seed):
+                yield
+        finally:
+            _set_state(_default, before)
+
+
+def globals_as_numbers() -> list[float]:
+    """The states of the CPU's global generators, for another process: always equally many numbers, each of them exact."""
+    python, numpy = States.of(here())
+    (_, internal, gauss), state = python, numpy["state"]
+    both = [*internal, gauss is not None, gauss or 0.0, *state["key"], state["pos"], numpy["has_gauss"], numpy["gauss"]]
+    return [*map(float, [*_state_of(_default).tolist(), *both])]
+
+
+def set_globals(numbers: Sequence[float]) -> None:
+    """Be where `globals_as_numbers` was."""
+    count = _state_of(_default).numel()
+    internal, (has, gauss) = numbers[count : count + _WORDS], numbers[count + _WORDS : count + _WORDS + 2]
+    *keys, position, has_gauss, cached = numbers[count + _WORDS + 2 :]
+    _set_state(_default, torch.tensor(numbers[:count], dtype=torch.uint8))
+    python = (random.Random.VERSION, tuple(map(int, internal)), gauss if has else None)
+    States(python, _numpy_state(np.array(keys, dtype=np.uint32), int(position), int(has_gauss), cached)).restore(here())
+
+
+def _numpy_state(keys: Any, position: int, has_gauss: int, cached: float) -> dict[str, Any]:
+    return {
+        "bit_generator": _MERSENNE,
+        "state": {"key": keys, "pos": position},
+        "has_gauss": has_gauss,
+        "gauss": cached,
+    }
+
+
+_MERSENNE = "MT19937"
+
+
+@final
+class PrivateRandomness:
+    """A state of the random generators that belongs to one training; entered around each step, in the training's `turn`.
+
+    Args:
+        seed: Where the numbers begin.
+        device: Its generator is private too, if it is not the CPU.
+        more: Further devices, those that parts of a model are on.
+    """
+
+    def __init__(self, seed: int, device: torch.device, *, more: Collection[torch.device] = ()) -> None:
+        others = sorted({other for other in more if other != device}, key=str)
+        found = [generator for each in (device, *others) for generator in _device_generators(each)]
+        self._generators = [_default, *found]
+        self._mine = [torch.Generator(g.device).manual_seed(key_of(seed)).get_state() for g in self._generators]
+        self._theirs: list[Tensor] = []
+        self._states = PrivateStates(key_of(seed))
+        renewed_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """In a forked child whose parent was in the block in another thread, torch's generator is as others know it."""
+        if self._theirs and not has_turn():
+            # A child cannot use the accelerator.
+            _set_state(_default, self._theirs[0])
+
+    def __enter__(self) -> None:
+        self._theirs = [*map(_state_of, self._generators)]
+        self._set(self._mine)
+        self._states.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._states.__exit__()
+        self._mine = [*map(_state_of, self._generators)]
+        self._set(self._theirs)
+        self._theirs = []
+
+    def reseed(self, seed: int) -> None:
+        """Between two blocks: torch's numbers begin at `seed`."""
+        self._mine = [torch.Generator(g.device).manual_seed(seed).get_state() for g in self._generators]
+
+    def rewind(self) -> None:
+        """Inside a block: be again where the generators were at its beginning."""
+        self._set(self._mine)
+        self._states.rewind()
+
+    def _set(self, states: Sequence[Tensor]) -> None:
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.set_state(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states between two steps, in types that a safe load accepts."""
+        python, numpy = self._states.now
+        (version, internal, gauss), state = python, numpy["state"]
+        keys = torch.tensor(state["key"].astype(np.int64))
+        return {
+            "torch": list(self._mine),
+            "python": [version, list(internal), gauss],
+            "numpy": [_MERSENNE, keys, int(state["pos"]), int(numpy["has_gauss"]), float(numpy["gauss"])],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` returned; generators of other devices than then start afresh.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: It is the state of no generators.
+        """
+        version, internal, gauss = state["python"]
+        kind, keys, position, has_gauss, cached = state["numpy"]
+        if kind != _MERSENNE:
+            raise ValueError(f"NumPy's generator is {kind!r}, not {_MERSENNE}")
+        numpy = _numpy_state(keys.numpy().astype(np.uint32), position, has_gauss, cached)
+        states = States((version, tuple(internal), gauss), numpy)
+        mine = [saved.cpu() for saved in state["torch"][: len(self._mine)]]
+        # Otherwise it would be a step that fails, later.
+        states.restore(Generators(random.Random(), np.random.RandomState()))  # noqa: S311  # for reproducible training, not for secrets
+        torch.Generator().set_state(mine[0])
+        self._mine[: len(mine)] = mine
+        self._states.now = states
+
+
+def _device_generators(device: torch.device) -> list[torch.Generator]:
+    match device.type:
+        case "cuda":
+            torch.cuda.init()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            return [torch.cuda.default_generators[device.index or 0]]
+        case "mps":
+            return [torch.mps._get_default_mps_generator()]
+        case _:
+            return []

@@ -1,0 +1,152 @@
+"""Cuts a training graph into the model and its objective, and makes the batches that both take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import msgspec
+
+from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.runtime.data.batches import TARGET_KEYS
+from pnne_nb.runtime.data.datasets import Batched
+from pnne_nb.runtime.data.sources import collated
+
+End: TypeAlias = tuple[str, str]
+"""A node and one of its ports."""
+
+LOADED = ("input", "target")
+"""Ports by which a DataLoader gives tensors."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the ends that the model gives are in its output; with one output, that is the output itself."""
+
+    outputs: Mapping[End, int]
+    count: int
+
+
+@final
+class Parts:
+    """Tells the model from the objective.
+
+    Attributes:
+        loader: The node that loads what is trained on.
+        model: Names of the nodes that make up the model.
+        crossing: What the model gives to the objective.
+        inputs: Ports of the loader that the model takes.
+        compared: Ports of the loader that the objective takes.
+    """
+
+    def __init__(
+        self, nodes: Mapping[str, Node], into: Mapping[str, Mapping[str, End]], loader: str, ends: Sequence[End]
+    ) -> None:
+        self._nodes = nodes
+        self._into = into
+        self.loader = loader
+        used = self._behind(name for name, _ in ends)
+        judging = {name for name in used if self._judges(name)}
+        grown = True
+        while grown:
+            more = {name for name in used if any(source in judging for source, _ in into[name].values())} - judging
+            grown = bool(more)
+            judging |= more
+        # What has weights belongs to the model, and so does all that it needs, targets included.
+        self.model = (used - judging) | self._behind(name for name in judging if has_weights(nodes[name]))
+        objective = used - self.model
+        taken = [end for name in objective for end in into[name].values()] + list(ends)
+        self.crossing = tuple(dict.fromkeys(end for end in taken if end[0] in self.model))
+        self.compared = self._loaded(taken) or ("target",)
+        self.inputs = self._loaded(end for name in self.model for end in into[name].values())
+
+    def _judges(self, name: str) -> bool:
+        takes_target = (self.loader, "target") in self._into[name].values()
+        return takes_target or category_of(self._nodes[name]) == "Loss"
+
+    def _behind(self, names: Iterable[str]) -> set[str]:
+        """Return the nodes of the forward pass that lead to `names`, these included."""
+        found: set[str] = set()
+        pending = [name for name in names if is_tensor_node(self._nodes[name])]
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending += [source for source, _ in self._into[name].values() if is_tensor_node(self._nodes[source])]
+        return found
+
+    def _loaded(self, ends: Iterable[End]) -> tuple[str, ...]:
+        ports = {port for name, port in ends if name == self.loader}
+        return tuple(port for port in LOADED if port in ports)
+
+
+def category_of(node: Node) -> str:
+    """Return the category of a node's type, or an empty string if it is not registered."""
+    spec = registry.get(node.type)
+    return "" if spec is None else spec.category
+
+
+def has_weights(node: Node) -> bool:
+    """Whether a node has weights to be trained, as far as its type tells."""
+    # A layer has a size that follows from its input because it has weights of that size.
+    return node.definition is not None or any(type == node.type for type, _ in AUTOMATIC)
+
+
+def is_tensor_node(node: Node) -> bool:
+    """Whether a node belongs to a forward pass, not to the training around it."""
+    spec = registry.get(node.type)
+    return spec is not None and spec.kind != "training"
+
+
+def by_port(sources: Mapping[str, End]) -> list[tuple[str, End]]:
+    """What is wired to a node's ports, those that take any number of edges in their order."""
+    return sorted(sources.items(), key=lambda item: _index(item[0]))
+
+
+def _index(port: str) -> int:
+    return int(port.rpartition("_")[2]) if port.rpartition("_")[2].isdecimal() else -1
+
+
+@final
+class Collate:
+    """Makes batches of (what the model takes …, what the objective takes) out of examples.
+
+    Args:
+        inputs: Ports of the loader that the model takes, in its order.
+        compared: Ports of the loader that the objective takes.
+    """
+
+    def __init__(self, inputs: tuple[str, ...], compared: tuple[str, ...]) -> None:
+        self._inputs = inputs
+        self._compared = compared
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Collate) and (self._inputs, self._compared) == (other._inputs, other._compared)
+
+    def __hash__(self) -> int:
+        return hash((self._inputs, self._compared))
+
+    def __call__(self, examples: Any) -> tuple[Any, ...]:
+        """Return one batch.
+
+        Raises:
+            TrainingError: An example has no target, or examples do not fit together.
+        """
+        batch = examples if isinstance(examples, Batched) else collated(examples)
+        parts = dict(zip(LOADED, _input_and_target(batch), strict=True))
+        return (*(parts[port] for port in self._inputs), tuple(parts[port] for port in self._compared))
+
+
+def _input_and_target(batch: Any) -> tuple[Any, Any]:
+    match batch:
+        case Mapping():
+            rest = dict(batch)
+            key = next((key for key in TARGET_KEYS if key in rest), None)
+            target = rest.pop(key) if key is not None else None
+            return next(iter(rest.values())) if len(rest) == 1 else rest, target
+        case list() | tuple() if len(batch) > 1:
+            *inputs, target = batch
+            return inputs[0] if len(inputs) == 1 else tuple(inputs), target
+        case _:
+            return batch[0] if isinstance(batch, (list, tuple)) else batch, None

@@ -1,0 +1,98 @@
+"""The kernel's end of the line to the process of a training."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import threading
+import time
+from multiprocessing.connection import wait
+from typing import final
+
+from pnne_nb.runtime.distributed.transport.socket import MessageSocket
+from pnne_nb.runtime.training_process.process_messages import FromKernel, FromProcess
+from pnne_nb.runtime.training_process.process_server import Forked, described, kill, server
+
+_GLANCE = 0.5
+"""Seconds between two looks at a process that says nothing."""
+_SECONDS_TO_DIE = 5.0
+
+
+class GoneError(Exception):
+    """There is no process any more; the message says why."""
+
+
+@final
+class ProcessLink:
+    """Asks the warm server for a process, and speaks with it.
+
+    Attributes:
+        pid: Number of the process, or None until it has said that.
+
+    Raises:
+        TrainingError: There is no server.
+    """
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+        self._forked: Forked = server.fork()
+        self._wire: MessageSocket[FromProcess] = MessageSocket(self._forked.connection, FromProcess)
+        self._speaking = threading.Lock()
+        self._heard_at = time.monotonic()
+
+    def send(self, *messages: FromKernel) -> None:
+        """Say something, from any thread; that the process is gone is noticed by whoever listens."""
+        with contextlib.suppress(OSError), self._speaking:
+            self._wire.send(*messages)
+
+    def listen_from_now(self) -> None:
+        """Until now, nobody listened: that nothing was heard means nothing."""
+        self._heard_at = time.monotonic()
+
+    def receive(self, silence: float) -> list[FromProcess]:
+        """Wait a moment for what the process says; returns what has come.
+
+        Args:
+            silence: Seconds without a word after which it is taken to hang.
+
+        Raises:
+            GoneError: The process has died, or hangs and was killed.
+        """
+        both: list[socket.socket | int] = [self._wire.connection, self._forked.status]
+        # Between the end of a wait and this line, a cell may have kept Python's lock for long.
+        ready = wait(both, _GLANCE) or wait(both, 0)
+        if self._wire.connection in ready:
+            messages = self._wire.receive()
+            if messages is None:
+                raise self._gone()
+            self._heard_at = time.monotonic()
+            return messages
+        # Those that it has started may hold its end of the line open.
+        if ready:
+            raise self._gone()
+        if time.monotonic() - self._heard_at > silence:
+            self.kill()
+            raise GoneError(f"The training process hangs: no sign of life for {silence:g} seconds. It was killed.")
+        return []
+
+    def _gone(self) -> GoneError:
+        code = self._forked.exit_code(_SECONDS_TO_DIE)
+        if code is None and server.has_ended():
+            return GoneError(server.failure())
+        memory = " Somebody has ended it, or the machine ran out of memory." * (code == -signal.SIGKILL)
+        words = self._forked.last_words()
+        said = f" Python said:\n{words}\n" if words else ""
+        return GoneError(f"The training process has died ({described(code)}).{memory}{said}")
+
+    def kill(self) -> None:
+        """End the process at once, with those that it has started."""
+        if self.pid is not None:
+            kill(self.pid)
+
+    def close(self) -> None:
+        """Let go of the process; it ends, if it has not."""
+        self._wire.close()
+        if self.pid is not None and self._forked.exit_code(_SECONDS_TO_DIE) is None:
+            self.kill()
+        self._forked.close()

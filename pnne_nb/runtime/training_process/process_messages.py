@@ -1,0 +1,210 @@
+"""What the kernel and the process of a training say to each other."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from pnne_nb.process.direct_buttons import Press
+from pnne_nb.runtime.distributed.transport.worker_messages import Observed, Orders
+from pnne_nb.runtime.loop.loop_events import Event
+from pnne_nb.telemetry.frames import MemoryFrame, TimeFrame
+
+Parcel: TypeAlias = list[bytes]
+"""A pickle in parts, none of which is too large for a message; see `handover`."""
+
+
+class _Message(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+# From the kernel
+
+
+class Surroundings(_Message, frozen=True):
+    """The first word to a process: what a thread of the kernel would find around it.
+
+    Attributes:
+        directory: The working directory.
+        search_path: Where Python finds modules.
+        environment: Variables of the operating system.
+        nodes: Node types that were registered in the kernel, see `handover.packed_nodes`.
+    """
+
+    directory: str
+    search_path: list[str]
+    environment: dict[str, str]
+    nodes: list[bytes]
+
+
+class Handed(_Message, frozen=True):
+    """What to train, or from where to go on. The process waits for `Go` afterwards.
+
+    Attributes:
+        recipe: A `Recipe`; after the first, its sources are those of the one before.
+        state: Of the loop.
+        manner: A `Manner`.
+    """
+
+    recipe: Parcel
+    state: Parcel
+    manner: Parcel
+
+
+class Go(_Message, frozen=True):
+    """Make steps.
+
+    Attributes:
+        steps: Halt after so many; None runs on.
+        topics: Halt after whatever concerns one of them, see `events`: somebody in the kernel wants to be there then.
+    """
+
+    steps: int | None
+    topics: list[str]
+
+
+class Halt(_Message, frozen=True):
+    """Halt after the running step; says nothing to a process that has halted."""
+
+
+class Ask(_Message, frozen=True):
+    """To a process that has halted: tell the state."""
+
+
+class Stop(_Message, frozen=True):
+    """To a process that has halted: end the epoch where it is, tell the state, and leave."""
+
+
+class GiveUp(_Message, frozen=True):
+    """To a process that does not halt: where it waits for data, the model is whole, and can be told from beside it."""
+
+
+FromKernel: TypeAlias = Surroundings | Handed | Go | Halt | Ask | Stop | GiveUp | Orders
+
+
+# From the process
+
+
+class ProcessHello(_Message, frozen=True):
+    """The first word.
+
+    Attributes:
+        pid: Number of the process.
+        buttons: Where pages may halt it without the kernel, see `buttons`; empty if nowhere.
+    """
+
+    pid: int
+    buttons: str
+
+
+class ProcessReady(_Message, frozen=True):
+    """What was handed over is unpacked; the process has halted."""
+
+
+class ProcessEvent(_Message, frozen=True):
+    """An event of the loop. Nobody waits for an answer.
+
+    Attributes:
+        step: Optimizer steps made so far.
+        epoch: The epoch under way, from 1.
+        position: Batches of that epoch already used.
+        state: Of the loop after this event, where a checkpoint of it is due.
+    """
+
+    event: Event
+    step: int
+    epoch: int
+    position: int
+    state: Parcel | None = None
+
+
+class Looked(_Message, frozen=True):
+    """Memory and time of the process."""
+
+    memory: MemoryFrame
+    times: TimeFrame
+
+
+class Alive(_Message, frozen=True):
+    """Every second: what is going on.
+
+    Attributes:
+        doing: In words.
+        fetching: Whether the data is at work, not the model.
+    """
+
+    doing: str
+    fetching: bool
+
+
+class ProcessKept(_Message, frozen=True):
+    """The state after the last event, unasked: what the training falls back to if the process dies."""
+
+    state: Parcel
+
+
+class Pressed(_Message, frozen=True):
+    """A page has halted it without the kernel.
+
+    Attributes:
+        press: By which button.
+        at: When, in seconds since 1970: what the kernel is told later counts more.
+    """
+
+    press: Press
+    at: float
+
+
+class Halted(_Message, frozen=True):
+    """It has halted, and everything before was told."""
+
+
+class Told(_Message, frozen=True):
+    """The state that was asked for."""
+
+    state: Parcel
+
+
+class ProcessEnded(_Message, frozen=True):
+    """The last word.
+
+    Attributes:
+        state: Where the training is.
+        finished: Whether the last epoch was made.
+    """
+
+    state: Parcel
+    finished: bool
+
+
+class Failed(_Message, frozen=True):
+    """The last word of a training that has failed.
+
+    Attributes:
+        error: The exception, see `handover.packed_error`.
+        doing: What was going on.
+        fetching: Whether the data was at work, not the model.
+        state: Where the training is, as after a failure in a thread; None if it never began, or cannot be told.
+    """
+
+    error: bytes
+    doing: str
+    fetching: bool
+    state: Parcel | None
+
+
+FromProcess: TypeAlias = (
+    ProcessHello
+    | ProcessReady
+    | ProcessEvent
+    | Looked
+    | Alive
+    | Observed
+    | ProcessKept
+    | Pressed
+    | Halted
+    | Told
+    | ProcessEnded
+    | Failed
+)

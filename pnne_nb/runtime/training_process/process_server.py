@@ -1,0 +1,211 @@
+"""The kernel's end of its warm server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from multiprocessing.connection import wait
+from typing import IO, final
+
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from pnne_nb.errors import TrainingError
+
+_LINES = 12
+"""Of what a server or a process has said at its end, that a message shows."""
+_LONGEST = 2000
+"""Characters of what is not understood."""
+_TRAINING = "in _train_epoch"
+"""In the stack of the thread that trains."""
+_SECONDS_TO_DIE = 5.0
+
+
+@final
+class Forked:
+    """A process that the server has forked, or is about to, for one training.
+
+    Attributes:
+        connection: To it.
+        status: File descriptor that can be read when it has ended.
+    """
+
+    def __init__(self, connection: socket.socket, status: int, crashes: IO[bytes]) -> None:
+        self.connection = connection
+        self.status = status
+        self._crashes = crashes
+        self._exit: int | None = None
+
+    def exit_code(self, timeout: float) -> int | None:
+        """How it has ended, as `subprocess.Popen.returncode` says it, or None where nobody can tell.
+
+        Args:
+            timeout: Seconds to wait for that.
+        """
+        if self._exit is None and wait([self.status], timeout):
+            told = os.read(self.status, 4)
+            self._exit = int.from_bytes(told, "big", signed=True) if told else None
+        return self._exit
+
+    def last_words(self) -> str:
+        """What Python has said of a crash: where the training was, the most recent call first."""
+        self._crashes.seek(0)
+        said = self._crashes.read().decode(errors="replace").strip()
+        # Of all threads, the one that trains; the calls that led there are those of every training.
+        threads = said.split("\n\n")
+        found = next((one for one in threads if _TRAINING in one), "")
+        return "\n".join([*threads[:1], *found.splitlines()[1:_LINES]]) if found else said[:_LONGEST]
+
+    def close(self) -> None:
+        """Let go of it; it ends if it has not."""
+        self.connection.close()
+        self._crashes.close()
+        os.close(self.status)
+
+
+@final
+class Server:
+    """Starts when it is first needed, and ends with this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._log: IO[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server, or None while there is none."""
+        process = self._process
+        return None if process is None or process.poll() is not None else process.pid
+
+    def start(self) -> None:
+        """Start the server, unless there is one; it takes some seconds to be warm, which nobody waits for.
+
+        Raises:
+            TrainingError: It cannot be started.
+        """
+        with self._lock:
+            if self.pid is None:
+                self._close()
+                self._start()
+
+    def _start(self) -> None:
+        here, there = socket.socketpair()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  as long as the server
+        output = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
+        command = [sys.executable, "-m", "pnne_nb.server", str(there.fileno()), str(output)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  our own interpreter
+                command,
+                stdin=subprocess.DEVNULL,
+                stderr=self._log,
+                env=environment,
+                pass_fds=(there.fileno(), output),
+                # An interrupt of the kernel goes to all processes of its session.
+                start_new_session=True,
+            )
+        except OSError as error:
+            here.close()
+            raise TrainingError(
+                f"No process for the training can be started: {error}. start() trains in the kernel."
+            ) from error
+        finally:
+            there.close()
+        self._control = here
+
+    def fork(self) -> Forked:
+        """Ask for a process.
+
+        Raises:
+            TrainingError: The server cannot be started, or is gone.
+        """
+        self.start()
+        here, there = socket.socketpair()
+        read, write = os.pipe()
+        crashes = tempfile.TemporaryFile()  # noqa: SIM115  as long as the process
+        assert self._control is not None
+        try:
+            with self._lock:
+                socket.send_fds(self._control, [b"f"], [there.fileno(), crashes.fileno(), write])
+        except OSError as error:
+            Forked(here, read, crashes).close()
+            raise TrainingError(self.failure()) from error
+        finally:
+            there.close()
+            os.close(write)
+        return Forked(here, read, crashes)
+
+    def has_ended(self) -> bool:
+        """Whether the server is gone, or about to be: its files are closed a moment before the system says so."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process is not None:
+                self._process.wait(_SECONDS_TO_DIE)
+        return self.pid is None
+
+    def failure(self) -> str:
+        """Why there is no server any more, in words."""
+        said = ""
+        if self._log is not None:
+            self._log.seek(0)
+            lines = self._log.read().decode(errors="replace").strip().splitlines()
+            said = "\n".join(lines[-_LINES:])
+        code = None if self._process is None else self._process.wait(_SECONDS_TO_DIE)
+        ends = f" The end of what it said:\n{said}" if said else ""
+        return (
+            f"The server that starts the processes of trainings has ended ({described(code)}). The next start(process=True) "
+            f"starts it again; start() trains in the kernel.{ends}"
+        )
+
+    def forget(self) -> None:
+        """In a copy of this process: the server belongs to the other one."""
+        if self._control is not None:
+            self._control.close()
+        self._lock = threading.Lock()
+        self._process = self._control = self._log = None
+
+    def close(self) -> None:
+        """End the server, and the processes that it has started."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_SECONDS_TO_DIE)
+            self._process.kill()
+            self._process.wait()
+        if self._log is not None:
+            self._log.close()
+        self._process = self._control = self._log = None
+
+
+server = Server()
+"""The one of this process."""
+os.register_at_fork(after_in_child=server.forget)
+
+
+def described(code: int | None) -> str:
+    """An exit status in words."""
+    if code is None:
+        return "nobody knows how"
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+def kill(pid: int) -> None:
+    """End a process at once, with every process that it has started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+        for each in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(family, _SECONDS_TO_DIE)

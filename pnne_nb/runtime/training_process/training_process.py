@@ -1,0 +1,478 @@
+"""The process of a training as its engine sees it: something that makes events, as a `TrainingLoop` does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, assert_never, final
+
+from pnne_nb.errors import CheckpointError, TrainingError
+from pnne_nb.runtime.distributed.probe_proxy import Spectators
+from pnne_nb.runtime.distributed.transport.worker_messages import Observed
+from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.loop.loop import TrainingLoop
+from pnne_nb.runtime.loop.loop_events import Event, Stepped, Waiting
+from pnne_nb.runtime.monitoring.probes import Observers
+from pnne_nb.runtime.monitoring.reporter import Reports
+from pnne_nb.runtime.thread.control import Control
+from pnne_nb.runtime.training_process import handover
+from pnne_nb.runtime.training_process.handover import Manner
+from pnne_nb.runtime.training_process.link import GoneError, ProcessLink
+from pnne_nb.runtime.training_process.process_messages import (
+    Alive,
+    Ask,
+    Failed,
+    FromKernel,
+    FromProcess,
+    GiveUp,
+    Go,
+    Halt,
+    Halted,
+    Handed,
+    Looked,
+    Parcel,
+    Pressed,
+    ProcessEnded,
+    ProcessEvent,
+    ProcessHello,
+    ProcessKept,
+    ProcessReady,
+    Stop,
+    Surroundings,
+    Told,
+)
+from pnne_nb.runtime.training_process.process_server import server
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+_GIVES_UP = 2.0
+"""Seconds after which a process that was told to end and waits for data is asked to end without them."""
+_PATIENCE = 4.0
+"""Seconds after which one that was told to end is killed, unless its steps take long."""
+_TIMES_LONGEST = 3.0
+_SILENCE = 300.0
+"""Seconds without a sign of life after which a process that is at work is taken to hang."""
+_STOPPING = 10.0
+"""The same for one that has halted and shall end."""
+_STARTING = 120.0
+"""Seconds that it has for importing torch and unpacking what it is handed."""
+
+
+@final
+class TrainingProcess:
+    """A process that trains what an engine would train in a thread.
+
+    It runs on while nobody halts it: what it tells comes a moment later here. Before the engine's control lets the
+    training rest (to halt, to end, to lend the model), it halts, and everything that it has made is told. The loop of
+    the engine follows only when somebody wants to know: `sync`.
+
+    Args:
+        loop: Of the engine, with what is trained.
+        control: Of the engine.
+        reports: Of the engine; its history goes back if steps are lost.
+        observers: Of the engine; what its probes want to know is measured in the process.
+        manner: How it is trained.
+
+    Attributes:
+        steps: Optimizer steps done, as far as was told.
+        epoch: The epoch under way, from 1.
+        position: Batches of that epoch already used.
+        fetching: Whether it was the data that has failed.
+        buttons: Where pages may halt it without this kernel; empty if nowhere.
+        counts: Whether the steps that it makes are those that somebody has asked for by number.
+
+    Raises:
+        TrainingError: Something cannot be handed to a process; nothing has started.
+    """
+
+    def __init__(
+        self, loop: TrainingLoop, control: Control, reports: Reports, observers: Observers, manner: Manner
+    ) -> None:
+        self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
+        self.fetching = False
+        self.counts = False
+        self.buttons = ""
+        self._loop = loop
+        self._control = control
+        self._reports = reports
+        self._spectators = Spectators(observers)
+        self._manner = manner
+        for source in handover.sources_of(loop.recipe).values():
+            source.close()
+        self._recipe = handover.packed_recipe(loop.recipe)
+        # Here and not where the process starts: by then, a cell may have changed the live model.
+        self._latest = handover.packed(loop.state_dict())
+        self._kept = self._latest, reports.history.state_dict()
+        server.start()
+        self._link: ProcessLink | None = None
+        self._fault: GoneError | None = None
+        self._asking = threading.RLock()
+        self._inbox: deque[FromProcess] = deque()
+        self._doing: str | None = None
+        self._started = self._running = self._ended = self._finished = False
+        self._is_current = True
+        self._lent = 0
+        self._unsent = False
+        self._fresh: Parcel | None = None
+        self._happened_at = time.monotonic()
+        self._longest = 0.0
+        self._told = 0
+        self._asked = False
+        self._stopping_since: float | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Number of the process, or None while there is none."""
+        return None if self._link is None else self._link.pid
+
+    @property
+    def doing(self) -> str:
+        """What is going on, or went on when it failed, for messages."""
+        return self._doing or f"making step {self.steps + 1}"
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What has to happen before it makes steps, in words, or None."""
+        return None if self._started else "a process to start"
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it makes steps, or has made some that nobody was told of: until then nobody else has a turn."""
+        return self._running or bool(self._inbox)
+
+    def run(self, last_epoch: int) -> Generator[Event, None, None]:
+        """Train to the end of `last_epoch`; closing the generator ends the process after its running step.
+
+        Raises:
+            TrainingError: The process cannot be started, has died, or hangs.
+            BaseException: What has made the training fail, as in a thread.
+        """
+        with closing(ProcessLink()) as self._link:
+            surroundings = Surroundings(str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes())
+            self._manner = self._manner._replace(last_epoch=last_epoch)
+            self._send(surroundings)
+            self._hand_over()
+            try:
+                yield from self._events()
+            except GoneError as gone:
+                self._go_back()
+                raise TrainingError(f"{gone} {self._place()}") from None
+            except GeneratorExit:
+                self._stop()
+                raise
+
+    def _hand_over(self) -> None:
+        recipe, self._recipe = self._recipe, []
+        self._send(Handed(recipe, self._latest, handover.packed(self._manner)))
+
+    def _events(self) -> Generator[Event, None, None]:
+        while self._inbox or not self._finished:
+            if self._fault is not None and not self._inbox:
+                # Somebody else has heard of it first, who wanted to look at the model.
+                raise self._fault
+            if self._started and not (self.at_work or self._ended):
+                self._go()
+            event = self._next() if self._inbox or not self._ended else None
+            if event is not None:
+                yield event
+            elif not self._finished:
+                yield Waiting()
+
+    def _go(self) -> None:
+        if self._unsent:
+            self._push()
+        steps = self._control.steps_left
+        self.counts = steps is not None
+        self._is_current = False
+        self._asked = False
+        self._happened_at = time.monotonic()
+        self._listen()
+        self._send(Go(steps, self._reports.listeners.waited_for))
+        # From here on it can be told to halt: by whoever wants something by now, the next look at the control does so.
+        self._running = True
+
+    # What the engine wants in between
+
+    def wake(self) -> None:
+        """From any thread: somebody wants something, perhaps that it halts."""
+        if self._running and not self._asked and self._is_to_halt():
+            self._asked = True
+            self._send(Halt())
+
+    def _is_to_halt(self) -> bool:
+        control, left = self._control, self._control.steps_left
+        # Steps that were asked for by number are counted by the process; one that runs on has to be told.
+        return control.stopping or control.visited or (left is not None and not (self.counts and left))
+
+    @property
+    def state(self) -> dict[str, Any] | None:
+        """Of the loop after the event that is being told, if a checkpoint of it was due."""
+        return None if self._fresh is None else handover.unpacked(self._fresh)
+
+    def sync(self) -> None:
+        """Let the engine's loop be where the process is, at the end of its running step, whatever was done to it here.
+
+        Raises:
+            TrainingError: The process is gone.
+        """
+        with self._asking:
+            if self._lent or self._ended:
+                return
+            try:
+                self._settle()
+                if self._is_current:
+                    self._adopt(self._latest)
+                else:
+                    # An interrupt may have cut short whoever has asked before: that answer is of an earlier halt.
+                    answers = [message for message in self._inbox if isinstance(message, Told)]
+                    for answer in answers:
+                        self._inbox.remove(answer)
+                    self._listen()
+                    self._send(Ask())
+                    self._find(Told, Failed)
+            except GoneError as gone:
+                self._fault = gone
+                raise TrainingError(str(gone)) from None
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """A block in which the engine's loop may be changed, between two steps; the process follows.
+
+        Raises:
+            TrainingError: What it is now cannot be handed over; the training cannot go on with it.
+        """
+        self.sync()
+        self._lent += 1
+        try:
+            yield
+        finally:
+            self._lent -= 1
+            if not (self._lent or self._ended):
+                self._push()
+
+    def _push(self) -> None:
+        self._unsent = True
+        recipe, greeted = self._loop.recipe, self._link is not None
+        self._recipe = handover.packed_recipe(recipe, handover.sources_of(recipe) if greeted else None)
+        self._is_at(handover.packed(self._loop.state_dict()))
+        self._fresh = None
+        if greeted:
+            self._hand_over()
+        self._unsent = False
+
+    def _settle(self) -> None:
+        """Wait until it has halted; what it has made by then is told later."""
+        if self._running:
+            self._asked = True
+            self._send(Halt())
+            self._find(Halted, ProcessEnded, Failed)
+
+    def _stop(self) -> None:
+        """End the process; the engine's loop is where it was."""
+        try:
+            self._settle()
+            if self._started and not self._ended:
+                self._listen()
+                self._send(Stop())
+                self._find(ProcessEnded, Failed, silence=_STOPPING)
+        except GoneError as gone:
+            self._go_back()
+            self._reports.announce(AnomalyFrame(self.steps, "process-died", f"{gone} {self._place()}"))
+        for message in self._inbox:
+            # Of somebody who has failed on being told, nobody wants to tell more.
+            if isinstance(message, ProcessEvent) and isinstance(message.event, Stepped):
+                self._reports.history.record_step(message.event.frame)
+            elif isinstance(message, Failed):
+                self._take(message)
+
+    # What the process says
+
+    def _next(self) -> Event | None:
+        """Wait for the next event; returns None where it has halted or ended, or is about to start."""
+        if self._fresh is not None:
+            self._keep(self._fresh)
+            self._fresh = None
+        while True:
+            self._obey()
+            while self._inbox:
+                message = self._inbox.popleft()
+                if isinstance(message, ProcessEvent):
+                    return self._happened(message)
+                self._take(message)
+            if not self._running and self._started:
+                return None
+            if not self._read():
+                if not self._started:
+                    return None
+                self._insist()
+
+    def _take(self, message: FromProcess) -> None:
+        match message:
+            case ProcessHello(pid=pid, buttons=buttons):
+                assert self._link is not None
+                self._link.pid, self.buttons = pid, buttons
+            case ProcessReady():
+                self._started = True
+                self._spectators.forget()
+            case Alive(doing=doing, fetching=fetching):
+                self._doing, self.fetching = doing, fetching
+            case Looked(memory=memory, times=times):
+                self._reports.looked(memory, times)
+            case Observed():
+                self._spectators.take(message)
+            case ProcessKept(state=state):
+                self._keep(state)
+            case Pressed(press=press, at=at):
+                if at > self._control.asked_at:
+                    (self._control.pause if press == "pause" else self._control.stop)()
+            case Halted():
+                self._running = False
+            case Told(state=state):
+                # While it runs, this is a late answer, see `sync`.
+                if not self._running:
+                    self._adopt(state)
+            case ProcessEnded(state=state, finished=finished):
+                self._running, self._ended, self._finished = False, True, finished
+                self._adopt(state)
+            case Failed():
+                self._running, self._ended = False, True
+                self._doing, self.fetching = message.doing, message.fetching
+                if message.state is None:
+                    self._go_back()
+                else:
+                    self._adopt(message.state)
+                raise handover.unpacked_error(message.error)
+            case ProcessEvent():
+                raise AssertionError("an event is told by whoever iterates")
+            case _:
+                assert_never(message)
+
+    def _happened(self, message: ProcessEvent) -> Event:
+        self.steps, self.epoch, self.position = message.step, message.epoch, message.position
+        self._fresh = message.state
+        self._doing, self.fetching = None, False
+        now = time.monotonic()
+        self._longest = max(self._longest, now - self._happened_at)
+        self._happened_at = now
+        return message.event
+
+    def _find(self, *kinds: type[FromProcess], silence: float | None = None) -> None:
+        """Wait for a word of one of these kinds, and take it before what was said earlier."""
+        looked_at = 0
+        while True:
+            for index in range(looked_at, len(self._inbox)):
+                message = self._inbox[index]
+                if isinstance(message, kinds):
+                    if isinstance(message, Failed):
+                        # It is raised where the training is made; whoever looks at it finds it where it failed.
+                        self._running = False
+                        if message.state is not None:
+                            self._adopt(message.state)
+                        return
+                    del self._inbox[index]
+                    self._take(message)
+                    return
+            looked_at = len(self._inbox)
+            self._read(silence)
+
+    def _read(self, silence: float | None = None) -> bool:
+        """Wait a moment for what the process says; whether there is anything."""
+        assert self._link is not None
+        usual = _SILENCE if self._started else _STARTING
+        self._inbox.extend(self._link.receive(usual if silence is None else silence))
+        return bool(self._inbox)
+
+    def _listen(self) -> None:
+        assert self._link is not None
+        self._link.listen_from_now()
+
+    def _send(self, message: FromKernel) -> None:
+        assert self._link is not None
+        self._link.send(message)
+
+    # Where the training is
+
+    def _adopt(self, state: Parcel) -> None:
+        """The engine's loop becomes what the process has told."""
+        self._load(state)
+        self._is_at(state)
+
+    def _load(self, state: Parcel) -> None:
+        try:
+            self._loop.load_state_dict(handover.unpacked(state))
+        except CheckpointError as error:
+            raise TrainingError(
+                "What a process has trained does not fit the live model any more: it was changed in the kernel meanwhile "
+                f"({in_brief(error)}). Change a model in training within `with engine.paused():`."
+            ) from error
+
+    def _is_at(self, state: Parcel) -> None:
+        """The training is there; it falls back to that when everything was told that has led there."""
+        self._latest, self._is_current = state, True
+        if self._inbox:
+            self._inbox.append(ProcessKept(state))
+        else:
+            self._keep(state)
+
+    def _keep(self, state: Parcel) -> None:
+        """This is what the training falls back to, with the history that was told so far."""
+        self._kept = state, self._reports.history.state_dict()
+
+    def _go_back(self) -> None:
+        """The process is gone: the engine is at the last state that it has told, and so is its history."""
+        self._running, self._ended = False, True
+        self._inbox.clear()
+        self._told, self._doing = self.steps, self.doing
+        (self._latest, recorded), history = self._kept, self._reports.history
+        self._load(self._latest)
+        self._is_current = True
+        self.steps, self.epoch, self.position = self._loop.steps, self._loop.epoch, self._loop.position
+        noted = history.anomalies
+        history.load_state_dict(recorded)
+        for found in noted[len(history.anomalies) :]:
+            if found.step <= self.steps:
+                history.record(found)
+
+    # What goes wrong
+
+    def _obey(self) -> None:
+        """Let the process do what the engine wants by now."""
+        if not self._running:
+            return
+        self.wake()
+        orders = self._spectators.news()
+        if orders is not None:
+            self._send(orders)
+        if self._control.stopping and self._stopping_since is None:
+            self._stopping_since = time.monotonic()
+
+    def _insist(self) -> None:
+        """Nothing has come: one that shall end and does not halt is asked to end without its data, and killed at last."""
+        if not self._running or self._stopping_since is None:
+            return
+        waited = time.monotonic() - self._stopping_since
+        if waited > max(_PATIENCE, _TIMES_LONGEST * self._longest):
+            self._end_at_once()
+        elif waited > _GIVES_UP:
+            self._send(GiveUp())
+
+    def _end_at_once(self) -> None:
+        """Of a process that does not halt, nobody waits for the end."""
+        assert self._link is not None
+        self._link.kill()
+        doing = self.doing
+        self._go_back()
+        message = f"The training process did not stop (it was {doing}), and was killed. {self._place()}"
+        self._reports.announce(AnomalyFrame(self.steps, "process-killed", message))
+
+    def _place(self) -> str:
+        """Where the engine is, and what to do."""
+        return (
+            f"Step {self._told} was the last that it told of. The engine is at step {self.steps}, the last of which it has told "
+            "everything: start() or start(process=True) goes on from there."
+        )

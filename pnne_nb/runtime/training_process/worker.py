@@ -1,0 +1,261 @@
+"""The process of one training: it makes the steps, and the kernel follows."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import warnings
+from typing import Any, NoReturn, final
+
+import torch
+
+from pnne_nb.process.direct_buttons import DirectButtons, Press
+from pnne_nb.runtime.distributed.remote_probes import Measure, Ordered
+from pnne_nb.runtime.distributed.transport.worker_messages import Orders
+from pnne_nb.runtime.faults.fault_location import node_of
+from pnne_nb.runtime.loop.loop import TrainingLoop
+from pnne_nb.runtime.loop.loop_events import EpochEnded, Event, Judged, Stepped
+from pnne_nb.runtime.monitoring.resources import Monitor
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.runtime.thread.foreign_calls import is_left_behind
+from pnne_nb.runtime.thread.torch_switches import Determinism, set_switches
+from pnne_nb.runtime.training_process import handover
+from pnne_nb.runtime.training_process.handover import Manner
+from pnne_nb.runtime.training_process.line import ProcessLine
+from pnne_nb.runtime.training_process.process_messages import (
+    Alive,
+    Ask,
+    Failed,
+    Go,
+    Halted,
+    Handed,
+    Looked,
+    Parcel,
+    Pressed,
+    ProcessEnded,
+    ProcessEvent,
+    ProcessHello,
+    ProcessKept,
+    ProcessReady,
+    Stop,
+    Surroundings,
+    Told,
+)
+from pnne_nb.telemetry.frames import EpochFrame, StepFrame
+
+_KEEP_EVERY = 10.0
+"""Seconds between two states for the kernel to fall back to; more where telling one takes more than a hundredth of that."""
+
+_BETWEEN_EPOCHS = frozenset(("epoch", "epoch_start"))
+_STEP, _EPOCH, _CHECKPOINT = frozenset(("step",)), frozenset(("epoch",)), frozenset(("checkpoint",))
+
+
+@final
+class ProcessWorker:
+    """The training of this process.
+
+    Args:
+        recipe: What to train.
+        state: From where, see `TrainingLoop.state_dict`.
+        manner: How.
+        line: To the kernel.
+        measure: Makes the probes that the kernel orders.
+
+    Attributes:
+        loop: Makes the steps.
+    """
+
+    def __init__(
+        self, recipe: Recipe, state: dict[str, Any], manner: Manner, line: ProcessLine, measure: Measure
+    ) -> None:
+        self._line = line
+        self._thread = threading.get_ident()
+        self._save_every = manner.save_every
+        torch.set_num_threads(manner.threads)
+        self._ordered = Ordered(measure, line.tell)
+        self.loop = TrainingLoop.of(recipe, manner.seed, self._ordered.observers)
+        self.loop.load_state_dict(state)
+        self._monitor = Monitor(recipe.model, self.loop.stages)
+        determinism = Determinism(recipe.device, wanted=manner.deterministic)
+        run = self.loop.run(manner.last_epoch)
+        self._events = determinism.over(run, self.loop.turn, self.loop.foreign_calls)
+        self._kept_at, self._cost = time.monotonic(), 0.0
+
+    def run(self) -> None:
+        """Obey the kernel until the training has ended."""
+        self._line.give_signs_of_life(lambda: Alive(self.loop.doing, self.loop.fetching))
+        self._line.tell(ProcessReady(), at_once=True)
+        while True:
+            match message := self._line.hear():
+                case Go(steps=steps, topics=topics):
+                    if self._go(steps, frozenset(topics)):
+                        self._line.tell(ProcessEnded(self._state(), finished=True), at_once=True)
+                        return
+                    self._line.tell(Halted(), at_once=True)
+                case Ask():
+                    self._line.tell(Told(self._state()), at_once=True)
+                case Handed():
+                    self._take_over(message)
+                    self._line.tell(ProcessReady(), at_once=True)
+                case Stop():
+                    self._events.close()
+                    self._line.tell(ProcessEnded(self._state(), finished=False), at_once=True)
+                    return
+                case Surroundings():
+                    raise AssertionError("a process has its surroundings once")
+
+    def _go(self, steps: int | None, topics: frozenset[str]) -> bool:
+        """Make `steps`, or run on to the next event of `topics`; whether the last epoch is complete."""
+        line = self._line
+        line.given_up = self._leave_data
+        try:
+            left = -1 if steps is None else steps
+            while left and not line.halt:
+                if line.orders:
+                    self._follow(line.orders.popleft())
+                event = next(self._events, None)
+                if event is None:
+                    return True
+                if self._tell(event) & topics:
+                    break
+                if isinstance(event, Stepped):
+                    left -= 1
+            return False
+        finally:
+            line.given_up = lambda: None
+
+    def _tell(self, event: Event) -> frozenset[str]:
+        """Tell the kernel of an event; returns the topics that it concerns there."""
+        loop, now = self.loop, time.monotonic()
+        topics, due = self._meaning(event)
+        state = self._state() if due else None
+        self._line.tell(ProcessEvent(event, loop.steps, loop.epoch, loop.position, state))
+        if isinstance(event, Stepped) and self._monitor.due(now):
+            self._line.tell(Looked(*self._monitor.look(loop.steps)))
+        if not due and now - self._kept_at > max(_KEEP_EVERY, 100 * self._cost):
+            self._line.tell(ProcessKept(self._state()))
+        return topics | _CHECKPOINT if due else topics
+
+    def _meaning(self, event: Event) -> tuple[frozenset[str], bool]:
+        """The topics of an event, and whether the kernel writes a checkpoint after it."""
+        every = self._save_every
+        match event:
+            case Stepped(frame=StepFrame(step=step)):
+                return _STEP, every is not None and every.after_step(step)
+            case EpochEnded(frame=EpochFrame(epoch=epoch), improved=improved):
+                return _BETWEEN_EPOCHS, every is not None and (improved or every.after_epoch(epoch))
+            case Judged(improved=improved):
+                return _EPOCH, every is not None and improved
+            case _:
+                return frozenset(), False
+
+    def _state(self) -> Parcel:
+        began = time.monotonic()
+        state = handover.packed(self.loop.state_dict())
+        self._kept_at = time.monotonic()
+        self._cost = self._kept_at - began
+        return state
+
+    def _leave_data(self) -> None:
+        """The training does not halt. Where it waits for data, those are left behind, and all else is as after a step."""
+        if self.loop.foreign_calls.leave_behind(self._thread):
+            self.loop.leave_data()
+            self._line.tell(ProcessEnded(self._state(), finished=False), at_once=True)
+            self._line.drain()
+            os._exit(0)
+
+    # What the kernel changes while the training halts
+
+    def _take_over(self, handed: Handed) -> None:
+        recipe = handover.unpacked(handed.recipe, handover.sources_of(self.loop.recipe))
+        self.loop.take_over(recipe, handover.unpacked(handed.state))
+        self._monitor = Monitor(recipe.model, self.loop.stages)
+        # What is observed is the model before; the kernel orders it again.
+        self._follow(Orders([]))
+
+    def _follow(self, orders: Orders) -> None:
+        self._ordered.follow(orders, self.loop.recipe.model, lambda: self.loop.recipe.precision.scale)
+
+
+def main(connection: socket.socket, crashes: int, measure: Measure) -> NoReturn:
+    """Train what the kernel hands over, and end the process.
+
+    Args:
+        connection: To the kernel.
+        crashes: File descriptor for what Python says of a crash.
+        measure: Makes the probes that the kernel orders.
+    """
+    faulthandler.enable(crashes)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = ProcessLine(connection)
+    line.tell(ProcessHello(os.getpid(), _buttons(line)))
+    threading.Thread(target=line.send, name="pnne-sender", daemon=True).start()
+    # As in the kernel, the steps are made in a thread beside the first: what runs in them finds the same.
+    threading.Thread(target=_train, args=(line, measure), name="pnne-training", daemon=True).start()
+    line.listen()
+
+
+def _buttons(line: ProcessLine) -> str:
+    """Let pages halt the training; where nobody may listen, they ask the kernel."""
+
+    def pressed(press: Press) -> None:
+        line.tell(Pressed(press, time.time()))
+        line.halt = True
+
+    try:
+        return DirectButtons(pressed).address
+    except OSError:
+        return ""
+
+
+def _train(line: ProcessLine, measure: Measure) -> None:
+    worker = None
+    try:
+        surroundings = line.hear()
+        assert isinstance(surroundings, Surroundings)
+        _enter(surroundings)
+        handed = line.hear()
+        assert isinstance(handed, Handed)
+        manner = handover.unpacked(handed.manner)
+        set_switches(manner.switches)
+        recipe, state = handover.unpacked(handed.recipe), handover.unpacked(handed.state)
+        worker = ProcessWorker(recipe, state, manner, line, measure)
+        worker.run()
+    except BaseException as error:  # noqa: BLE001  it is told, and the process ends
+        if is_left_behind():
+            # Whoever has left this thread behind ends the process.
+            return
+        line.tell(_failed(error, worker), at_once=True)
+    line.drain()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _enter(surroundings: Surroundings) -> None:
+    os.environ.clear()
+    os.environ.update(surroundings.environment)
+    sys.path[:] = surroundings.search_path
+    os.chdir(surroundings.directory)
+    handover.register(surroundings.nodes)
+    # An optimizer comes without the step that its scheduler has wrapped to see whether this is due.
+    warnings.filterwarnings("ignore", r"Seems like `optimizer.step\(\)` has been overridden", UserWarning)
+
+
+def _failed(error: BaseException, worker: ProcessWorker | None) -> Failed:
+    if worker is None:
+        return Failed(handover.packed_error(error, None), "starting", fetching=False, state=None)
+    loop = worker.loop
+    try:
+        state = handover.packed(loop.state_dict())
+    except Exception:  # noqa: BLE001  what has failed before says more
+        traceback.print_exc()
+        state = None
+    node = node_of(error, loop.recipe.model)
+    return Failed(handover.packed_error(error, node), loop.doing, loop.fetching, state)

@@ -1,0 +1,241 @@
+"""`app`: the inputs of a trained model as controls, and its outputs beside them; the graph stays out of sight."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+import ipywidgets
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import ArgumentError, PnneError, expect, near
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inference.inference_engine import InferenceEngine
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.widgets.explorer.images import picture
+from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.plots.palette import PALETTE
+
+MAX_FIELDS: Final = 32
+"""Numbers of one input that have a field each; larger inputs are shown and chosen, not typed."""
+MAX_ROWS: Final = 10
+"""Rows of an output that are shown; of classes, the likeliest."""
+
+Examples = Tensor | np.ndarray[Any, Any] | Mapping[str, Any]
+
+
+@final
+class ModelApp(ipywidgets.VBox):
+    """What `app` returns: controls for the inputs, and the outputs for what they say; shows each change at once.
+
+    Args:
+        model: Whose outputs to show; a copy of it is run.
+        examples: Examples of the inputs, by name.
+        labels: Names of the classes.
+        features: Names of the numbers of an input, for their fields.
+        inputs: Names of the inputs that are shown.
+        outputs: Names of the outputs that are shown; empty for all.
+        title: Above it.
+    """
+
+    def __init__(
+        self,
+        model: InferenceEngine,
+        examples: Mapping[str, Tensor],
+        labels: Sequence[str] | None,
+        features: Sequence[str] | None,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        title: str,
+    ) -> None:
+        self._model = model
+        self._examples = examples
+        self._labels = labels
+        self._outputs = outputs
+        self._now = {name: tensor[:1].clone() for name, tensor in examples.items()}
+        self._filling = False
+        self._pictures = {name: ipywidgets.HTML() for name in inputs}
+        self._fields = {name: _fields(examples[name], features) for name in inputs}
+        count = len(next(iter(examples.values())))
+        self._chooser = ipywidgets.IntSlider(
+            value=0, max=count - 1, description="Example", continuous_update=False,
+            layout=ipywidgets.Layout(display="" if count > 1 else "none"),
+        )  # fmt: skip
+        self._result = ipywidgets.HTML()
+        shown = [
+            part
+            for name in inputs
+            for part in (
+                ipywidgets.HTML(f"<strong>{html.escape(name)}</strong>"),
+                self._pictures[name],
+                *self._fields[name],
+            )
+        ]
+        heading = ipywidgets.HTML(f"<h2>{html.escape(title)}</h2>" if title else "")
+        body = ipywidgets.HBox(
+            [
+                ipywidgets.VBox([self._chooser, *shown], layout=ipywidgets.Layout(margin="0 32px 0 0")),
+                ipywidgets.VBox([self._result], layout=ipywidgets.Layout(min_width="320px")),
+            ],
+            layout=ipywidgets.Layout(flex_flow="row wrap"),
+        )
+        super().__init__([heading, body])
+        self.add_class("pnne-app")
+        self._chooser.observe(lambda change: self._choose(change["new"]), "value")
+        answer_while_busy(self._chooser)
+        for name, fields in self._fields.items():
+            for place, field in enumerate(fields):
+                field.observe(lambda change, name=name, place=place: self._typed(name, place, change["new"]), "value")
+                answer_while_busy(field)
+        self._choose(0)
+
+    def __repr__(self) -> str:
+        return f"ModelApp({', '.join(self._pictures)})"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        Displays.here().shown(self)
+        return super()._repr_mimebundle_(**options)
+
+    def close(self) -> None:
+        """Close every widget of it."""
+        close_parts(self)
+        super().close()
+
+    def _choose(self, place: int) -> None:
+        """Show an example, and what the model makes of it."""
+        self._now = {name: tensor[place : place + 1].clone() for name, tensor in self._examples.items()}
+        self._filling = True
+        for name, fields in self._fields.items():
+            for field, number in zip(fields, self._now[name].flatten().tolist(), strict=False):
+                field.value = number
+        self._filling = False
+        self._show()
+
+    def _typed(self, name: str, place: int, number: float) -> None:
+        if not self._filling:
+            self._now[name].view(-1)[place] = number
+            self._show()
+
+    def _show(self) -> None:
+        for name, shown in self._pictures.items():
+            shown.value = _drawn(self._now[name][0]) if not self._fields[name] else ""
+        values = tuple(self._now.values())
+        try:
+            answer = self._model.predict(values[0] if len(values) == 1 else values)
+        except (PnneError, RuntimeError, ValueError) as error:
+            self._result.value = f'<p role="alert">{html.escape(str(error))}</p>'
+            return
+        self._result.value = "".join(
+            f"<strong>{html.escape(name)}</strong>{self._table(value)}" for name, value in self._named(answer)
+        )
+
+    def _named(self, answer: Any) -> list[tuple[str, Tensor]]:
+        """The outputs with their names; those of a model that tells none are numbered."""
+        match answer:
+            case Mapping():
+                found = {str(name): value for name, value in answer.items()}
+            case tuple() | list():
+                names = self._outputs if len(self._outputs) == len(answer) else range(1, len(answer) + 1)
+                found = dict(zip(map(str, names), answer, strict=True))
+            case _:
+                found = {self._outputs[0] if len(self._outputs) == 1 else "output": answer}
+        chosen = {name: value for name, value in found.items() if name in self._outputs} or found
+        return [(name, value) for name, value in chosen.items() if isinstance(value, Tensor)]
+
+    def _table(self, value: Tensor) -> str:
+        row = value[0].detach().float().cpu() if value.dim() else value.detach().float().cpu()
+        if self._labels is not None and row.dim() == 1 and len(row) == len(self._labels):
+            shares = row.softmax(0)
+            best = shares.argsort(descending=True)[:MAX_ROWS].tolist()
+            return _rows([(self._labels[place], f"{shares[place]:.1%}", float(shares[place])) for place in best])
+        numbers = row.flatten()
+        rows = [(str(place), f"{number:.4g}", 0.0) for place, number in enumerate(numbers[:MAX_ROWS].tolist())]
+        more = f"<p>… {len(numbers) - MAX_ROWS} more numbers</p>" if len(numbers) > MAX_ROWS else ""
+        return _rows(rows if len(rows) > 1 else [("", rows[0][1], 0.0)]) + more
+
+
+def app(
+    model: nn.Module | NodeGraph | TrainingEngine | InferenceEngine,
+    examples: Examples,
+    *,
+    labels: Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    title: str = "",
+) -> ModelApp:
+    """Show what a model makes of its inputs, for people who use it: no graph, no code.
+
+    ``voila notebook.ipynb`` serves a notebook that ends with it as a page (the extra ``pnne_nb[voila]``).
+
+    Args:
+        model: A module, a graph, a training, or an `InferenceEngine`, also one that has loaded a file; a copy is run.
+        examples: Inputs to begin with, one or several ``[n, ...]``; a mapping by name where the model takes several.
+            Up to 32 numbers have a field each; pictures ``[n, h, w]`` and ``[n, 1 or 3, h, w]`` are shown.
+        labels: Names of the classes, where the model gives scores for classes ``[n, classes]``.
+        features: Names of the numbers of an input ``[n, features]``.
+        inputs: Names of the inputs to show; the others stay as they are in the example.
+        outputs: Names of the outputs to show.
+        title: A heading.
+
+    Raises:
+        ArgumentError: There is no example, or no such input.
+    """
+    expect(
+        examples,
+        Tensor | np.ndarray | Mapping,
+        "examples",
+        "a tensor, an array, or a mapping of them",
+        "Such as x_val[:20].",
+    )
+    given = examples if isinstance(examples, Mapping) else {"input": examples}
+    tensors = {name: torch.as_tensor(value) for name, value in given.items()}
+    if not tensors or any(tensor.dim() == 0 or len(tensor) == 0 for tensor in tensors.values()):
+        raise ArgumentError(
+            "examples holds no example: pass at least one for each input, [n, ...] with n of at least 1."
+        )
+    for name in inputs or ():
+        if name not in tensors:
+            raise ArgumentError(f"inputs names {name!r}, of which examples has none.{near(name, tensors)}")
+    if outputs is None and isinstance(model, NodeGraph):
+        outputs = [node.name for node in model.nodes.values() if node.type == "Output"]
+    match model:
+        case InferenceEngine():
+            engine = model
+        case TrainingEngine():
+            engine = InferenceEngine(model.module)
+        case _:
+            engine = InferenceEngine(model)
+    return ModelApp(engine, tensors, labels or engine.classes, features, inputs or list(tensors), outputs or (), title)
+
+
+def _fields(examples: Tensor, features: Sequence[str] | None) -> list[ipywidgets.Widget]:
+    """A field for each number of an input, if they are few."""
+    count = examples[0].numel()
+    if examples.dim() > 2 or count > MAX_FIELDS:
+        return []
+    names = features if features is not None and len(features) == count else [f"[{place}]" for place in range(count)]
+    kind = ipywidgets.FloatText if examples.is_floating_point() else ipywidgets.IntText
+    return [kind(description=name, style={"description_width": "120px"}) for name in names]
+
+
+def _drawn(example: Tensor) -> str:
+    """An input that is no row of numbers, as a picture or in words."""
+    if example.dim() == 3 and example.shape[0] in (1, 3):
+        example = example.float().mean(0)
+    if example.dim() == 2 and example.is_floating_point():
+        return picture(example[None].numpy(), "", signed=False, width=160)
+    return html.escape(f"{'×'.join(map(str, example.shape))} numbers of {example.dtype}".replace("torch.", ""))
+
+
+def _rows(rows: Sequence[tuple[str, str, float]]) -> str:
+    cells = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{value}</td>"
+        f'<td><span style="display:inline-block;height:10px;width:{160 * share:.0f}px;background:{PALETTE[0]}"></span></td></tr>'
+        for name, value, share in rows
+    )
+    return f'<table class="pnne-facts"><tbody>{cells}</tbody></table>'

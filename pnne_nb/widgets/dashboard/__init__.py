@@ -1,0 +1,1 @@
+"""The training's control bar and its plots."""

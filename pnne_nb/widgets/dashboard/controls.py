@@ -1,0 +1,142 @@
+"""The dashboard's own widgets: control bar, layer chooser, switches. One front-end module serves all of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import anywidget
+import msgspec
+import traitlets
+
+from pnne_nb.errors import PnneError
+from pnne_nb.protocol.control_messages import CommandMessage, ControlRequest, Reply
+from pnne_nb.widgets.host.bundle import bundled
+from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.pacing import IN_FLIGHT
+
+_SCRIPT: Final = bundled("controls.js")
+_STYLE: Final = bundled("controls.css")
+_OVERHEARD: Final = 16
+"""Messages that were carried out already and are still to be answered, at most."""
+
+
+class ControlWidget(anywidget.AnyWidget):
+    """A widget whose messages arrive also while a cell is running, on any thread, and are answered by number.
+
+    Args:
+        answer: Carries out a message; what it raises is shown beside the control.
+    """
+
+    _esm = _SCRIPT
+    _css = _STYLE
+    part = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, answer: Callable[[ControlRequest], None], **traits: Any) -> None:
+        super().__init__(**traits)
+        self._answer = answer
+        self.on_msg(self._on_message)
+        answer_while_busy(self, self._overhear)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def close(self) -> None:
+        """Close the widget here and in the browser."""
+        self._answer = _ignore
+        super().close()
+
+    def _overhear(self, content: object) -> None:
+        """A message has come, and will be handed to `answer` in a moment."""
+
+    def _on_message(self, _widget: object, content: object, _buffers: object) -> None:
+        error = None
+        try:
+            self._carry_out(msgspec.convert(content, ControlRequest))
+        except (PnneError, ValueError, RuntimeError) as refusal:
+            error = str(refusal)
+        number = content.get("id") if isinstance(content, dict) else None
+        if isinstance(number, int):
+            self.send(msgspec.to_builtins(Reply(number, error)))
+
+    def _carry_out(self, message: ControlRequest) -> None:
+        self._answer(message)
+
+
+def _ignore(_message: ControlRequest) -> None:
+    """A closed widget answers nothing."""
+
+
+@final
+class ControlBar(ControlWidget):
+    """Buttons, state, progress, error panel and findings.
+
+    Beside a cell that keeps Python's lock for seconds at a time, whoever changes threads waits for it once more. So Pause
+    and Stop are carried out by the first thread that hears of them, where ipykernel lets it; they are answered as usual.
+
+    Args:
+        answer: Carries out a message; what it raises is shown beside the control.
+
+    Attributes:
+        status: A `pnne_nb.protocol.control_messages.TrainingStatus` as plain JSON.
+        tick: Number of the latest frame.
+        in_flight: Frames that may be under way; the browser acknowledges each so many once painted.
+        shown: Whether an editor shows the training on its graph.
+        exporting: Whether the dialog for exporting the model is shown.
+        direct: Where Pause and Stop are sent as well, because the kernel may be held up; empty if nowhere.
+    """
+
+    part = traitlets.Unicode("bar").tag(sync=True)
+    status = traitlets.Dict().tag(sync=True)
+    tick = traitlets.Int(0).tag(sync=True)
+    in_flight = traitlets.Int(IN_FLIGHT, read_only=True).tag(sync=True)
+    shown = traitlets.Bool(False).tag(sync=True)
+    exporting = traitlets.Bool(False).tag(sync=True)
+    direct = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, answer: Callable[[ControlRequest], None], **traits: Any) -> None:
+        self._carried_out = deque[ControlRequest](maxlen=_OVERHEARD)
+        super().__init__(answer, **traits)
+
+    def _overhear(self, content: object) -> None:
+        match message := msgspec.convert(content, ControlRequest):
+            case CommandMessage(_, "pause" | "stop"):
+                self._answer(message)
+                self._carried_out.append(message)
+
+    def _carry_out(self, message: ControlRequest) -> None:
+        if message in self._carried_out:
+            self._carried_out.remove(message)
+        else:
+            self._answer(message)
+
+
+@final
+class LayerChooser(ControlWidget):
+    """The histogram's heading, with what to choose.
+
+    Attributes:
+        layers: Names of what can be chosen: paths of layers, with another quantity than activations in brackets.
+        layer: The chosen one, or ``""``.
+        caption: How much of the tensor was sampled, and of which layer the picture still is.
+        log: Whether counts are shown logarithmically.
+    """
+
+    part = traitlets.Unicode("chooser").tag(sync=True)
+    layers = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    layer = traitlets.Unicode("").tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
+    log = traitlets.Bool(False).tag(sync=True)
+
+
+@final
+class LogSwitch(ControlWidget):
+    """A button that turns a plot's axis logarithmic and back.
+
+    Attributes:
+        log: Whether it is.
+    """
+
+    part = traitlets.Unicode("switch").tag(sync=True)
+    log = traitlets.Bool(False).tag(sync=True)

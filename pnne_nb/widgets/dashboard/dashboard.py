@@ -1,0 +1,484 @@
+"""`TrainingDashboard`: a training, drawn while it runs, and the buttons that control it."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, ClassVar, Final, assert_never, final
+
+import ipywidgets
+import traitlets
+
+from pnne_nb.errors import InspectionError, TrainingError, expect
+from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.statistics.patterns import leaf_layers, own_parameters
+from pnne_nb.process.fork import fork_safe
+from pnne_nb.protocol.control_messages import (
+    AckMessage,
+    ChooseMessage,
+    Command,
+    CommandMessage,
+    ControlRequest,
+    ExportMessage,
+    RateMessage,
+    ScaleMessage,
+    ShowMessage,
+)
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.faults.fault_location import node_of
+from pnne_nb.runtime.objective.step_logs import recorded
+from pnne_nb.runtime.session.rewind import REWOUND
+from pnne_nb.telemetry.frames import (
+    ALIVE,
+    AnomalyFrame,
+    Frame,
+    HistogramFrame,
+    MemoryFrame,
+    Quantity,
+    StateFrame,
+    StepFrame,
+)
+from pnne_nb.telemetry.probe import Cadence
+from pnne_nb.widgets.dashboard.controls import ControlBar, LayerChooser, LogSwitch
+from pnne_nb.widgets.dashboard.engine_view import (
+    editors_of,
+    picture_keeper,
+    remedies,
+    trained_graph,
+    training_still,
+)
+from pnne_nb.widgets.dashboard.status import Status
+from pnne_nb.widgets.editor.editor import GraphEditor
+from pnne_nb.widgets.host.batched_updates import Picture
+from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
+from pnne_nb.widgets.host.pacing import IN_FLIGHT
+from pnne_nb.widgets.host.pump import Pump
+from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+from pnne_nb.widgets.plots.layer_plots import HistogramPlot, MetricPlots, NormPlot
+from pnne_nb.widgets.plots.loss_plot import LossPlot, Scale
+from pnne_nb.widgets.plots.plot import Plot
+from pnne_nb.widgets.plots.recorded_plot import RecordedPlot
+from pnne_nb.widgets.plots.resource_plots import MemoryPlot, TimePlot
+
+WATCHED_HZ: Final = 10.0
+"""Observed steps a second while a browser shows them."""
+UNWATCHED_HZ: Final = 1.0
+"""Observed steps a second while none does: enough for a page that opens to show the present."""
+MAX_OFFERED: Final = 500
+"""Histograms to choose from."""
+BACK: Final = 20
+"""Steps that the button "Go back" takes back."""
+_WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients", "parameters")
+_EXPORT_HEIGHT: Final = 560
+"""Pixels of the graph with the dialog for exporting."""
+BUDGET: Final = 0.008
+"""Share of the training's time that observing layers may take: eight times a second where it takes 1 ms."""
+
+
+@final
+class TrainingDashboard(ipywidgets.VBox, Pictured):
+    """Loss, metrics, gradient norms, activations, memory, time, progress, and buttons that answer while cells run.
+
+    There is one dashboard for each engine, with as many views as cells show it: calling this again with the
+    same engine returns the one there is. It may be shown before, during and after training. When the cells
+    that showed it have been run again and show another one, it closes by itself.
+
+    Args:
+        engine: The training to show.
+        loss_scale: ``"linear"`` or ``"log"``, until the button above the loss is pressed.
+    """
+
+    instead = "Train with engine.start() and engine.wait(), and run this cell again."
+    children: Any  # ipywidgets has no types
+    _open: ClassVar[weakref.WeakValueDictionary[int, TrainingDashboard]] = weakref.WeakValueDictionary()
+
+    def __new__(cls, engine: TrainingEngine, **_options: Any) -> TrainingDashboard:
+        """Return the open dashboard of `engine`, or a new one.
+
+        Raises:
+            ArgumentError: `engine` is no training.
+        """
+        expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
+        existing = cls._open.get(id(engine))
+        return existing if existing is not None else super().__new__(cls)
+
+    def __init__(self, engine: TrainingEngine, *, loss_scale: Scale = "linear") -> None:
+        if self._open.get(id(engine)) is self:
+            return
+        self._engine: TrainingEngine | None = engine
+        layers = list(dict.fromkeys(layer for layer, _, parameter in own_parameters(engine.module)))
+        probe = _probe(engine)
+        self._probe: LiveProbe | None = probe
+        # As if watched until a browser could have answered, so that the first second is not a single point.
+        self._cadence = Cadence(WATCHED_HZ, BUDGET)
+        self._status = Status(state=engine.state, learning_rate=engine.optimizer.param_groups[0]["lr"])
+        self._bar = ControlBar(self._answer)
+        # What the dashboard's own probe can measure, by the name to choose it by.
+        self._own = {
+            _named(layer, what): layer for what in _WATCHED for layer, found in probe.watched.items() if what in found
+        }
+        self._offered = list(self._own)
+        self._chooser = LayerChooser(self._answer, layers=self._offered, layer=next(iter(self._own), ""))
+        self._histogram = HistogramPlot(above=self._chooser)
+        self._loss_switch = LogSwitch(self._answer_loss, log=loss_scale == "log")
+        self._loss = LossPlot(loss_scale, self._loss_switch, f"Loss: {engine.loss_text}")
+        self._recorded = RecordedPlot()
+        metrics = MetricPlots()
+        self._exporter: GraphEditor | None = None
+        self._plots: tuple[Plot, ...] = (
+            self._loss,
+            metrics,
+            NormPlot(layers),
+            self._histogram,
+            self._recorded,
+            MemoryPlot(),
+            TimePlot(),
+        )
+        self._known_steps = 0
+        self._catch_up(engine)
+        plots = ipywidgets.Box([plot.view for plot in self._plots])
+        plots.add_class("pnne-plots")
+        super().__init__([self._bar, plots])
+        self.add_class("pnne-dashboard")
+        self._picture = Picture(self._bar)
+        self._picture.include(widget_tree(self))
+        self._recorded.figure.observe(self._include_new, "marks")
+        metrics.view.observe(self._include_new, "children")
+        self._pump = Pump(engine.channel, self)
+        self._writing = fork_safe(threading.Lock())  # two threads must not write to one widget
+        self._draw_status(0)
+        for plot in self._plots:
+            plot.draw()
+        remove_probe = engine.add_probe(probe, self._cadence)
+        # What a button asks for may be done when no training runs, and is shown all the same.
+        wake = _waker(weakref.ref(self._pump))
+        removals = [engine.on(event, wake, waits=False) for event in ("state", "epoch", "anomaly", "checkpoint")]
+        self._kept = KeptPicture(lambda: "the training", self.to_html)
+        removals += [engine.on("state", picture_keeper(weakref.ref(self._kept)), waits=False), self._kept.close]
+        self._release = weakref.finalize(self, _release, self._pump, remove_probe, *removals)
+        self._open[id(engine)] = self
+        if engine.state in ALIVE:
+            self._pump.start()
+
+    def __repr__(self) -> str:
+        return "TrainingDashboard()"
+
+    def _ipython_display_(self, **_: object) -> None:
+        Displays.here().shown(self)
+        self._kept.show_under(self)
+
+    def still(self) -> Still:
+        """The curves of the loss and the metrics, with the last numbers and the findings.
+
+        Raises:
+            RuntimeError: The dashboard was closed.
+        """
+        return training_still(self.engine, log=self._loss.log)
+
+    @property
+    def engine(self) -> TrainingEngine:
+        """The training that is shown.
+
+        Raises:
+            RuntimeError: The dashboard was closed.
+        """
+        if self._engine is None:
+            raise RuntimeError("The dashboard was closed. TrainingDashboard(engine) makes another one.")
+        return self._engine
+
+    def close(self) -> None:
+        """End drawing and close every widget of it; the training goes on."""
+        if self._engine is None:
+            return
+        self._open.pop(id(self._engine), None)
+        # Whoever still holds the closed dashboard (IPython's Out does) must not keep the model alive.
+        self._engine = self._probe = None
+        self._release()
+        self._pump.join(5.0)
+        close_parts(self)
+        # What was never shown is in no box.
+        for widget in widget_tree(self._recorded.figure):
+            widget.close()
+        super().close()
+
+    # The pump's thread
+
+    def take(self, frames: Sequence[Frame]) -> bool:
+        """Remember `frames`; returns whether no training runs."""
+        for frame in frames:
+            if isinstance(frame, StepFrame) and frame.step <= self._known_steps:
+                continue
+            if isinstance(frame, AnomalyFrame) and frame.kind == REWOUND:
+                self._known_steps = min(self._known_steps, frame.step)
+            if isinstance(frame, HistogramFrame) and not self._is_chosen(frame):
+                continue
+            self._status.take(frame)
+            for plot in self._plots:
+                plot.take(frame)
+        return self._status.ended
+
+    def _is_chosen(self, frame: HistogramFrame) -> bool:
+        """Whether it is the histogram to show; one that an attached inspector sends can be chosen from now on."""
+        name = _name(frame)
+        if name not in self._offered and len(self._offered) < MAX_OFFERED:
+            self._offered.append(name)
+        return name == self._chooser.layer
+
+    def stale(self) -> bool:
+        """Whether the training waits for a cell, its graph was edited, or a plot is wanted otherwise, as of now."""
+        engine, status = self._engine, self._status
+        if engine is not None and (engine.waiting_for, engine.edited) != (status.waiting, status.edited):
+            return True
+        return self._histogram.stale or self._loss.stale
+
+    def draw(self, tick: int, *, watched: bool) -> None:
+        """Send what has changed as frame number `tick`; the control bar last, so that its ack means all of it."""
+        self._cadence.hz = WATCHED_HZ if watched or tick <= IN_FLIGHT else UNWATCHED_HZ
+        # Whoever acknowledges frames can take a picture apart.
+        with self._picture.drawn() if watched else nullcontext():
+            # What stands still, or what a page may find that opens later, is drawn to the last point.
+            self._draw(tick, whole=not watched or self._status.state != "running")
+
+    def _include_new(self, change: traitlets.Bunch) -> None:
+        self._picture.include(widget_tree(change["owner"]))
+
+    def _draw(self, tick: int, *, whole: bool) -> None:
+        for plot in self._plots:
+            if whole or plot.is_due():
+                plot.draw()
+        if len(self._offered) > len(self._chooser.layers):
+            self._chooser.layers = list(self._offered)
+        if self._histogram.latest is not None:
+            self._chooser.caption = _caption(self._histogram.latest, self._chooser.layer)
+        self._draw_status(tick)
+
+    def _draw_status(self, tick: int) -> None:
+        if self._engine is not None:
+            self._status.waiting, self._status.edited = self._engine.waiting_for, self._engine.edited
+            self._status.dropped = self._engine.channel.dropped
+            self._status.remedies = remedies(self._engine)
+            if not self._status.remedies:
+                self._status.batch_text = ""
+            self._status.skipped_steps = self._engine.history.skipped_steps
+        with self._writing, self._bar.hold_sync():
+            self._bar.status = self._status.to_json()
+            self._bar.tick = tick
+            self._bar.shown = self._is_on_graph()
+            self._bar.direct = "" if self._engine is None else self._engine.direct_buttons
+
+    def show_on_graph(self, on: bool = True) -> None:
+        """Show the training, while it is under way, on the nodes and edges of every open editor of its graph.
+
+        Args:
+            on: Whether to; the same is `GraphEditor.training` for one editor.
+
+        Raises:
+            InspectionError: No open editor shows the graph that is trained, or its layers cannot be observed.
+        """
+        engine = self.engine
+        editors = self._other_editors()
+        if not on:
+            for editor in editors:
+                if editor.training is engine:
+                    editor.training = None
+        else:
+            for editor in editors_of(engine, editors):
+                editor.training = engine
+        with self._writing:
+            self._bar.shown = self._is_on_graph()
+
+    def show_export(self, on: bool = True) -> None:
+        """Show under the buttons the dialog that exports the trained model, beside the picture of its graph.
+
+        Args:
+            on: Whether to.
+
+        Raises:
+            InspectionError: The model was not compiled from a graph, so that there is none to show.
+        """
+        engine = self.engine
+        box: ipywidgets.VBox = self
+        bar, plots = box.children[0], box.children[-1]
+        if on and self._exporter is None:
+            self._exporter = GraphEditor(trained_graph(engine), height=_EXPORT_HEIGHT)
+            self._exporter.panel = "export"
+            self._exporter.training = engine
+        elif not on and self._exporter is not None:
+            self._exporter.close()
+            self._exporter = None
+        box.children = (bar, plots) if self._exporter is None else (bar, self._exporter, plots)
+        with self._writing:
+            self._bar.exporting = self._exporter is not None
+
+    def _is_on_graph(self) -> bool:
+        return self._engine is not None and any(editor.training is self._engine for editor in self._other_editors())
+
+    def _other_editors(self) -> list[GraphEditor]:
+        """The editors that somebody has opened: the one with the dialog for exporting always has the training."""
+        return [editor for editor in GraphEditor.opened() if editor is not self._exporter]
+
+    # Messages from the browser, on any thread
+
+    def _answer(self, message: ControlRequest) -> None:
+        match message:
+            case AckMessage(tick):
+                self._pump.acknowledge(tick)
+            case CommandMessage(_, command):
+                self._command(command)
+            case ChooseMessage(_, layer):
+                self._choose(layer)
+            case ScaleMessage(_, log):
+                self._histogram.log = self._chooser.log = log
+                if not self._pump.running:
+                    self._histogram.draw()
+            case RateMessage(_, rate):
+                # It waits for the end of the running step.
+                threading.Thread(target=self._set_rate, args=(rate,), name="pnne-rate", daemon=True).start()
+            case ShowMessage(_, on):
+                self.show_on_graph(on)
+            case ExportMessage(_, on):
+                self.show_export(on)
+            case _:
+                assert_never(message)
+
+    def _answer_loss(self, message: ControlRequest) -> None:
+        if isinstance(message, ScaleMessage):
+            self._loss.log = self._loss_switch.log = message.log
+            if not self._pump.running:
+                self._loss.draw()
+
+    def _command(self, command: Command) -> None:
+        # Never waits: the button's thread must be free for the next click.
+        match command:
+            case "start":
+                self.engine.start(process=self.engine.in_process)
+            case "pause":
+                self.engine.pause(wait=False)
+            case "resume":
+                self.engine.resume()
+            case "step":
+                self.engine.step(wait=False)
+            case "stop":
+                self.engine.stop(wait=False)
+            case "validate":
+                self.engine.validate(wait=False)
+            case "save":
+                self.engine.save_checkpoint(wait=False)
+            case "rewind":
+                threading.Thread(target=self._go_back, name="pnne-rewind", daemon=True).start()
+            case "batch":
+                fault = self.engine.fault
+                self._status.batch_text = "" if fault is None or self._status.batch_text else fault.show_batch()
+                self._draw_status(self._bar.tick)
+            case "skip":
+                self.engine.skip_batch()
+                self.engine.start()
+            case _:
+                assert_never(command)
+
+    def _go_back(self) -> None:
+        try:
+            self.engine.rewind(min(BACK, self.engine.progress.step))
+        except TrainingError as error:
+            self._status.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
+        self._draw_status(self._bar.tick)
+
+    def _set_rate(self, rate: float) -> None:
+        try:
+            self.engine.set_optimizer(lr=rate)
+            self._status.learning_rate = rate
+        except TrainingError as error:
+            self._status.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
+        self._draw_status(self._bar.tick)
+
+    def _choose(self, name: str) -> None:
+        if self._probe is None:
+            return
+        if name in self._offered and name not in self._own:
+            # An inspector sends it anyway.
+            self._probe.histograms_of = ()
+        else:
+            self._probe.histograms_of = (self._own.get(name, name),)
+        self._chooser.layer = name
+
+    # What was before
+
+    def _catch_up(self, engine: TrainingEngine) -> None:
+        """Take in what happened before there was a dashboard; frames that tell of it again are left out."""
+        history = engine.history
+        (steps, losses), rates = history.points("loss"), history["learning_rate"]
+        # Only the latest rate is shown, and of a long training the two are kept at different steps.
+        taken: list[StepFrame | AnomalyFrame] = [
+            StepFrame(step, 0, loss, float(rates[-1]), 0, 0.0)
+            for step, loss in zip(steps.tolist(), losses.tolist(), strict=True)
+        ]
+        for name in recorded(history):
+            for step, value in zip(*(values.tolist() for values in history.points(name)), strict=True):
+                self._recorded.remember(name, step, value)
+        # An edit cuts the curve behind its step.
+        taken += history.anomalies
+        taken.sort(key=lambda frame: frame.step)
+        self.take(taken)
+        self.take(history.epoch_frames())
+        if "memory" in history and "process_memory" not in history:
+            for step, used in zip(history.steps("memory").tolist(), history["memory"].tolist(), strict=True):
+                self.take([MemoryFrame(step, int(used), {})])
+        if "loss_scale" in history:
+            self._status.loss_scale = float(history["loss_scale"][-1])
+        if len(steps):
+            self._known_steps = int(steps[-1])
+            self.take([engine.progress])
+        failure = engine.error
+        if failure is not None:
+            said = f"{type(failure).__name__}: {failure}"
+            self.take([StateFrame("failed", error=said, node=node_of(failure, engine.module))])
+
+
+def _probe(engine: TrainingEngine) -> LiveProbe:
+    """Gradient norms of all layers, and the histograms of one; only norms where hooks would see nothing."""
+    watch = {
+        name: _WATCHED if any(True for _ in layer.parameters(recurse=False)) else _WATCHED[:-1]
+        for name, layer in leaf_layers(engine.module).items()
+    }
+    try:
+        probe = LiveProbe(engine.module, watch, statistics_of=())
+    except InspectionError:
+        return LiveProbe(engine.module, {}, statistics_of=())
+    probe.histograms_of = tuple(probe.watched)[:1]
+    return probe
+
+
+def _name(frame: HistogramFrame) -> str:
+    """What a histogram is chosen by."""
+    return _named(frame.layer, frame.quantity)
+
+
+def _named(layer: str, quantity: Quantity) -> str:
+    """What a quantity of a layer is chosen by: the layer alone stands for its activations."""
+    return layer if quantity == "activations" else f"{layer} ({quantity.replace('_', ' ')})"
+
+
+def _caption(frame: HistogramFrame, chosen: str) -> str:
+    # Without the step: a caption that stays the same is not sent again.
+    if _name(frame) != chosen:
+        return f"shows {_name(frame)} until the next step"
+    return "" if frame.sampled == frame.total else f"{frame.sampled:,} of {frame.total:,} values"
+
+
+def _waker(pump: weakref.ref[Pump]) -> Callable[[object], None]:
+    """Starts the pump when there is news; holds it weakly, because the engine may outlive the dashboard."""
+
+    def wake(_frame: object) -> None:
+        alive = pump()
+        if alive is not None:
+            alive.start()
+
+    return wake
+
+
+def _release(pump: Pump, *removals: Callable[[], None]) -> None:
+    pump.close()
+    for remove in removals:
+        remove()

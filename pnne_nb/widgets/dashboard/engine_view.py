@@ -1,0 +1,102 @@
+"""What a dashboard reads off its engine: the picture that stays, the graph that is trained, and what helps a failure."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.errors import InspectionError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.storage import json_format
+from pnne_nb.protocol.control_messages import Command
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.telemetry.frames import ALIVE, StateFrame
+from pnne_nb.widgets.editor.editor import GraphEditor
+from pnne_nb.widgets.editor.training_overlay import place_of
+from pnne_nb.widgets.host.static_picture import KeptPicture, Still
+from pnne_nb.widgets.plots.history_chart import history_chart
+
+logger = logging.getLogger(__name__)
+
+
+def training_still(engine: TrainingEngine, *, log: bool) -> Still:
+    """Return the picture of a training: curves of the loss and the metrics, last numbers, findings.
+
+    Args:
+        engine: The training.
+        log: Whether the vertical axes are logarithmic.
+    """
+    progress = engine.progress
+    said = [f"Loss: {engine.loss_text}."]
+    if engine.error is not None:
+        said.append(in_brief(engine.error))
+    title = f"Training {engine.state}: epoch {min(progress.epoch, progress.epochs)} of {progress.epochs}"
+    return history_chart(engine.history, log=log, title=title, said=said).still()
+
+
+def picture_keeper(picture: weakref.ref[KeptPicture]) -> Callable[[StateFrame], None]:
+    """Return what draws the picture that stays anew when a training pauses or ends; it holds the picture weakly."""
+
+    def keep(frame: StateFrame) -> None:
+        kept = picture()
+        if kept is None:
+            return
+        if frame.state == "paused":
+            kept.changed()
+        elif frame.state not in ALIVE:
+            try:
+                kept.redraw()
+            except Exception:  # it is called by the training, which must not fail by it
+                logger.exception("The picture of the training was not drawn.")
+
+    return keep
+
+
+def editors_of(engine: TrainingEngine, editors: Sequence[GraphEditor]) -> list[GraphEditor]:
+    """Return those of `editors` that show the graph that is trained.
+
+    Raises:
+        InspectionError: There is none; the message says why.
+    """
+    found: list[GraphEditor] = []
+    reasons: list[str] = []
+    for editor in editors:
+        try:
+            place_of(engine.module, editor.graph)
+        except InspectionError as error:
+            reasons.append(str(error))
+        else:
+            found.append(editor)
+    if not found:
+        none = "No graph editor is open. Open one of the graph that is trained: pn.GraphEditor(graph)."
+        raise InspectionError(reasons[0] if reasons else none)
+    return found
+
+
+def trained_graph(engine: TrainingEngine) -> NodeGraph:
+    """Return the graph that is trained: that of an open editor, or the one that the model was compiled from.
+
+    Raises:
+        InspectionError: The model was not compiled from a graph.
+    """
+    for editor in GraphEditor.opened():
+        if editor.training is engine:
+            return editor.graph
+    loaded = loader.loaded_from(engine.module)
+    if loaded is None or loaded.document is None:
+        raise InspectionError(
+            f"{type(engine.module).__name__} was not compiled from a graph, so there is none to show. Export it with "
+            "pn.export(engine, path), or train what pn.compile(pn.from_module(net, args=...), reuse=net) gives."
+        )
+    return NodeGraph.from_json(json_format.write(loaded.document()))
+
+
+def remedies(engine: TrainingEngine) -> list[Command]:
+    """Return what the buttons beside a failure can do about it."""
+    if engine.fault is None or engine.in_process:
+        return []
+    back: list[Command] = ["rewind"] if engine.progress.step else []
+    return [*back, "batch", "skip"] if engine.fault.batch else back

@@ -1,0 +1,66 @@
+"""The status that the control bar shows, gathered from frames."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, final
+
+import msgspec
+
+from pnne_nb.protocol.control_messages import Notice, Saved, TrainingStatus
+from pnne_nb.telemetry.frames import (
+    ALIVE,
+    AnomalyFrame,
+    CheckpointFrame,
+    CostFrame,
+    Frame,
+    ProgressFrame,
+    StateFrame,
+    StepFrame,
+)
+
+NOTICES: Final = 5
+"""Findings shown at once; the latest win."""
+
+
+@final
+class Status(TrainingStatus, rename="camel"):
+    """How a training stands, kept up to date by frames."""
+
+    def take(self, frame: Frame) -> None:
+        """Bring the status up to date with `frame`."""
+        match frame:
+            case StateFrame():
+                self.state, self.error, self.node = frame.state, frame.error, frame.node
+            case ProgressFrame():
+                self.epoch, self.epochs = frame.epoch, frame.epochs
+                self.batch, self.batches, self.step = frame.batch, frame.batches, frame.step
+                self.steps_per_second = _finite(frame.steps_per_second) or 0.0
+                self.seconds_left = _finite(frame.seconds_left)
+            case StepFrame():
+                self.step, self.epoch = frame.step, frame.epoch
+                self.learning_rate, self.loss_scale = _finite(frame.learning_rate), _finite(frame.loss_scale)
+            case CostFrame():
+                self.cost, self.frames_per_second = _finite(frame.share), _finite(frame.frames_per_second) or 0.0
+            case CheckpointFrame():
+                self.saved = Saved(frame.step, frame.path)
+            case AnomalyFrame():
+                notice = Notice(frame.step, frame.message, frame.node, frame.hint)
+                self.notices = [*self.notices, notice][-NOTICES:]
+            case _:
+                pass
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing comes by itself: training no longer runs, or not yet."""
+        return self.state not in ALIVE
+
+    def to_json(self) -> dict[str, object]:
+        """Plain JSON for the browser."""
+        plain: dict[str, object] = msgspec.to_builtins(self)
+        return plain
+
+
+def _finite(value: float | None) -> float | None:
+    """`value`, or None where JSON has no word for it."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,561 @@
+"""`GraphEditor`: the document, drawn in a notebook cell.
+
+Python is the authority: a view shows an edit at once and asks for it; what is committed, by whomever, is told to
+every view. What follows from the document (shapes, findings) is worked out after the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, assert_never
+
+import anywidget
+import msgspec
+import traitlets
+from torch import Tensor, nn
+
+from pnne_nb import compiler
+from pnne_nb.compiler import to_source
+from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError, expect
+from pnne_nb.graph.block_library import blocks
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.node import Transaction
+from pnne_nb.graph.model.ops import LookOp
+from pnne_nb.graph.render.svg import ThemeName
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.process.fork import fork_safe
+from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state, with_floats
+from pnne_nb.protocol.messages import (
+    Arrange,
+    Blocks,
+    Bundle,
+    CancelExport,
+    Catalog,
+    Committed,
+    Derived,
+    DerivedChanged,
+    Edit,
+    Event,
+    ExportCheck,
+    ExportFormats,
+    ExportState,
+    GetBundle,
+    GetCatalog,
+    GetExportFormats,
+    GetPreview,
+    GetSource,
+    Group,
+    HideTraining,
+    HistoryState,
+    LoadBlocks,
+    NodeTypeAdded,
+    Painted,
+    Preview,
+    Publish,
+    Redo,
+    Rejected,
+    Request,
+    Snapshot,
+    Source,
+    StartExport,
+    Sync,
+    Training,
+    Undo,
+    Ungroup,
+    Unpublish,
+    WatchExport,
+)
+from pnne_nb.widgets.editor.commit_throttle import Bursts
+from pnne_nb.widgets.editor.live_analysis import Derivation
+from pnne_nb.widgets.editor.selection import still_there
+from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
+from pnne_nb.widgets.host.bundle import bundled, key_of
+from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import Closable, Displays, close_parts, widget_tree
+from pnne_nb.widgets.host.static_picture import KeptPicture
+
+if TYPE_CHECKING:
+    from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lent
+
+_log: Final = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=1)
+def _catalog(_revision: int) -> Catalog:
+    return catalog_event(registry.values())
+
+
+def _document(
+    graph: object,
+    args: Sequence[Any] | Tensor,
+    kwargs: Mapping[str, Any] | None,
+    input_size: Sequence[int] | Sequence[Sequence[int]] | None,
+) -> NodeGraph:
+    """The document that somebody wants to edit."""
+    if isinstance(graph, nn.Module):
+        if isinstance(args, tuple) and not args and not kwargs and input_size is None:
+            raise ArgumentError(
+                "A module is imported by a call: pn.GraphEditor(net, args=(x,)) with an example x of its input, or "
+                "pn.GraphEditor(net, input_size=(2, 3))."
+            )
+        return compiler.from_module(graph, args, kwargs, input_size=input_size, partial=True)
+    if graph is None:
+        graph = NodeGraph()
+    if not isinstance(graph, NodeGraph):
+        raise ArgumentError(
+            f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph())."
+        )
+    if not isinstance(args, tuple) or args or kwargs or input_size is not None:
+        raise ArgumentError(
+            "args, kwargs and input_size belong to a module that is imported: pn.GraphEditor(net, args=(x,))."
+        )
+    return graph
+
+
+class GraphEditor(anywidget.AnyWidget):
+    """An editor of a document, in every cell that displays it.
+
+    Several editors of one document, edits from Python code and undo stay in step. Errors of a gesture are shown in
+    the editor and change nothing.
+
+    ::
+
+        pn.GraphEditor()  # an empty document, as editor.graph
+        pn.GraphEditor(graph)
+        pn.GraphEditor(net, args=(x,))  # what pn.from_module makes of a module
+        pn.GraphEditor(net, input_size=(2, 3))
+
+    Args:
+        graph: The document; a module is imported, and one that fails is drawn as far as its code can be followed, with a
+            red frame around what fails; None for a new document.
+        args: Of a module, the positional arguments of a typical call.
+        kwargs: Of a module, the keyword arguments of that call.
+        input_size: Of a module, the shape of its input, instead of `args`.
+        height: Height in the cell, in pixels, at least 120.
+        read_only: Whether views may only look.
+        theme: ``"auto"`` follows the notebook.
+
+    Attributes:
+        selection: Paths of the nodes selected in the browser, in step with it.
+        folded: Paths of the first nodes of the rows of equal nodes that are shown as one card, likewise; they stay
+            folded when the page is loaded again.
+
+    Raises:
+        ArgumentError: If `graph` is neither a document nor a module, or a document comes with arguments of a module.
+        CompileError: If a module cannot be imported.
+        FileNotFoundError: If the front end has not been built.
+    """
+
+    selection = traitlets.Tuple().tag(sync=True)
+    folded = traitlets.Tuple().tag(sync=True)
+    height = traitlets.Int(560, min=120).tag(sync=True)
+    read_only = traitlets.Bool(False).tag(sync=True)
+    bundle_key = traitlets.Unicode().tag(sync=True)
+    panel = traitlets.Enum(("", "export"), default_value="").tag(sync=True)  # that is open from the start
+    theme = traitlets.Enum(("auto", "light", "dark"), default_value="auto").tag(sync=True)
+    _release: weakref.finalize[..., GraphEditor] | None = None  # None: the constructor has failed
+    _arrived: ClassVar[bool] = False  # whether a page has loaded the front end from this kernel
+    _following: ClassVar[weakref.WeakSet[GraphEditor]] = weakref.WeakSet()
+    views = traitlets.Int(0).tag(sync=True)  # that are open; written by the page
+    # Both are worked out when a page asks for the model's state, and never sent otherwise.
+    snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: editor._opening())
+    catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
+
+    def __init__(
+        self,
+        graph: NodeGraph | nn.Module | None = None,
+        *,
+        args: Sequence[Any] | Tensor = (),
+        kwargs: Mapping[str, Any] | None = None,
+        input_size: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        height: int = 560,
+        read_only: bool = False,
+        theme: ThemeName = "auto",
+    ) -> None:
+        module = graph if isinstance(graph, nn.Module) else None
+        graph = _document(graph, args, kwargs, input_size)
+        front_end = bundled("editor.js")
+        # A page keeps every module that it has imported: those that come later find the one that is there.
+        self._esm = bundled("loader.js") if self._arrived else front_end
+        self._css = bundled("editor.css")
+        self._graph = graph
+        self._sending = fork_safe(threading.RLock())
+        self._compiling = fork_safe(threading.RLock())
+        self._latest: nn.Module | None = module  # what was imported keeps its weights
+        self._imported = module is not None
+        self._current: nn.Module | None = None
+        self._compiled: tuple[int, int] | None = None
+        self._edits = 0
+        self._overlay: Overlay | None = None
+        self._picture: Training | None = None
+        self._derivation = Derivation.of(graph)
+        self._kept = KeptPicture(lambda: repr(graph), self._derivation.picture)
+        self._exports: ExportDialog | None = None  # as soon as somebody asks: most editors export nothing
+        self._bursts = Bursts(_weakly(self._catch_up))
+        super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
+        self.on_msg(_weakly(self._receive))
+        self._follow()
+
+    def _follow(self) -> None:
+        # The analysis follows the document from before this editor does, so that it knows of each commit first.
+        endings = (
+            self._derivation.follow(_weakly(self._derived)),
+            self._graph.observe(_weakly(self._committed)),
+            registry.observe(_weakly(self._type_added)),
+            blocks.graph.observe(_weakly(self._blocks_changed)),
+            self._kept.close,
+            self._bursts.close,
+        )
+        self._release = weakref.finalize(self, _end, endings)
+        # At exit the kernel goes as it is: nothing must run then.
+        self._release.atexit = False
+        self._following.add(self)
+        answer_while_busy(self)
+        self._derivation.request()
+
+    @classmethod
+    def opened(cls) -> list[GraphEditor]:
+        """The editors that have not been closed."""
+        return [editor for editor in list(cls._following) if editor.comm is not None]
+
+    def __repr__(self) -> str:
+        return f"GraphEditor of {self._graph!r}"
+
+    @property
+    def graph(self) -> NodeGraph:
+        """The document."""
+        return self._graph
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What the badges show: everything that keeps the document from compiling or is worth a look."""
+        if not self._graph.in_transaction:
+            self._derivation.refresh()
+        return [finding for found in self._derivation.whole.diagnostics.values() for finding in found]
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The document as a module, weights reused across edits; None while there are errors.
+
+        The same module is given until an edit changes what is computed.
+        """
+        if self._graph.in_transaction:
+            return self._current
+        # Shapes that do not fit are errors too, and the compiler alone does not look at them.
+        if any(finding.severity == "error" for finding in self.diagnostics):
+            return None
+        with self._compiling:
+            state = self._edits, registry.revision
+            if state != self._compiled:
+                try:
+                    self._current = self._latest = compiler.compile(self._graph, reuse=self._latest)
+                except CompileError:
+                    self._current = None
+                self._compiled = state
+            return self._current
+
+    @property
+    def training(self) -> OverlaidTraining | None:
+        """The training that is shown on the graph while it is under way; None: no training is.
+
+        Nodes show the spread of what they give and its share of zeros, edges the norm of the gradient that comes back
+        along them; layers that are dead, saturated, exploding, vanishing or not finite are marked. Watching costs
+        about 1 % of the training's time.
+
+        Raises:
+            ArgumentError: When set, if it is neither.
+            InspectionError: When set, if another model than this graph is trained, or its layers cannot be observed.
+        """
+        return None if self._overlay is None else self._overlay.engine
+
+    @training.setter
+    def training(self, engine: OverlaidTraining | None) -> None:
+        expect(
+            engine, (OverlaidTraining, NoneType), "training", "a TrainingEngine or None", "pn.TrainingEngine makes one."
+        )
+        if engine is self.training:
+            return
+        overlay = None if engine is None else Overlay(engine, self._graph, _weakly(self._show_training))
+        before, self._overlay = self._overlay, overlay
+        if before is not None:
+            before.close()
+            self._show_training(Training(0))
+
+    def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
+        """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
+
+        Raises:
+            UnknownNodeError: If nothing is at `within`.
+            ValueError: If `theme` is none of the three.
+        """
+        self._derivation.refresh()
+        shapes, resolved = self._derivation.known()
+        return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
+
+    def close(self) -> None:
+        """End the editor in the browser, and let go of its model; the document lives on.
+
+        A cell that is run again closes the editor that it had shown. One that is displayed once more opens anew.
+        """
+        if self._release is not None:
+            self.training = None
+            if self._exports is not None:
+                self._exports.close()
+                self._exports = None
+            self._release()
+            self._latest = self._current = self._compiled = None
+        close_parts(self)
+        super().close()
+
+    @traitlets.observe("read_only")
+    def _opened_or_locked(self, _change: object) -> None:
+        if self._release is not None:
+            self._tell(self._snapshot)
+
+    @traitlets.observe("views")
+    def _left(self, _change: object) -> None:
+        if not self.views:
+            Displays.here().left(self)
+
+    def _ipython_display_(self, **_: object) -> None:
+        if self.comm is None:
+            # ipywidgets leaves a mark on what was closed: it has no bundle any more.
+            self.__dict__.pop("_repr_mimebundle_", None)
+            for part in reversed(widget_tree(self)):
+                part.open()
+            self._follow()
+        Displays.here().shown(self, _is_in_view)
+        self._kept.show_under(self)
+
+    # From the browser, on any thread
+
+    def _receive(self, _widget: object, content: object, _buffers: object) -> None:
+        try:
+            request = decode_request(content)
+        except ProtocolError as error:
+            self._reject(*asked_by(content), error)
+            return
+        try:
+            self._answer(request)
+        except PnneError as error:
+            self._reject(request.id, request.client, error)
+        except Exception as error:  # noqa: BLE001  # every request has an answer
+            _log.exception("A request of the editor failed: %r", request)
+            self._reject(request.id, request.client, PnneError(f"Python failed with {type(error).__name__}: {error}"))
+
+    def _answer(self, request: Request) -> None:
+        graph, id, client = self._graph, request.id, request.client
+        match request:
+            case GetPreview(source=source, target=target):
+                found = self._derivation.preview(source, target)
+                self._tell(lambda: Preview(id, client, found))
+            case Painted(tick=tick):
+                if self._overlay is not None:
+                    self._overlay.acknowledge(tick)
+            case HideTraining():
+                self.training = None
+            case GetBundle():
+                text = bundled("editor.js")
+                self._tell(lambda: Bundle(id, client, text))
+            case Sync():
+                GraphEditor._arrived = True
+                self._tell(lambda: self._snapshot(id, client))
+                if blocks:
+                    self._blocks_changed()
+                if self._picture is not None:
+                    self._show_training(self._picture)
+                if self._exports is not None:
+                    self._show_export(self._exports.state)
+                    self._show_export(self._exports.check)
+                self._derivation.request()
+            case GetCatalog():
+                self._tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
+            case Publish() | Unpublish() | LoadBlocks():
+                _change_blocks(graph, request)
+                self._tell(lambda: Blocks(blocks.graph.state(), id, client))
+            case GetSource():
+                text = to_source(graph)
+                self._tell(lambda: Source(id, client, text))
+            case GetExportFormats() | StartExport() | CancelExport() | WatchExport():
+                self._answer_export(request)
+            case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup():
+                with graph.asked_by(client, id):
+                    committed = self._change(request)
+                if not committed:
+                    # No observer will answer.
+                    self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
+            case _:
+                assert_never(request)
+
+    def _answer_export(self, request: GetExportFormats | StartExport | CancelExport | WatchExport) -> None:
+        from pnne_nb.widgets.editor.export_dialog import ExportDialog, format_states  # noqa: PLC0415  # few ask for it
+
+        if self._exports is None:
+            editor = weakref.ref(self)
+            self._exports = ExportDialog(
+                self._graph, lambda: _lent_model(editor), _weakly(self._show_export), self._kept.add_report
+            )
+            # An editor that is forgotten ends the processes that it has started.
+            weakref.finalize(self, self._exports.close).atexit = False
+        id, client, exports = request.id, request.client, self._exports
+        match request:
+            case GetExportFormats():
+                formats, folder, weights = format_states(), str(Path.cwd()), self._weights()
+                self._tell(lambda: ExportFormats(id, client, formats, folder, weights))
+            case StartExport(format=format, path=path, overwrite=overwrite):
+                if self.read_only:
+                    raise GraphError("The editor is read-only.")
+                exports.start(format, path, overwrite=overwrite)
+                self._tell(lambda: msgspec.structs.replace(exports.state, id=id, client=client))
+            case CancelExport():
+                exports.cancel()
+                self._tell(lambda: msgspec.structs.replace(exports.state, id=id, client=client))
+            case WatchExport(format=format):
+                exports.watch(format)
+                self._tell(lambda: msgspec.structs.replace(exports.check, id=id, client=client))
+            case _:
+                assert_never(request)
+
+    def _weights(self) -> str:
+        if self.training is not None:
+            return "The weights are those of the training, and the file is proved on its data."
+        whose = "the imported module, as editor.model has them" if self._imported else "editor.model"
+        return (
+            f"The weights are those of {whose}, and the file is proved on made-up inputs. "
+            "Set editor.training = engine to export the weights of a training and prove the file on its data."
+        )
+
+    def _change(self, request: Edit | Undo | Redo | Arrange | Group | Ungroup) -> bool:
+        """Carry out a request for a change; return whether anything was committed: a graph may stand arranged."""
+        graph = self._graph
+        if self.read_only:
+            raise GraphError("The editor is read-only.")
+        match request:
+            case Edit(base=base, ops=ops, label=label):
+                graph.apply(with_floats(graph, ops), label=label, base=base)
+            case Undo():
+                graph.undo()
+            case Redo():
+                graph.redo()
+            case Arrange(graph=which, direction=direction, values=values, first=first):
+                return bool(graph.arrange(which, direction=direction, values=values, undoable=not first).ops)
+            case Group(nodes=nodes, name=name, graph=which):
+                graph.group(nodes, name, graph=which)
+            case Ungroup(node=node, graph=which):
+                graph.ungroup(node, graph=which)
+            case _:
+                assert_never(request)
+        return True
+
+    # To every view
+
+    def _committed(self, done: Transaction) -> None:
+        # Who asked for it is waiting for the answer.
+        if done.client is not None or not self._bursts.hold():
+            history = HistoryState(done.undo, done.redo)
+            self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
+        if not all(isinstance(op, LookOp) for op in done.ops):
+            self._edits += 1
+            if self._exports is not None:
+                self._exports.edited()
+        if done.client is not None:
+            self._kept.changed()
+        # Traits tell the page only of what has changed.
+        self.selection = still_there(self.selection, self._graph, done.ops)
+        self.folded = still_there(self.folded, self._graph, done.ops)
+        self._derivation.request()
+
+    def _catch_up(self) -> None:
+        self._tell(self._snapshot)
+
+    def _derived(self, version: int, delta: Derived) -> None:
+        self._tell(lambda: DerivedChanged(version, delta))
+
+    def _show_training(self, picture: Training) -> None:
+        self._picture = picture if picture.layers else None
+        self._tell(lambda: picture)
+
+    def _show_export(self, event: ExportState | ExportCheck) -> None:
+        self._tell(lambda: event)
+
+    def _type_added(self, spec: NodeSpec) -> None:
+        self._tell(lambda: NodeTypeAdded(node_type_state(spec)))
+        self._derivation.request()
+
+    def _blocks_changed(self, _done: Transaction | None = None) -> None:
+        self._tell(lambda: Blocks(blocks.graph.state()))
+
+    def _reject(self, id: int | None, client: str | None, error: PnneError) -> None:
+        self._tell(lambda: Rejected(id, client, self._graph.version, str(error), error.diagnostics))
+
+    def _tell(self, event: Callable[[], Event]) -> None:
+        # Made and sent under one lock, so that no view gets a snapshot older than a commit that it has seen.
+        with self._sending:
+            if self.comm is not None:
+                self.send(encode_event(event()))
+
+    def _snapshot(self, id: int | None = None, client: str | None = None) -> Snapshot:
+        with self._graph.reading() as graph:
+            # Who may only look cannot have the graph arranged, and sees it arranged all the same.
+            state = graph.state(arranged=self.read_only)
+            return Snapshot(graph.version, state, self._derivation.whole, self._history(), id, client)
+
+    def _opening(self) -> dict[str, Any]:
+        return encode_event(self._snapshot())
+
+    def _history(self) -> HistoryState:
+        return HistoryState(self._graph.undo_label, self._graph.redo_label)
+
+
+def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) -> None:
+    match request:
+        case Publish(node=node, name=name):
+            blocks.publish(graph, node, name)
+        case Unpublish(name=name):
+            blocks.remove(name)
+        case LoadBlocks(text=text):
+            blocks.load_text(text)
+
+
+@contextmanager
+def _lent_model(reference: weakref.ref[GraphEditor]) -> Iterator[Lent]:
+    """Give the model that an export writes: the one that is trained, between two steps, or the editor's own."""
+    from pnne_nb.export.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
+    from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
+
+    editor = reference()
+    engine = None if editor is None else editor.training
+    if engine is None:
+        yield Lent(None if editor is None else editor.model)
+    else:
+        with engine.paused() as model:
+            yield Lent(model, engine.examples(SAMPLES))
+
+
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that calls `method` for as long as its object lives, and does not keep it alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: object) -> None:
+        target = reference()
+        if target is not None:
+            target(*arguments)
+
+    return call
+
+
+def _is_in_view(widget: Closable) -> bool:
+    return isinstance(widget, GraphEditor) and widget.views > 0
+
+
+def _end(endings: tuple[Callable[[], None], ...]) -> None:
+    for end in endings:
+        end()

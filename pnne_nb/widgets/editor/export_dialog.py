@@ -1,0 +1,391 @@
+"""Exports and checks that an editor's dialog asks for: in a process of their own, so that the kernel stays free."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+import msgspec
+import safetensors.torch
+from torch import Tensor, nn
+
+from pnne_nb.catalog.custom import HOME
+from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.errors import CompileError, ExportError, PnneError
+from pnne_nb.export.example_batches import first_batch
+from pnne_nb.export.exporter import check_destination
+from pnne_nb.export.formats import FORMATS, find_format, require_packages
+from pnne_nb.export.formats.base import ExportFormat
+from pnne_nb.export.formats.model_state import read_state, require_closed
+from pnne_nb.export.subject import input_names
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.storage import json_format
+from pnne_nb.process.fork import fork_safe
+from pnne_nb.protocol.messages import ExportCheck, ExportFormatState, ExportState
+from pnne_nb.widgets.editor.export_process import Answer, Task, carry_out
+
+PAUSE: Final = 0.4
+"""Seconds without an edit before the graph is checked again."""
+
+GRACE: Final = 5.0
+"""Seconds that a process has to remove what it has half written."""
+
+
+class Lent(NamedTuple):
+    """What is exported.
+
+    Attributes:
+        model: Nobody changes it meanwhile; None while the graph has problems.
+        data: A batch to prove the file on, in any form that `pn.export` takes; None to make one up.
+    """
+
+    model: nn.Module | None
+    data: object = None
+
+
+Lend = Callable[[], AbstractContextManager[Lent]]
+
+
+def format_states() -> tuple[ExportFormatState, ...]:
+    """Every format, as a dialog offers it."""
+    return tuple(ExportFormatState(each.name, each.suffixes[0], _note(each), _missing(each)) for each in FORMATS)
+
+
+def _note(format: ExportFormat) -> str:
+    notes = ["Writing takes a minute or more, because a compiler runs."] if format.slow else []
+    notes += ["Opening such a file can run code that is in it."] if format.runs_code else []
+    return " ".join([*notes, format.deprecated] if format.deprecated else notes)
+
+
+def _missing(format: ExportFormat) -> str:
+    try:
+        require_packages(format)
+    except ExportError as error:
+        return error.message
+    return ""
+
+
+@final
+class ExportDialog:
+    """The exports of one document, one at a time, and the check that follows its edits.
+
+    Args:
+        graph: The document.
+        lend: Gives the model to export, and data to prove the file on.
+        tell: Takes what every view is told.
+        report: Takes the report of an export as HTML.
+    """
+
+    def __init__(
+        self,
+        graph: NodeGraph,
+        lend: Lend,
+        tell: Callable[[ExportState | ExportCheck], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._graph = graph
+        self._lend = lend
+        self._tell = tell
+        self._report = report
+        self._changed = threading.Condition(fork_safe(threading.Lock()))  # guards what follows
+        self._state = ExportState()
+        self._check = ExportCheck()
+        self._edits = 0
+        self._process: _Process | None = None  # of the export
+        self._started = 0.0
+        self._cancelled = False
+        self._watching: threading.Thread | None = None
+
+    @property
+    def state(self) -> ExportState:
+        """How the latest export stands."""
+        with self._changed:
+            running = self._state.state == "running"
+            seconds = time.monotonic() - self._started if running else self._state.seconds
+            return msgspec.structs.replace(self._state, seconds=seconds)
+
+    @property
+    def check(self) -> ExportCheck:
+        """What the latest check found."""
+        with self._changed:
+            return self._check
+
+    def start(self, format: str, path: str, *, overwrite: bool) -> None:
+        """Begin an export; `state` follows it.
+
+        Raises:
+            ExportError: One is under way, the format or its packages are missing, or the file cannot be put there.
+        """
+        found = find_format(format, "")
+        require_packages(found)
+        if find_format("auto", path) is not found:
+            raise ExportError(f"The name of a file of the format {format!r} ends in {' or '.join(found.suffixes)}.")
+        target = check_destination(Path(path).expanduser(), overwrite=overwrite).absolute()
+        with self._changed:
+            if self._state.state == "running":
+                raise ExportError(f"{self._state.path!r} is being exported: wait for it, or cancel it.")
+            self._cancelled = False
+            self._started = time.monotonic()
+            self._state = ExportState("running", format, str(target), cancellable=_is_portable(self._graph))
+        work = threading.Thread(target=self._export, args=(overwrite, self._edits), name="pnne-export", daemon=True)
+        work.start()
+
+    def cancel(self) -> None:
+        """End the export that is under way.
+
+        Raises:
+            ExportError: If it runs in the kernel's own process.
+        """
+        with self._changed:
+            if self._state.state != "running":
+                return
+            if not self._state.cancellable:
+                raise ExportError(
+                    "This export runs in the kernel, because of node types of this notebook: it cannot be cancelled."
+                )
+            self._cancelled = True
+            process = self._process
+        if process is not None:
+            process.end()
+
+    def watch(self, format: str) -> None:
+        """Check the graph now and after every edit; an empty `format` ends that.
+
+        Raises:
+            ExportError: If there is no such format, or its packages are missing.
+        """
+        if format:
+            require_packages(find_format(format, ""))
+        with self._changed:
+            self._check = ExportCheck("checking" if format else "off", format)
+            self._edits += 1  # what a check under way finds is of no use
+            self._changed.notify_all()
+            if format and self._watching is None:
+                self._watching = threading.Thread(target=self._follow, name="pnne-export-check", daemon=True)
+                self._watching.start()
+
+    def edited(self) -> None:
+        """The graph computes something else now."""
+        told: list[ExportState | ExportCheck] = []
+        with self._changed:
+            self._edits += 1
+            self._changed.notify_all()
+            if self._state.result is not None and not self._state.stale:
+                self._state = msgspec.structs.replace(self._state, stale=True)
+                told.append(self._state)
+            if self._check.state in ("done", "failed"):
+                self._check = msgspec.structs.replace(self._check, state="checking", error="")
+                told.append(self._check)
+        for each in told:
+            self._tell(each)
+
+    def close(self) -> None:
+        """End what is under way."""
+        with self._changed:
+            self._cancelled = True
+            self._check = ExportCheck()
+            self._changed.notify_all()
+            process, watching = self._process, self._watching
+        if process is not None:
+            process.end()
+        if watching is not None and watching is not threading.current_thread():
+            watching.join(GRACE)
+
+    # The threads
+
+    def _export(self, overwrite: bool, edits: int) -> None:
+        state = self._state
+        task = Task("", state.format, state.path, overwrite)
+        try:
+            answer = self._exported_apart(task) if state.cancellable else self._exported_here(task)
+        except PnneError as error:
+            answer = Answer(error.diagnostics, error=error.message)
+        except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
+            answer = Answer(error=f"The export failed with {type(error).__name__}: {error}")
+        with self._changed:
+            self._process = None
+            ended = "done" if answer.result is not None else "cancelled" if self._cancelled else "failed"
+            self._state = msgspec.structs.replace(
+                state,
+                state=ended,
+                seconds=time.monotonic() - self._started,
+                stale=answer.result is not None and edits != self._edits and self._check.state == "off",
+                error=answer.error if ended == "failed" else "",
+                diagnostics=answer.findings if ended == "failed" else (),
+                result=answer.result,
+            )
+            state = self._state
+        self._tell(state)
+        if answer.html:
+            self._report(answer.html)
+
+    def _exported_apart(self, task: Task) -> Answer:
+        with tempfile.TemporaryDirectory(prefix="pnne-weights-") as folder:
+            batch: Sequence[Tensor] = ()
+            with self._lend() as lent:
+                text, compiled = self._document_of(lent.model)
+                tensors, rest = read_state(compiled)
+                with suppress(ExportError):  # as in `pn.export`, of which the data of a training need not be known
+                    batch = first_batch(lent.data, input_names(compiled)) or ()
+            weights, data = Path(folder) / "weights.safetensors", Path(folder) / "data.safetensors"
+            safetensors.torch.save_file(tensors, weights)
+            safetensors.torch.save_file({f"{place:04}": each.contiguous() for place, each in enumerate(batch)}, data)
+            task = msgspec.structs.replace(
+                task, graph=text, weights=str(weights), state=rest.to_json(), data=str(data) if batch else None
+            )
+            with _Process() as process:
+                with self._changed:
+                    self._process = process
+                    if self._cancelled:
+                        return Answer()
+                return process.ask(task)
+
+    def _exported_here(self, task: Task) -> Answer:
+        with self._lend() as lent:
+            return carry_out(task, self._document_of(lent.model)[1], lent.data)
+
+    def _document_of(self, model: nn.Module | None) -> tuple[str, nn.Module]:
+        """Return the graph of a model as JSON, and the model compiled from it.
+
+        Raises:
+            ExportError: If there is no model, because the graph has problems.
+        """
+        if model is None:
+            raise ExportError("The graph has problems, and cannot be exported before they are solved.")
+        loaded = loader.loaded_from(model)
+        if loaded is not None and loaded.document is not None:
+            return json_format.write(loaded.document()), model
+        return self._graph.to_json(), compile_graph(self._graph, reuse=model)
+
+    def _follow(self) -> None:
+        with _Process() as process:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._check.state in ("off", "checking"))
+                    edits, wanted = self._edits, self._check.format
+                    if not wanted:
+                        self._watching = None
+                        return
+                    if self._changed.wait_for(lambda: self._edits != edits, PAUSE):  # noqa: B023  # called here only
+                        continue
+                found = self._checked(process, wanted)
+                with self._changed:
+                    if edits != self._edits:
+                        continue
+                    self._check = found
+                self._tell(found)
+
+    def _checked(self, process: _Process, format: str) -> ExportCheck:
+        try:
+            if not _is_portable(self._graph):
+                message = "The graph has node types of this notebook or opaque nodes: pn.check_export(graph) checks it."
+                return ExportCheck("failed", format, error=message)
+            answer = process.ask(Task(self._graph.to_json(), format))
+        except PnneError as error:
+            return ExportCheck("failed", format, error.diagnostics, error.message)
+        return ExportCheck("failed" if answer.error else "done", format, answer.findings, answer.error)
+
+
+def _is_portable(graph: NodeGraph) -> bool:
+    """Whether another process can compile the graph: its types are those of torch, and it keeps no modules."""
+    for drawn in graph.state().graphs.values():
+        for node in drawn.nodes:
+            spec = registry.get(node.type)
+            if spec is None or (spec.target or "").startswith(f"{HOME}."):
+                return False
+    try:
+        require_closed(graph)
+    except CompileError:
+        return True  # unfinished: that is told at the nodes
+    except ExportError:
+        return False
+    return True
+
+
+@final
+class _Process:
+    """A process that carries out tasks, started with the first; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe(threading.Lock())
+        self._running: subprocess.Popen[bytes] | None = None
+        self._ended = False
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        self._said.close()
+
+    def ask(self, task: Task) -> Answer:
+        """Return what came of a task.
+
+        Raises:
+            ExportError: If the process ends without an answer.
+        """
+        process = self._started()
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(msgspec.json.encode(task) + b"\n")
+            stdin.flush()
+            line = stdout.readline()
+        except OSError:
+            line = b""
+        if line:
+            return msgspec.json.decode(line, type=Answer)
+        status = process.wait()
+        with self._lock:
+            self._running = None
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace").strip().splitlines()
+        raise ExportError(
+            f"The process that exports ended with status {status}: {said[-1][:300] if said else 'no word'}"
+        )
+
+    def end(self) -> None:
+        """End the process and all that it has started; what it had half written is removed."""
+        with self._lock:
+            self._ended = True
+            process, self._running = self._running, None
+        if process is None:
+            return
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._ended:
+                raise ExportError("The export was cancelled.")
+            if self._running is None:
+                module = "pnne_nb.widgets.editor.export_process"
+                self._running = subprocess.Popen(  # noqa: S603  # our own interpreter
+                    [sys.executable, "-m", "pnne_nb.process.parent", str(os.getpid()), module],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._said,
+                    start_new_session=True,  # an interrupt of the kernel is not meant for it
+                )
+            return self._running

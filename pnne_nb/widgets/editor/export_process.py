@@ -1,0 +1,127 @@
+"""The process in which an editor's exports and checks run, so that the kernel stays free and an export can be ended.
+
+It reads one task a line and writes one answer a line, both as JSON. `carry_out` is all that it does; graphs that only the
+kernel's own process can compile are exported there, by the same function.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from dataclasses import astuple
+from math import isfinite
+from types import FrameType
+
+import msgspec
+import safetensors.torch
+from torch import nn
+
+from pnne_nb.errors import Diagnostic, PnneError
+from pnne_nb.export.export_report import ExportReport
+from pnne_nb.export.exporter import export_model
+from pnne_nb.export.formats.model_state import ModelState, make_model
+from pnne_nb.export.preflight import check_export
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.protocol.messages import ExportResult, NodeError, ValueHistograms
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What is to be done.
+
+    Attributes:
+        graph: The document as JSON.
+        format: The name of a format.
+        path: Where the file goes; None to check only.
+        overwrite: Whether a file that is there is replaced.
+        weights: A safetensors file with the model's weights; None to check only.
+        state: What the tensors do not say, as `ModelState.to_json` writes it.
+        data: A safetensors file with the inputs to prove on, in order; None to make them up.
+    """
+
+    graph: str
+    format: str
+    path: str | None = None
+    overwrite: bool = False
+    weights: str | None = None
+    state: str = ""
+    data: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of a task: findings of a check, or the result of an export; or why there is none.
+
+    Attributes:
+        html: The result as a notebook shows it.
+    """
+
+    findings: tuple[Diagnostic, ...] = ()
+    result: ExportResult | None = None
+    html: str = ""
+    error: str = ""
+
+
+def carry_out(task: Task, model: nn.Module | None = None, data: object = None) -> Answer:
+    """Check or export.
+
+    Args:
+        task: What to do.
+        model: What to export, in place of the task's own graph and weights.
+        data: What to prove on, in place of the task's own.
+    """
+    try:
+        if task.path is None:
+            return Answer(tuple(check_export(NodeGraph.from_json(task.graph), task.format)))
+        if task.data is not None:
+            data = tuple(tensor for _, tensor in sorted(safetensors.torch.load_file(task.data).items()))
+        report = export_model(model or _model(task), task.path, task.format, data=data, overwrite=task.overwrite)
+        return Answer(result=_result(report), html=report._repr_html_())
+    except PnneError as error:
+        return Answer(error.diagnostics, error=error.message)
+    except Exception as error:  # noqa: BLE001  # whoever asked must hear of it
+        return Answer(error=f"The export failed with {type(error).__name__}: {error}")
+
+
+def _model(task: Task) -> nn.Module:
+    tensors = safetensors.torch.load_file(task.weights) if task.weights is not None else {}
+    return make_model(NodeGraph.from_json(task.graph), tensors, ModelState.from_json(task.state, "export"), "export")
+
+
+def _result(report: ExportReport) -> ExportResult:
+    nodes = tuple(
+        NodeError(
+            each.node,
+            each.type,
+            _finite(each.error),
+            _finite(each.ratio),
+            each.ok,
+            each.note or ("" if each.ok else f"differs: {each.difference}"),
+            None if each.histograms is None else ValueHistograms(*astuple(each.histograms)),
+        )
+        for each in report.nodes.values()
+    )
+    return ExportResult(report.ok, report.headline, report.facts, nodes)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(1)  # half-written files are removed on the way out
+
+
+def main() -> None:
+    """Carry out tasks until there are no more."""
+    signal.signal(signal.SIGTERM, _end)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what exporters print is no answer
+    warnings.simplefilter("ignore")  # the answer says all
+    for line in sys.stdin.buffer:
+        answers.write(msgspec.json.encode(carry_out(msgspec.json.decode(line, type=Task))) + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Keeps what follows from a document up to date beside the gestures: an edit is answered first, this comes after."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from typing import ClassVar, Final, final
+
+from pnne_nb.compiler import Analysis
+from pnne_nb.errors import Diagnostic
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.layout.cards import Resolved
+from pnne_nb.graph.render.scene import FULL_DETAIL, Shapes
+from pnne_nb.process.fork import fork_safe
+from pnne_nb.protocol.messages import Consequence, Derived
+
+_log: Final = logging.getLogger(__name__)
+
+
+Tell = Callable[[int, Derived], None]
+
+
+@final
+class Derivation:
+    """Shapes, inferred values, findings and parameter counts of one document, told as deltas.
+
+    All editors of a document share one, from `of`; it works only while somebody follows.
+
+    Args:
+        graph: The document.
+    """
+
+    _shared: ClassVar[weakref.WeakValueDictionary[int, Derivation]] = weakref.WeakValueDictionary()
+    _sharing: ClassVar[threading.Lock] = fork_safe(threading.Lock())
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self._graph = graph
+        self._analysis: Analysis | None = None  # None: nobody follows
+        self._followers: tuple[Tell, ...] = ()
+        self._refreshing = fork_safe(threading.RLock())
+        self._whole = Derived()
+        self._starting = fork_safe(threading.Lock())  # guards what is above and below
+        self._wanted = False
+        self._worker: threading.Thread | None = None
+
+    @classmethod
+    def of(cls, graph: NodeGraph) -> Derivation:
+        """The one of that document, while somebody holds it."""
+        with cls._sharing:
+            # It holds its graph, so that the number means this graph for as long as the entry lives.
+            return cls._shared.setdefault(id(graph), cls(graph))
+
+    @property
+    def whole(self) -> Derived:
+        """Everything that has been told."""
+        return self._whole
+
+    def follow(self, tell: Tell) -> Callable[[], None]:
+        """Have `tell` receive the version and the delta of each refresh that finds one, one call at a time.
+
+        Returns:
+            A function that ends this; a refresh that is under way ends first.
+        """
+        with self._starting:
+            self._followers = (*self._followers, tell)
+            if self._analysis is None:
+                self._analysis, self._whole = Analysis(self._graph), Derived()
+
+        def leave() -> None:
+            self._leave(tell)
+
+        return leave
+
+    def request(self) -> None:
+        """Have a refresh done soon, in a thread of its own that ends when nothing more is asked for."""
+        with self._starting:
+            self._wanted = self._analysis is not None
+            if self._wanted and self._worker is None:
+                self._worker = threading.Thread(target=self._work, name="pnne-derivation", daemon=True)
+                self._worker.start()
+
+    def refresh(self) -> None:
+        """Bring everything up to date, and tell what has changed, before this returns."""
+        with self._refreshing:
+            analysis = self._analysis
+            if analysis is None:
+                with Analysis(self._graph) as alone:
+                    self._whole = merged(Derived(), alone.refresh())
+                return
+            version = self._graph.version
+            delta = analysis.refresh()
+            if delta != Derived():
+                self._take(analysis, version, delta)
+
+    def known(self) -> tuple[Shapes, Resolved]:
+        """What is known of the shapes at ports, and of inferred values at nodes."""
+        derived = self._whole
+        shapes = {port: shape for port, shape in derived.shapes.items() if shape is not None}
+        return shapes, {node: values for node, values in derived.resolved.items() if values is not None}
+
+    def picture(self) -> str:
+        """Draw the document as HTML, with its shapes as they are now."""
+        if len(self._graph.nodes) <= FULL_DETAIL:
+            # Of larger ones no shapes are drawn, and working them out would hold up the cell.
+            self.refresh()
+        shapes, resolved = self.known()
+        return self._graph.to_html(shapes=shapes, resolved=resolved)
+
+    def preview(self, source: str, target: str) -> Consequence:
+        """Return what an edge between two ports would do; nothing is known of it while nobody follows."""
+        analysis = self._analysis
+        return Consequence() if analysis is None else analysis.preview(source, target)
+
+    def _take(self, analysis: Analysis | None, version: int, delta: Derived) -> None:
+        with self._starting:
+            if analysis is not self._analysis:
+                return  # those who asked have left meanwhile
+            self._whole = merged(self._whole, delta)
+            followers = self._followers
+        for tell in followers:
+            tell(version, delta)
+
+    def _leave(self, tell: Tell) -> None:
+        with self._starting:
+            self._followers = tuple(follower for follower in self._followers if follower is not tell)
+            if self._followers or self._analysis is None:
+                return
+            analysis, self._analysis = self._analysis, None
+            self._wanted = False
+            worker = self._worker
+        analysis.close()
+        # Inside a transaction the worker may be waiting for this very thread; it ends by itself afterwards.
+        if worker is not None and worker is not threading.current_thread() and not self._graph.in_transaction:
+            worker.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._starting:
+                if not self._wanted:
+                    self._worker = None
+                    return
+                self._wanted = False
+            try:
+                self.refresh()
+            except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
+                # A person must see that what is shown is old; the document itself is fine.
+                _log.exception("The analysis of %r failed", self._graph)
+                self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        finding = Diagnostic(
+            code="analysis-failed",
+            message=f"Shapes and findings are not up to date: the analysis failed with {type(error).__name__}: {error}",
+            hint="Undo the last change, and please report this.",
+        )
+        delta = Derived(diagnostics={"": (finding,)})
+        with self._refreshing:
+            self._take(self._analysis, self._graph.version, delta)
+
+
+def merged(whole: Derived, delta: Derived) -> Derived:
+    """Return `whole` with `delta` taken over."""
+    return Derived(
+        shapes={path: shape for path, shape in {**whole.shapes, **delta.shapes}.items() if shape is not None},
+        resolved={path: values for path, values in {**whole.resolved, **delta.resolved}.items() if values is not None},
+        diagnostics={path: found for path, found in {**whole.diagnostics, **delta.diagnostics}.items() if found},
+        costs={path: cost for path, cost in {**whole.costs, **delta.costs}.items() if cost is not None},
+        example=whole.example if delta.example is None else delta.example,
+    )

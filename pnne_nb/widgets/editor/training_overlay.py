@@ -1,0 +1,297 @@
+"""Shows what a training measures on the nodes and edges of its graph."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol, final, runtime_checkable
+
+from torch import nn
+
+from pnne_nb.errors import InspectionError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inspector.capture.function_probe import FunctionProbe
+from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.diagnosis.evidence import Evidence
+from pnne_nb.inspector.diagnosis.rules import ailments
+from pnne_nb.inspector.statistics.patterns import layers, leaf_layers
+from pnne_nb.protocol.messages import LayerState, Training
+from pnne_nb.telemetry.channel import Channel
+from pnne_nb.telemetry.frames import (
+    ALIVE,
+    ENDED,
+    Frame,
+    NormsFrame,
+    Quantity,
+    StateFrame,
+    StatisticsFrame,
+    TrainingState,
+)
+from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Watch
+from pnne_nb.widgets.host.pacing import Pacer
+from pnne_nb.widgets.host.pump import Pump
+
+HZ: Final = 4.0
+"""Pictures a second while a browser shows them: numbers that change faster cannot be read."""
+
+UNWATCHED_HZ: Final = 0.5
+"""Observed steps a second while none does."""
+
+BUDGET: Final = 0.01
+"""Share of the training's time that observing may take, a dashboard's own share apart."""
+
+_WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients")
+
+
+@runtime_checkable
+class OverlaidTraining(Protocol):
+    """A training that can be shown: the part of `TrainingEngine` that is used here.
+
+    An editor opens without the training being imported: it is on the screen that much earlier.
+    """
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that is trained."""
+
+    @property
+    def state(self) -> TrainingState:
+        """How the training stands."""
+
+    @property
+    def gradient_scale(self) -> float:
+        """The factor that gradients have inside a backward pass."""
+
+    def paused(self) -> AbstractContextManager[nn.Module]:
+        """A block with the model to itself: training waits between two steps meanwhile."""
+
+    def examples(self, count: int) -> Any:
+        """The first examples of its data as one batch, or None."""
+
+    def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
+        """Observe steps; returns the function that ends it."""
+
+    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
+        """Call `function` at an event; returns the function that ends it."""
+
+
+@final
+class Overlay:
+    """Observes a training and shows its state by node path, for as long as the training is under way.
+
+    It is the screen of a pump: pictures come at the browser's pace, and the latest wins. Layers are hooked only in
+    the steps that are shown.
+
+    Args:
+        engine: The training.
+        graph: The document on whose nodes it is shown.
+        show: Takes each picture, in the pump's thread.
+
+    Raises:
+        InspectionError: If the training is of something else than the graph, or its layers' calls cannot be seen.
+    """
+
+    def __init__(self, engine: OverlaidTraining, graph: NodeGraph, show: Callable[[Training], None]) -> None:
+        self.engine = engine
+        self._place = place_of(engine.module, graph)
+        self._graph = graph
+        self._show = show
+        self._evidence = Evidence.of(engine.module)
+        self._modules = self._evidence.kinds
+        self._step = 0
+        self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
+        # Some observations fit, of layers and of the functions among them; older ones are of no use.
+        channel = Channel(64 * (len(self._modules) + 1))
+        probe = _Tap(engine.module, channel, lambda: engine.gradient_scale)
+        self._pump = Pump(channel, self, Pacer(HZ))
+        removals = (
+            engine.add_probe(probe, self._cadence),
+            engine.on("state", _starter(probe, channel, weakref.ref(self._pump))),
+        )
+        self._release = weakref.finalize(self, _release, self._pump, removals)
+        self._release.atexit = False
+        if engine.state in ALIVE:
+            self._pump.start()
+
+    def acknowledge(self, tick: int) -> None:
+        """A browser has painted picture `tick`."""
+        self._pump.acknowledge(tick)
+
+    def close(self) -> None:
+        """Observe no more; a picture that is under way ends first."""
+        self._release()
+        self._pump.join(5.0)
+
+    # The pump's thread
+
+    def take(self, frames: Sequence[Frame]) -> bool:
+        """Remember `frames`; returns whether the training has ended."""
+        ended = False
+        for frame in frames:
+            match frame:
+                case StateFrame(state=state):
+                    ended = state in ENDED
+                    now = Evidence.of(self.engine.module)
+                    # One that goes on may have other layers: its graph was edited meanwhile.
+                    if ended or now.kinds != self._modules:
+                        self._evidence, self._modules = now, now.kinds
+                case NormsFrame(step=step):
+                    self._evidence.add(frame)
+                    self._step = step
+                case StatisticsFrame(step=step, layer=layer) if self._know(layer):
+                    self._evidence.add(frame)
+                    self._step = step
+                case _:
+                    pass
+        self._evidence.keep_recent()
+        return ended
+
+    def _know(self, layer: str) -> bool:
+        """Whether there is such a layer, or a function drawn as a node, which has a kind from now on."""
+        path = f"{self._place}{layer}"
+        if layer not in self._evidence.kinds and path in self._graph:
+            self._evidence.kinds = {**self._evidence.kinds, layer: self._graph[path].type}
+        return layer in self._evidence.kinds
+
+    def stale(self) -> bool:
+        """Whether something that no frame tells has changed: never."""
+        return False
+
+    def draw(self, tick: int, *, watched: bool) -> None:
+        """Show what is known now."""
+        self._cadence.hz = HZ if watched else UNWATCHED_HZ
+        self._show(Training(tick, self._step, self._layers()))
+
+    def _layers(self) -> dict[str, LayerState]:
+        evidence = self._evidence
+        norms = evidence.norms[-1].norms if evidence.norms else {}
+        wrong = ailments(evidence)
+        found: dict[str, LayerState] = {}
+        for layer in evidence.kinds:
+            output, back = self._latest(layer, "activations"), self._latest(layer, "gradients")
+            path = f"{self._place}{layer}"
+            if not (output or back or layer in norms) or not _is_at(self._graph, path):
+                continue
+            found[path] = LayerState(
+                mean=_known(output.get("mean")),
+                std=_known(output.get("std")),
+                zeros=_known(output.get("zeros")),
+                weights=_known(norms.get(layer)),
+                flow=_known(back.get("norm")),
+                ailment=wrong.get(layer),
+            )
+        return found
+
+    def _latest(self, layer: str, quantity: Quantity) -> dict[str, float]:
+        frames = self._evidence.statistics.get((layer, quantity))
+        return frames[-1].values if frames else {}
+
+
+def place_of(model: nn.Module, graph: NodeGraph) -> str:
+    """Return where `model` is drawn in `graph`: ``""`` if the graph is the model, or ``"block."`` for a node of it.
+
+    Names decide: at least half of the model's innermost layers must be nodes there.
+
+    Raises:
+        InspectionError: If it is drawn nowhere.
+    """
+    names = [name for name in leaf_layers(model) if name]
+    places = ["", *(f"{name}." for name, node in graph.nodes.items() if node.definition is not None)]
+    # The model may be a node, whose name paths need not say: but the screen does.
+    drawn = {place: sum(_is_at(graph, f"{place}{name}") for name in names) for place in places}
+    best = max(places, key=lambda place: drawn[place])
+    if not names or 2 * drawn[best] < len(names):
+        listed = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+        raise InspectionError(
+            f"The training is of a {type(model).__name__}, whose layers ({listed or 'it has none'}) are not the nodes of"
+            f" {graph.name!r}. Open an editor of the graph that is trained; of a module, pn.from_module makes one."
+        )
+    return best
+
+
+def _is_at(graph: NodeGraph, path: str) -> bool:
+    return path in graph and graph[path].path == path
+
+
+@final
+class _Tap:
+    """A probe of every layer and of the functions among them, whose frames go to a channel of their own."""
+
+    def __init__(self, model: nn.Module, channel: Channel, gradient_scale: Callable[[], float]) -> None:
+        self._model = model
+        self._channel = channel
+        self._gradient_scale = gradient_scale
+        self._probes = self._next = self._probes_of_now()
+
+    def renew(self) -> None:
+        """Look for the model's layers again, from the next observed step on."""
+        self._next = self._probes_of_now()
+
+    @property
+    def hooked(self) -> float:
+        """What the hooks on layers took; following functions shows as a longer step."""
+        return sum(probe.hooked for probe in self._probes if isinstance(probe, Timed))
+
+    def open(self, step: int) -> None:
+        """Attach the hooks."""
+        self._probes = self._next
+        for probe in self._probes:
+            probe.open(step)
+
+    def gradients_ready(self) -> None:
+        """Measure gradients."""
+        for probe in self._probes:
+            probe.gradients_ready()
+
+    def updated(self) -> None:
+        """Measure nothing: updates are not shown."""
+
+    def close(self) -> Sequence[Frame]:
+        """Detach the hooks; the engine gets no frames."""
+        return self.take([frame for probe in self._probes for frame in probe.close()])
+
+    @property
+    def watch(self) -> Watch:
+        """What is measured, where the training is in other processes: layers."""
+        return self._next[0].watch
+
+    def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """The same for what was measured there."""
+        self._channel.put(*frames)
+        return ()
+
+    def _probes_of_now(self) -> tuple[LiveProbe, FunctionProbe]:
+        watch = {name: _WATCHED for name in layers(self._model) if name}
+        return (
+            LiveProbe(self._model, watch, histograms_of=(), gradient_scale=self._gradient_scale),
+            FunctionProbe(self._model, watch, self._gradient_scale),
+        )
+
+
+def _starter(probe: _Tap, channel: Channel, pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:
+    """Starts the pump with the training; holds it weakly, because the engine may outlive the overlay."""
+
+    def on_state(frame: StateFrame) -> None:
+        alive = pump()
+        if alive is None:
+            return
+        if frame.state == "running":
+            probe.renew()
+        channel.put(frame)
+        if frame.state in ALIVE:
+            alive.start()
+
+    return on_state
+
+
+def _release(pump: Pump, removals: Sequence[Callable[[], None]]) -> None:
+    pump.close()
+    for remove in removals:
+        remove()
+
+
+def _known(value: float | None) -> float | None:
+    """`value` with as many digits as a person reads, or None where JSON has no word for it."""
+    return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None

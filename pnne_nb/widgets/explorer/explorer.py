@@ -1,0 +1,438 @@
+"""`ModuleExplorer`: the structure of any module as a graph that opens layer by layer, and a look inside each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, final
+from weakref import ReferenceType, ref
+
+import ipywidgets
+from torch import Tensor, nn
+
+from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
+from pnne_nb.inspector.capture.compiled import uncompiled
+from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.tools.dataflow import Flow
+from pnne_nb.process.fork import fork_safe
+from pnne_nb.protocol.control_messages import Move, PageTheme
+from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
+from pnne_nb.widgets.explorer.page import ExplorerPage
+from pnne_nb.widgets.explorer.panel import CSS, Details, facts, overview_html, widgets_of
+from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs
+from pnne_nb.widgets.explorer.static_graph import graph_svg
+from pnne_nb.widgets.explorer.style import style
+from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPicture, draw, first_open
+from pnne_nb.widgets.host.cell_events import watch_cells
+from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+
+MAX_HITS = 50
+"""Layers that a search lists, at most."""
+
+
+@final
+class ModuleExplorer(ipywidgets.VBox, Pictured):
+    """The layers of a module, how data flows between them, and what is inside each.
+
+    A click on a layer shows its shapes, parameters and time, statistics and histograms, filters, feature maps and
+    attention maps; a layer that contains others opens and closes. The graph is coloured by the type of the layers, or
+    by the time or the parameters that they take. Nothing is left on the module.
+
+    Args:
+        net: Any module.
+        inspector: One whose last run is shown where a layer was captured; its watch list is left alone.
+        args: An example input: a tensor, a tuple of arguments, or a mapping of keyword arguments. With it the
+            module is run, without gradients, for shapes, times, data flow, and what layers make of it.
+        target: Second argument of `loss_fn`.
+        loss_fn: A function of output and target that gives a scalar; with it, gradients are shown too.
+
+    Raises:
+        InspectionError: If `inspector` is about another module, hooks cannot see the layers of `net`, ``forward`` does not
+            take `args`, or a cell in another thread may be using `net`.
+        ArgumentError: If `net` is no module, or `inspector` no `Inspector`.
+    """
+
+    instead = "Choose a layer with explorer.select(path), and run this cell again."
+    _runs: Runs | None = None
+    """None before it was built, where it may be closed already, and after it was closed."""
+
+    def __init__(
+        self,
+        net: nn.Module,
+        inspector: Inspector | None = None,
+        args: object = None,
+        *,
+        target: object = None,
+        loss_fn: Callable[..., Tensor] | None = None,
+    ) -> None:
+        expect(inspector, Inspector | None, "inspector", "an Inspector, or None", "It was made by pn.Inspector(net).")
+        if inspector is not None and uncompiled(inspector.net) is not uncompiled(net):
+            raise InspectionError(
+                "This inspector is about another module: pass ModuleExplorer(inspector.net, inspector)."
+            )
+        watch_cells()
+        runs = Runs(uncompiled(net), Inspector(net) if inspector is None else inspector, args, target, loss_fn)
+        self._lock = fork_safe(threading.RLock())
+        self._flow = runs.flow()
+        self._opened = first_open(self._flow)
+        self._chosen = ""
+        self._page = ExplorerPage(self._move)
+        self._page.observe(self._retint, "theme")
+        self._identities: dict[str, str] = {}
+        self._picture = ExplorerPicture((), {})
+        self._graph: Canvas | None = None
+        self._search = ipywidgets.Text(
+            placeholder=f"Search {len(self._flow.layers) - 1} layers by name or type",
+            layout=ipywidgets.Layout(width="auto", flex="1 1 auto"),
+        )
+        self._hits = ipywidgets.Select(options=[], rows=6, layout=ipywidgets.Layout(width="auto", display="none"))
+        self._colour = ipywidgets.ToggleButtons(
+            options=_colourings(self._flow), value="type", description="Colour by",
+            style={"description_width": "64px", "button_width": "auto"},
+            layout=ipywidgets.Layout(width="auto", margin="0 8px", flex="0 0 auto", flex_flow="row nowrap"),
+        )  # fmt: skip
+        self._colour.add_class("pnne-colours")
+        self._open_button = ipywidgets.Button(description="Open", disabled=True, layout=ipywidgets.Layout(width="84px"))
+        self._all_button = ipywidgets.Button(description="Close all", layout=ipywidgets.Layout(width="84px"))
+        self._again_button = ipywidgets.Button(
+            description="Refresh",
+            tooltip="Read weights and run the input again",
+            layout=ipywidgets.Layout(width="84px"),
+        )
+        self._example = ipywidgets.BoundedIntText(
+            value=0, min=0, max=max(0, _examples(args) - 1), description="Example",
+            layout=ipywidgets.Layout(width="150px", display="" if _examples(args) > 1 else "none"),
+        )  # fmt: skip
+        self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
+        self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
+        self._place.add_class("pnne-explorer-graph")
+        self._panel = ipywidgets.VBox(
+            layout=ipywidgets.Layout(
+                flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
+            )
+        )
+        self._panel.add_class("pnne-explorer-panel")
+        bar = ipywidgets.HBox(
+            [self._search, self._colour, self._open_button, self._all_button, self._example, self._again_button],
+            layout=ipywidgets.Layout(flex_flow="row wrap"),
+        )
+        body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
+        self._runs = runs
+        self._kept = KeptPicture(lambda: "the module", self.to_html)
+        super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._page])
+        self.add_class("pnne-explorer")
+        self._search.observe(lambda change: self._list_hits(change["new"]), "value")
+        self._hits.observe(lambda change: self._choose(change["new"]), "value")
+        self._example.observe(lambda _change: self._show(), "value")
+        self._colour.observe(lambda _change: self._rebuild(), "value")
+        self._open_button.on_click(lambda _button: self.toggle(self._chosen))
+        self._all_button.on_click(lambda _button: self._close_all())
+        self._again_button.on_click(lambda _button: self.refresh())
+        controls = (self._search, self._hits, self._colour, self._example)
+        for control in (*controls, self._open_button, self._all_button, self._again_button):
+            answer_while_busy(control)
+        self._rebuild()
+        self._show()
+
+    def __repr__(self) -> str:
+        return "ModuleExplorer()"
+
+    def _ipython_display_(self, **_: object) -> None:
+        Displays.here().shown(self)
+        self._kept.show_under(self)
+
+    def still(self) -> Still:
+        """The layers that are shown, the chosen one in words, and what was found.
+
+        Raises:
+            InspectionError: The explorer was closed.
+        """
+        with self._lock:
+            runs, picture, marks, chosen = self._alive(), self._picture, self._marks(), self._chosen
+            net = type(runs.net).__name__
+            said = [f"{net}: {self._flow.layers[''].parameters:,} parameters"]
+            said += facts(self._flow, chosen) if chosen else []
+            said += [f"{found.layer}: {found.kind.replace('-', ' ')}: {found.reason}" for found in runs.findings()]
+        layers = [", ".join(box.label.splitlines()) for box in picture.boxes if box.key in self._flow.layers]
+        alternative = f"Structure of {net}: {len(layers)} layers are shown. {' '.join(said[1:])}".strip()
+        return Still(said[0], alternative, [*said, *layers], partial(graph_svg, picture, marks, chosen, said))
+
+    @property
+    def flow(self) -> Flow:
+        """The layers and links that are drawn from."""
+        return self._flow
+
+    @property
+    def selected(self) -> str:
+        """Path of the layer whose details are shown; ``""`` is the model itself."""
+        return self._chosen
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Paths of the layers that the graph shows now, open ones included."""
+        return tuple(box.key for box in self._picture.boxes if box.key in self._flow.layers)
+
+    def select(self, path: str) -> None:
+        """Show the details of a layer, and open the layers that it is in.
+
+        Raises:
+            LayerNotFoundError: If there is no such layer.
+        """
+        self._require(path)
+        with self._lock:
+            parts = path.split(".")
+            around = {"", *(".".join(parts[:end]) for end in range(1, len(parts)))}
+            before, self._chosen = self.shown, path
+            if path and path not in before:
+                self._make_room(around)
+                self._rebuild()
+            self._mark()
+            self._show()
+
+    def toggle(self, path: str) -> None:
+        """Open a closed layer, close an open one; a layer without others inside stays as it is.
+
+        Raises:
+            LayerNotFoundError: If there is no such layer.
+        """
+        self._require(path)
+        with self._lock:
+            if not path or not self._flow.layers[path].children:
+                return
+            trial = self._opened ^ {path}
+            count = len(draw(self._flow, trial, self._chosen))
+            if count > MAX_ELEMENTS and path in trial:
+                self._say(f"Opening {path} would show {count} elements, and {MAX_ELEMENTS} is the most: close others.")
+                return
+            self._say("")
+            self._opened = trial
+            self._rebuild()
+            self._show_buttons()
+
+    def refresh(self) -> None:
+        """Read the weights and run the input again."""
+        with self._lock:
+            self._alive().forget()
+            self._show()
+
+    def show_input(self, args: object, target: object = None) -> None:
+        """Look at another input from now on; arguments as of the constructor."""
+        with self._lock:
+            runs = self._alive().on(args, target)
+            self._flow = runs.flow()
+            self._runs = runs
+            chosen = self._colour.value
+            with self._colour.hold_trait_notifications():
+                self._colour.options = _colourings(self._flow)
+                self._colour.value = chosen if chosen in dict(_colourings(self._flow)).values() else "type"
+            self._example.max = max(0, _examples(args) - 1)
+            self._example.layout.display = "" if _examples(args) > 1 else "none"
+            self._rebuild()
+            self._show()
+
+    def close(self) -> None:
+        """Close every widget of it and let go of the module."""
+        if self._runs is None:
+            return
+        self._kept.close()
+        with self._lock:
+            self._runs = None
+            self._empty(self._panel)
+            if self._graph is not None:
+                self._graph.close()
+                self._graph = None
+            close_parts(self)
+            super().close()
+
+    # Drawing
+
+    def _rebuild(self) -> None:
+        """Draw anew: changing a graph in place corrupts the browser's picture of it."""
+        self._picture = draw(self._flow, self._opened, self._chosen, self._colour.value)
+        self._identities = identities(self._picture)
+        before, self._graph = self._graph, paint(self._picture, self._marks(), self._style(), self._clicked)
+        self._place.children = (self._graph,)
+        self._kept.changed()
+        if before is not None:
+            before.close()
+
+    def _marks(self) -> dict[str, list[str]]:
+        """What the boxes of layers have beside their kind: layers that were not called, and those in trouble."""
+        marks: dict[str, list[str]] = {}
+        for path, layer in self._flow.layers.items():
+            if self._flow.traced and not layer.calls and not layer.children:
+                marks.setdefault(path, []).append("uncalled")
+        for found in self._alive().findings():
+            marks.setdefault(found.layer or "", []).append("alarm")
+        return marks
+
+    def _style(self) -> list[dict[str, Any]]:
+        theme: PageTheme = self._page.theme
+        categories = dict.fromkeys(box.category for box in self._picture.boxes if box.category is not None)
+        return style(theme, categories, self._identities.get(self._chosen))
+
+    def _mark(self) -> None:
+        if self._graph is not None:
+            self._graph.cytoscape_style = self._style()
+            self._kept.changed()
+
+    def _retint(self, _change: object) -> None:
+        with self._lock:
+            self._mark()
+
+    def _clicked(self, node: dict[str, Any]) -> None:
+        key = node["data"]["key"]
+        with self._lock:
+            if key not in self._flow.layers:
+                return
+            if key == self._chosen and self._flow.layers[key].children:
+                self.toggle(key)
+            else:
+                self.select(key)
+
+    def _move(self, move: Move) -> None:
+        """Carry out a key."""
+        with self._lock:
+            if self._runs is None:
+                return
+            shown, layer = self.shown, self._flow.layers[self._chosen]
+            at = shown.index(self._chosen) if self._chosen in shown else -1
+            inside = [child for child in layer.children if child in shown] if self._chosen in self._opened else []
+            match move:
+                case "next" if at + 1 < len(shown):
+                    self.select(shown[at + 1])
+                case "previous" if at > 0:
+                    self.select(shown[at - 1])
+                case "in" if inside and self._chosen:
+                    self.select(inside[0])
+                case "out" if inside and self._chosen:
+                    self.toggle(self._chosen)
+                case "out" if "." in self._chosen:
+                    self.select(self._chosen.rpartition(".")[0])
+                case "in" | "toggle":
+                    self.toggle(self._chosen)
+                case _:
+                    pass
+            self._tell()
+
+    def _tell(self) -> None:
+        """Let a screen reader say which layer is chosen."""
+        layer, shown = self._flow.layers[self._chosen], self.shown
+        where = f", {shown.index(self._chosen) + 1} of {len(shown)}" if self._chosen in shown else ""
+        state = "" if not layer.children else ", open" if self._chosen in self._opened else ", closed"
+        self._page.told = f"{self._chosen or 'The model'}, {layer.kind}{state}{where}"
+
+    def _make_room(self, around: Iterable[str]) -> None:
+        """Open what is around a layer; close the rest if it becomes too much."""
+        wanted = set(around)
+        trial = self._opened | wanted
+        self._opened = trial if len(draw(self._flow, trial, self._chosen)) <= MAX_ELEMENTS else wanted
+
+    def _close_all(self) -> None:
+        with self._lock:
+            self._opened = {""}
+            self._say("")
+            self._rebuild()
+            self._show_buttons()
+
+    # Details
+
+    def _show(self) -> None:
+        if self._runs is None:
+            return
+        self._show_buttons()
+        self._empty(self._panel)
+        if not self._chosen:
+            self._panel.children = (ipywidgets.HTML(overview_html(self._flow)),)
+            return
+        self._panel.children = tuple(widgets_of(self._details(self._chosen)))
+
+    def _show_buttons(self) -> None:
+        layer = self._flow.layers[self._chosen]
+        self._open_button.disabled = not self._chosen or not layer.children
+        self._open_button.description = "Close" if self._chosen and self._chosen in self._opened else "Open"
+
+    def _details(self, path: str) -> Details:
+        runs = self._alive()
+        note, captures, attention = "", [], None
+        try:
+            captures, attention = runs.captures(path), runs.attention(path)
+        except ModelInUseError as error:
+            note = str(error)
+            cells.at_end(partial(_show_again, ref(self)))
+        except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
+            note = f"The model failed on this input: {type(error).__name__}: {error}"
+        findings = [found for found in runs.findings() if found.layer == path]
+        total = self._flow.layers[""].seconds or 0.0
+        return Details(
+            self._flow.layers[path], runs.net.get_submodule(path), captures, attention, findings, self._example.value, note,
+            total,
+        )  # fmt: skip
+
+    # Search and the rest
+
+    def _list_hits(self, text: str) -> None:
+        word = text.strip().lower()
+        found = [
+            (f"{path}  ({layer.kind})", path)
+            for path, layer in self._flow.layers.items()
+            if path and word and (word in path.lower() or word in layer.kind.lower())
+        ]
+        self._hits.options = ()
+        self._hits.options = found[:MAX_HITS]
+        self._hits.index = None
+        self._hits.layout.display = "" if found else "none"
+        more = f"{len(found)} layers match; the first {MAX_HITS} are listed." if len(found) > MAX_HITS else ""
+        self._say(more if found or not word else f"No layer's name or type contains “{text.strip()}”.")
+
+    def _choose(self, hit: str | None) -> None:
+        if hit:
+            self.select(hit)
+
+    def _say(self, text: str) -> None:
+        self._said.value = f'<span class="pnne-quiet" role="status">{_escaped(text)}</span>' if text else ""
+
+    def _require(self, path: str) -> None:
+        self._alive()
+        if path not in self._flow.layers:
+            raise LayerNotFoundError(f"The model has no layer {path!r}.{near(path, self._flow.layers)}")
+
+    def _alive(self) -> Runs:
+        if self._runs is None:
+            raise InspectionError("The explorer was closed. ModuleExplorer(net) makes another one.")
+        return self._runs
+
+    @staticmethod
+    def _empty(box: ipywidgets.Box) -> None:
+        children = box.children
+        box.children = ()
+        for child in children:
+            close_parts(child)
+            child.close()
+
+
+def _show_again(explorer: ReferenceType[ModuleExplorer]) -> None:
+    """The cell has ended for which the module could not be run."""
+    alive = explorer()
+    if alive is not None:
+        alive._show()
+
+
+def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:
+    """What the graph can be coloured by: nothing took time where nothing ran."""
+    found: list[tuple[str, Colouring]] = [("type", "type"), ("time", "time"), ("parameters", "parameters")]
+    return found if flow.traced else [one for one in found if one[1] != "time"]
+
+
+def _examples(args: object) -> int:
+    """How many examples the input holds: the first dimension of its first tensor."""
+    values = args.values() if isinstance(args, dict) else args if isinstance(args, tuple) else (args,)
+    return next((len(value) for value in values if isinstance(value, Tensor) and value.dim() > 1), 1)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")

@@ -1,0 +1,62 @@
+"""The explorer's part in the page: it reports keys and the theme, and fits the graph when its place changes size.
+
+The graph is painted on a canvas, which knows no keyboard, no screen reader and no theme; and ipycytoscape fits a graph
+once, when it is made: one made in a hidden tab would stay empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final, get_args
+
+import anywidget
+import msgspec
+import traitlets
+
+from pnne_nb.protocol.control_messages import Move, MoveMessage, PageTheme
+from pnne_nb.widgets.host.bundle import bundled
+from pnne_nb.widgets.host.comms import answer_while_busy
+
+_SCRIPT: Final = bundled("explorer.js")
+
+
+@final
+class ExplorerPage(anywidget.AnyWidget):
+    """Shows nothing itself.
+
+    Args:
+        move: Carries out a move by key; called on any thread.
+
+    Attributes:
+        theme: That of the page of whoever looked last.
+        told: What a screen reader says now.
+    """
+
+    _esm = _SCRIPT
+    theme = traitlets.Enum(get_args(PageTheme), default_value="light").tag(sync=True)
+    told = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, move: Callable[[Move], None]) -> None:
+        super().__init__()
+        self._move = move
+        self.on_msg(self._pressed)
+        answer_while_busy(self)
+
+    def __repr__(self) -> str:
+        return f"ExplorerPage({self.theme})"
+
+    def close(self) -> None:
+        """Close the widget here and in the browser."""
+        self._move = _nothing
+        super().close()
+
+    def _pressed(self, _widget: object, content: object, _buffers: object) -> None:
+        try:
+            message = msgspec.convert(content, MoveMessage)
+        except msgspec.ValidationError:
+            return  # nothing that the explorer's page sends
+        self._move(message.move)
+
+
+def _nothing(_move: Move) -> None:
+    """A closed widget moves nothing."""

@@ -1,0 +1,256 @@
+"""What the explorer says about one layer: facts, findings, statistics, histograms, pictures."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, final
+
+import ipywidgets
+import numpy as np
+from torch import Tensor, nn
+
+from pnne_nb.inspector.capture.capture import Capture, LayerView
+from pnne_nb.inspector.diagnosis.rules import Finding
+from pnne_nb.inspector.statistics.histogram import histograms
+from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer
+from pnne_nb.widgets.explorer.images import MAX_TILES, Array, picture
+from pnne_nb.widgets.explorer.view import cost_of
+from pnne_nb.widgets.plots.inspector_plot import draw_layer
+
+MAX_HISTOGRAMS: Final = 6
+
+MAX_COSTLIEST: Final = 8
+"""Layers that the overview lists."""
+
+_COLUMNS: Final = ("mean", "std", "min", "max", "zeros")
+
+_WORDS: Final = {"activations": "output", "gradients": "output gradient", "inputs": "input", "updates": "update"}
+
+CSS: Final = """<style>
+.pnne-explorer { color: var(--jp-ui-font-color1, inherit); }
+.pnne-explorer .pnne-explorer-graph { border: 1px solid var(--jp-border-color2, #8884) !important; border-radius: 4px;
+  background: var(--jp-layout-color0, transparent); overflow: hidden; }
+.pnne-explorer .pnne-explorer-graph .custom-widget, .pnne-explorer .cytoscape-widget { background: transparent !important; }
+.pnne-explorer .pnne-explorer-graph, .pnne-explorer .pnne-explorer-graph * { outline: none !important; }
+.pnne-explorer .pnne-explorer-graph:focus-visible { box-shadow: 0 0 0 2px var(--jp-brand-color1, #1976d2) !important; }
+.pnne-explorer .pnne-unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+.pnne-explorer.jupyter-widgets-disconnected::before { display: block; align-self: stretch; margin-bottom: 6px;
+  padding: 8px 12px; border-left: 3px solid #a85f00; background: #a85f0018; color: inherit; font: inherit;
+  content: "Not connected: the kernel was restarted or has ended. This is what it showed; run the cell again."; }
+.pnne-explorer .jupyter-widgets-disconnected::before { content: none; }
+.pnne-explorer .pnne-explorer-panel > * { flex: 0 0 auto; }
+.pnne-explorer h3 { margin: 0 0 2px; font-size: 15px; line-height: 1.4; }
+.pnne-explorer .widget-html-content { line-height: 1.45; overflow: visible; }
+.pnne-explorer table.pnne-facts { border-collapse: collapse; margin: 6px 0; font-size: 12px; }
+.pnne-explorer .jupyter-widgets.widget-html { overflow: hidden auto; }
+.pnne-explorer table.pnne-facts th, .pnne-explorer table.pnne-facts td { text-align: right; padding: 2px 8px 2px 0;
+  border-bottom: 1px solid var(--jp-border-color2, #8884); white-space: nowrap; font-variant-numeric: tabular-nums; }
+.pnne-explorer table.pnne-facts th:first-child, .pnne-explorer table.pnne-facts td:first-child { text-align: left; }
+.pnne-explorer table.pnne-statistics { width: 100%; font-size: 11.5px; }
+.pnne-explorer table.pnne-statistics td, .pnne-explorer table.pnne-statistics th { padding: 2px 0 2px 6px !important; }
+.pnne-explorer table.pnne-statistics td:first-child { white-space: normal !important; padding-left: 0 !important; }
+.pnne-explorer .pnne-share { display: inline-block; height: 8px; border-radius: 2px; background: #d07000; min-width: 1px; }
+.pnne-explorer .bqplot text { fill: var(--jp-ui-font-color2, #777) !important; font-size: 11px !important; }
+.pnne-explorer .pnne-colours, .pnne-explorer .pnne-colours > div { display: flex; flex-flow: row nowrap !important; }
+.pnne-explorer .pnne-colours .widget-label { margin-right: 6px; width: auto; }
+.pnne-explorer table.pnne-facts td:last-child { white-space: normal; }
+.pnne-explorer .pnne-colours .jupyter-button { margin: 2px 0; padding: 0 8px; }
+.pnne-explorer .pnne-quiet { color: var(--jp-ui-font-color2, #777); font-size: 12px; }
+.pnne-explorer .pnne-finding { border-left: 3px solid #d1495b; padding: 2px 8px; margin: 6px 0; font-size: 13px; }
+.pnne-explorer .pnne-picture { margin: 10px 0; }
+.pnne-explorer .pnne-picture img { image-rendering: pixelated; margin: 0; max-width: 100%; }
+.pnne-explorer .pnne-picture figcaption { font-size: 12px; margin-bottom: 3px; }
+</style>"""
+
+
+@final
+@dataclass(frozen=True)
+class Details:
+    """Everything known about one layer.
+
+    Attributes:
+        layer: Which.
+        module: The layer itself, read for its weights.
+        captures: Tensors of the last run, parameters included.
+        attention: `[n, heads, queries, keys]`, or None where the layer computes none.
+        findings: About this layer.
+        example: Which example of the batch the pictures show.
+        note: What could not be looked at, and why.
+    """
+
+    layer: FlowLayer
+    module: nn.Module
+    captures: Sequence[Capture] = ()
+    attention: Tensor | None = None
+    findings: Sequence[Finding] = ()
+    example: int = 0
+    note: str = ""
+    total: float = field(default=0.0)
+
+
+def widgets_of(details: Details) -> list[ipywidgets.Widget]:
+    """The panel of one layer, from top to bottom."""
+    shown: list[ipywidgets.Widget] = [ipywidgets.HTML(facts_html(details))]
+    pictures = "".join(pictures_html(details))
+    if pictures:
+        shown.append(ipywidgets.HTML(pictures))
+    if details.captures:
+        shown.append(ipywidgets.HTML(_statistics_html(details.captures)))
+    some = list(details.captures)[:MAX_HISTOGRAMS]
+    for capture, found in zip(some, histograms([capture.tensor for capture in some]), strict=True):
+        view = LayerView(capture.layer, details.layer.kind, capture.quantity, capture.label, found, capture.statistics)
+        figure = draw_layer(view)
+        words = _words(capture)
+        figure.title, figure.layout.height = "", "190px"
+        figure.fig_margin = {**figure.fig_margin, "top": 8}
+        shown += [ipywidgets.HTML(f"<strong>{html.escape(words[:1].upper() + words[1:])}</strong>"), figure]
+    return shown
+
+
+def facts_html(details: Details) -> str:
+    """Name, class, settings, shapes, parameters, time, findings."""
+    layer = details.layer
+    table = "".join(
+        f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in _rows(layer, details.total)
+    )
+    settings = f"({layer.detail})" if layer.detail else ""
+    findings = "".join(
+        f'<div class="pnne-finding"><strong>{html.escape(found.kind.replace("-", " "))}</strong>:'
+        f" {html.escape(found.reason)}<br>{html.escape(found.hint)}</div>"
+        for found in details.findings
+    )
+    note = f'<p class="pnne-quiet">{html.escape(details.note)}</p>' if details.note else ""
+    return (
+        f"<h3>{html.escape(layer.path or 'The model')}</h3>"
+        f'<div class="pnne-quiet">{html.escape(layer.kind)}{html.escape(settings)}</div>'
+        f'{findings}<table class="pnne-facts">{table}</table>{note}'
+    )
+
+
+def facts(flow: Flow, path: str) -> list[str]:
+    """The same of a layer as plain text: a line each."""
+    layer = flow.layers[path]
+    head = f"{path}: {layer.kind}{f'({layer.detail})' if layer.detail else ''}"
+    return [head, *(f"{name}: {value}" for name, value in _rows(layer, flow.layers[""].seconds or 0.0))]
+
+
+def _rows(layer: FlowLayer, total: float) -> list[tuple[str, str]]:
+    """What is known of a layer, with its name."""
+    rows = []
+    if layer.inputs:
+        rows.append(("Input", ", ".join(map(_shape, layer.inputs))))
+    if layer.outputs:
+        rows.append(("Output", ", ".join(map(_shape, layer.outputs))))
+    frozen = layer.parameters - layer.trainable
+    rows.append(("Parameters", f"{layer.parameters:,}{f' ({frozen:,} frozen)' if frozen else ''}"))
+    if layer.seconds is not None:
+        share = f", {layer.seconds / total:.0%} of the forward pass" if total else ""
+        calls = f", {layer.calls} calls" if layer.calls > 1 else ""
+        rows.append(("Time", f"{1000 * layer.seconds:.3f} ms{share}{calls}"))
+    return rows
+
+
+def pictures_html(details: Details) -> Iterable[str]:
+    """Filters of a convolution, feature maps, attention maps."""
+    weight = getattr(details.module, "weight", None)
+    if isinstance(details.module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) and isinstance(weight, Tensor):
+        tiles = _tiles(weight.detach().flatten(0, 1))
+        yield picture(tiles, _counted("Filters", tiles, weight.shape[0] * weight.shape[1]), signed=True)
+    for capture in details.captures:
+        tensor = capture.tensor
+        if capture.quantity == "activations" and tensor.dim() in (4, 5) and not capture.sampled:
+            maps = tensor[min(details.example, len(tensor) - 1)]
+            tiles = _tiles(maps)
+            yield picture(tiles, _counted("Feature maps", tiles, len(maps)), signed=False)
+    if details.attention is not None:
+        maps = details.attention[min(details.example, len(details.attention) - 1)]
+        tiles = _tiles(maps)
+        yield picture(tiles, _counted("Attention by head (rows look at columns)", tiles, len(maps)), signed=False)
+
+
+def overview_html(flow: Flow) -> str:
+    """What the panel says while no layer is chosen."""
+    model = flow.layers[""]
+    hint = "Click a layer to look inside." if flow.traced else (
+        "Click a layer to look inside. Pass args=… (an example input) to see shapes, times and how data flows."
+    )  # fmt: skip
+    return f'{facts_html(Details(model, nn.Identity()))}<p class="pnne-quiet">{hint}</p>{_costliest_html(flow)}'
+
+
+def _costliest_html(flow: Flow) -> str:
+    """The layers that take the most time by themselves, or, where nothing ran, have the most parameters."""
+    costs = {
+        layer.path: _own_seconds(flow, layer) if flow.traced else float(layer.own) for layer in flow.layers.values()
+    }
+    total = sum(costs.values())
+    if not total:
+        return ""
+    largest = sorted(flow.layers.values(), key=lambda layer: -costs[layer.path])[:MAX_COSTLIEST]
+    rows = ""
+    for layer in largest:
+        share = costs[layer.path] / total
+        if share < 0.005:
+            break
+        cost = f"{1000 * costs[layer.path]:.2f} ms" if flow.traced else f"{layer.own:,}"
+        name = html.escape(layer.path or "(the model itself)")
+        bar = f'<span class="pnne-share" style="width:{80 * share:.0f}px"></span>'
+        rows += (
+            f"<tr><td>{name}</td><td>{html.escape(layer.kind)}</td><td>{cost}</td><td>{share:.0%}</td>"
+            f'<td style="width:90px;text-align:left">{bar}</td></tr>'
+        )
+    words = "Where the time goes" if flow.traced else "Where the parameters are"
+    return f'<strong>{words}</strong><table class="pnne-facts pnne-costliest"><tbody>{rows}</tbody></table>'
+
+
+def _own_seconds(flow: Flow, layer: FlowLayer) -> float:
+    """What a layer takes without the layers inside."""
+    inside = sum(cost_of(flow, child, "time") for child in layer.children)
+    return max(0.0, (layer.seconds or 0.0) - inside)
+
+
+def _tiles(maps: Tensor) -> Array:
+    """`[n, …]` as at most `MAX_TILES` pictures `[n, h, w]`: the middle of a volume, a row for a sequence."""
+    maps = maps[:MAX_TILES].float()
+    if maps.dim() == 4:
+        maps = maps[:, maps.shape[1] // 2]
+    if maps.dim() == 2:
+        maps = maps.unsqueeze(1)
+    step = max(1, max(maps.shape[1:]) // 128)
+    return np.asarray(maps[:, ::step, ::step].abs() if maps.is_complex() else maps[:, ::step, ::step].cpu())
+
+
+def _counted(words: str, tiles: Array, total: int) -> str:
+    return words if len(tiles) == total else f"{words}, {len(tiles)} of {total:,}"
+
+
+def _statistics_html(captures: Sequence[Capture]) -> str:
+    # A column for what is rare, only where it occurs.
+    odd = any(capture.statistics.nan or capture.statistics.inf for capture in captures)
+    units = any(capture.units for capture in captures)
+    names = ("", *_COLUMNS, *(["NaN, Inf"] if odd else []), *(["dead"] if units else []))
+    body = ""
+    for capture in captures:
+        numbers = capture.statistics
+        cells = [f"{getattr(numbers, column):.3g}" for column in _COLUMNS[:-1]]
+        cells.append(f"{numbers.zeros:.0%}")
+        if odd:
+            cells.append(f"{numbers.nan:,}, {numbers.inf:,}")
+        if units:
+            cells.append(f"{capture.units.dead} of {capture.units.units}" if capture.units else "")
+        body += f"<tr><td>{html.escape(_words(capture))}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    head = "".join(f"<th>{name}</th>" for name in names)
+    return f'<table class="pnne-facts pnne-statistics"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _words(capture: Capture) -> str:
+    if capture.quantity == "parameters":
+        return capture.label
+    if capture.quantity == "parameter_gradients":
+        return f"{capture.label} gradient"
+    return f"{_WORDS[capture.quantity]} {capture.label}".strip()
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "scalar"

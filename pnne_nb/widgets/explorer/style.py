@@ -1,0 +1,103 @@
+"""The explorer's colours, explicit ones for light and for dark, because the graph is painted on a canvas.
+
+A layer has the colour that its type has in the editor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pnne_nb.graph.render.colours import DARK, LIGHT
+from pnne_nb.graph.schema.categories import Category
+from pnne_nb.protocol.control_messages import PageTheme
+
+_PLAIN: Final = {
+    "closed": ("#e6eaf0", "#333a45", "#6b7a90"),
+    "more": ("#f4f4f4", "#2a2a2a", "#8a8a8a"),
+    "end": ("#ffffff", "#1b1b1b", "#8a8a8a"),
+    "join": ("#ffffff", "#1b1b1b", "#8a8a8a"),
+}
+"""Boxes that are no layers without others inside: fill in the light theme, fill in the dark theme, border."""
+
+
+INKS: Final[dict[PageTheme, tuple[str, str, str]]] = {
+    "light": ("#1f2328", "#8d939c", "#1167b1"),
+    "dark": ("#e8eaed", "#8d939c", "#6cb6f5"),
+}
+"""Of words, of edges, of the border of the chosen layer."""
+
+HEAT: Final[dict[PageTheme, tuple[str, str]]] = {"light": ("#fffaf3", "#f0973a"), "dark": ("#26211c", "#a85400")}
+"""Of a layer that takes nothing, and of the one that takes the most."""
+
+
+def fills(theme: PageTheme, categories: Iterable[Category]) -> dict[str, tuple[str, str]]:
+    """Fill and border of boxes by their class, open ones left out."""
+    colours = DARK if theme == "dark" else LIGHT
+    plain = {kind: (night if theme == "dark" else light, border) for kind, (light, night, border) in _PLAIN.items()}
+    return plain | {class_of(category): (colours.tint(category), colours.ink(category)) for category in categories}
+
+
+def class_of(category: Category) -> str:
+    """The style class of a category's layers, as a selector can name it."""
+    return f"of-{category.name.encode().hex()}"
+
+
+def style(theme: PageTheme, categories: Iterable[Category], chosen: str | None = None) -> list[dict[str, Any]]:
+    """The style sheet of the graph.
+
+    Args:
+        theme: Which colours.
+        categories: Those of the layers that are shown.
+        chosen: Identity of the box that is marked, or None.
+    """
+    ink, line, mark = INKS[theme]
+    sheet: list[dict[str, Any]] = [
+        {
+            "selector": "node",
+            "css": {
+                "shape": "round-rectangle", "width": "data(width)", "height": "data(height)", "label": "data(label)",
+                "color": ink, "font-family": "system-ui, sans-serif", "font-size": "12px", "text-wrap": "wrap",
+                "text-valign": "center", "text-halign": "center", "line-height": 1.35, "border-width": 1.2,
+                "border-color": line, "background-opacity": 1,
+            },
+        },
+        {
+            "selector": "node.open",
+            "css": {
+                "background-color": ink, "background-opacity": 0.05, "border-color": line, "border-style": "solid",
+                "border-width": 1, "text-valign": "top", "text-halign": "center", "text-margin-y": "20px",
+                "font-weight": "bold", "padding": "0px",
+            },
+        },
+        {
+            "selector": "edge",
+            "css": {
+                "width": 1.4, "line-color": line, "target-arrow-color": line, "target-arrow-shape": "triangle",
+                "arrow-scale": 0.8, "curve-style": "bezier",
+            },
+        },
+        {
+            "selector": "edge.long",
+            "css": {
+                "curve-style": "unbundled-bezier", "control-point-distances": "data(bend)",
+                "control-point-weights": "0.5", "line-style": "solid",
+            },
+        },
+    ]  # fmt: skip
+    for kind, (fill, border) in fills(theme, categories).items():
+        sheet.append({"selector": f"node.{kind}", "css": {"background-color": fill, "border-color": border}})
+    cold, hot = HEAT[theme]
+    sheet.append(
+        {
+            "selector": "node.heat",
+            "css": {"background-color": f"mapData(heat, 0, 1, {cold}, {hot})", "border-color": line},
+        }
+    )
+    sheet.append({"selector": "node.closed", "css": {"font-weight": "bold"}})
+    sheet.append({"selector": "node.join", "css": {"shape": "ellipse", "font-size": "15px"}})
+    sheet.append({"selector": "node.uncalled", "css": {"opacity": 0.55, "border-style": "dashed"}})
+    sheet.append({"selector": "node.alarm", "css": {"border-color": "#d1495b", "border-width": 3}})
+    if chosen is not None:
+        sheet.append({"selector": f"#{chosen}", "css": {"border-color": mark, "border-width": 3.5}})
+    return sheet

@@ -1,0 +1,282 @@
+"""The view of the explorer: the visible layers, the edges between them, and their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, assert_never, final
+
+from pnne_nb.graph.layout import Direction, LayeredEdge, Size, arrange
+from pnne_nb.graph.schema.categories import Category, category_named
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.inspector.tools.dataflow import INPUT, JOIN, OUTPUT, Flow, FlowLayer, Shape
+
+Kind = Literal["open", "closed", "layer", "join", "end", "more"]
+
+Cost = Literal["time", "parameters"]
+
+Colouring = Literal["type"] | Cost
+"""What a layer's colour and the second line of its box tell."""
+
+MAX_ELEMENTS: Final = 200
+"""Boxes and edges shown at once: each is a widget model of its own in the browser."""
+
+FIRST_BOXES: Final = 12
+"""Boxes that are shown to begin with, about."""
+
+MAX_CHILDREN: Final = 60
+"""Layers of one container that are shown at once."""
+
+VIEW: Final = Size(660.0, 590.0)
+"""The part of the page that the picture has, about."""
+
+HEADER: Final = 26.0
+PADDING: Final = 16.0
+TIGHTER: Final = 22.0
+"""Pixels that the ranks stand closer together than in the editor."""
+
+
+@final
+@dataclass(frozen=True)
+class Box:
+    """One node of the picture.
+
+    Attributes:
+        key: Path of a layer, or a name of `Flow.links` that is none.
+        parent: Path of the open layer that it stands in, or None.
+        kind: ``"open"``, ``"closed"``, ``"layer"`` (without others inside), ``"join"``, ``"end"`` or ``"more"``.
+        label: Its lines of text.
+        center: In pixels.
+        size: In pixels; an open layer's follows from what is in it.
+        heat: The root of its share of the largest time or number of parameters in the picture, 0 to 1 (the eye tells
+            small ones apart then), or None where its kind or category gives the colour.
+        category: Of a layer without others inside.
+    """
+
+    key: str
+    parent: str | None
+    kind: Kind
+    label: str
+    center: tuple[float, float]
+    size: Size
+    heat: float | None = None
+    category: Category | None = None
+
+
+@final
+@dataclass(frozen=True)
+class ExplorerPicture:
+    """Boxes, open layers before what is in them, and edges with the shapes of what flows."""
+
+    boxes: tuple[Box, ...]
+    edges: Mapping[tuple[str, str], Shape]
+
+    def __len__(self) -> int:
+        return len(self.boxes) + len(self.edges)
+
+
+def category_of(layer: FlowLayer) -> Category:
+    """The category of a layer's type; of a class that is no node type, what its name suggests, as ``ConvBlock`` does."""
+    spec = registry.get(layer.kind)
+    return category_named(layer.kind if spec is None else spec.category)
+
+
+def first_open(flow: Flow) -> set[str]:
+    """The layers that are open to begin with: level by level, while there is room."""
+    opened: set[str] = set()
+    level = [""]
+    while level:
+        for path in level:
+            trial = opened | {path}
+            if path and len(draw(flow, trial).boxes) > FIRST_BOXES:
+                return opened
+            opened = trial
+        level = [child for path in level for child in flow.layers[path].children if flow.layers[child].children]
+    return opened
+
+
+def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colouring = "type") -> ExplorerPicture:
+    """The picture in which the layers `opened` show what is in them.
+
+    Args:
+        flow: What there is.
+        opened: Paths of open layers; one inside a closed layer does not show.
+        focus: A layer to be in sight where its container has too many to show all.
+        colouring: What the boxes tell.
+    """
+    children = {path: _shown(flow, path, focus) for path in opened}
+    edges: dict[tuple[str, str], Shape] = {}
+    places: dict[str, str] = {}
+    for (source, target), shape in flow.links.items():
+        ends = _lift(source, opened, children), _lift(target, opened, children)
+        if ends[0][0] != ends[1][0]:
+            edges.setdefault((ends[0][0], ends[1][0]), shape)
+            places |= dict(end for end in ends if end[0] not in flow.layers)
+    candidates: list[tuple[float, list[Box]]] = []
+    for direction in ("down", "right"):
+        placed: list[Box] = []
+        size = _place(flow, "", opened, children, edges, places, placed, (0.0, 0.0), None, direction)
+        candidates.append((min(VIEW.width / size.width, VIEW.height / size.height), placed))
+    # Whichever way lets the whole be shown larger; the first if they are as good.
+    boxes = max(candidates, key=lambda candidate: candidate[0])[1]
+    if colouring != "type":
+        boxes = _heated(flow, boxes, colouring)
+    known = {box.key for box in boxes}
+    return ExplorerPicture(tuple(boxes), {ends: shape for ends, shape in edges.items() if set(ends) <= known})
+
+
+def _heated(flow: Flow, boxes: list[Box], colouring: Cost) -> list[Box]:
+    """`boxes` with what their layers take."""
+    told = [box for box in boxes if box.key in flow.layers and box.kind != "open"]
+    costs = {box.key: cost_of(flow, box.key, colouring) for box in told}
+    total, largest = cost_of(flow, "", colouring) or 1.0, max(costs.values(), default=0.0) or 1.0
+    return [
+        replace(
+            box,
+            label=_costly(flow.layers[box.key], costs[box.key], total, colouring),
+            heat=(costs[box.key] / largest) ** 0.5,
+        )
+        if box.key in costs
+        else box
+        for box in boxes
+    ]
+
+
+def cost_of(flow: Flow, path: str, cost: Cost) -> float:
+    """Seconds, or elements of parameters, of a layer, the layers inside included."""
+    layer = flow.layers[path]
+    match cost:
+        case "time":
+            # What was not called itself, as a ModuleList, takes what the layers inside take.
+            inside = sum(cost_of(flow, child, cost) for child in layer.children) if layer.seconds is None else 0.0
+            return inside if layer.seconds is None else layer.seconds
+        case "parameters":
+            return float(layer.parameters)
+        case _:
+            assert_never(cost)
+
+
+def _costly(layer: FlowLayer, cost: float, total: float, kind: Cost) -> str:
+    head = _label(layer).splitlines()[0]
+    if kind == "time" and not layer.calls and not layer.children:
+        return f"{head}\nnot called"
+    number = f"{1000 * cost:.2f} ms" if kind == "time" else f"{cost:,.0f}"
+    return f"{head}\n{number} · {cost / total:.0%}"
+
+
+def _shown(flow: Flow, path: str, focus: str) -> tuple[list[str], int]:
+    """The layers of a container that are shown, and how many are not."""
+    inside = list(flow.layers[path].children)
+    if len(inside) <= MAX_CHILDREN:
+        return inside, 0
+    at = next((index for index, child in enumerate(inside) if f"{focus}.".startswith(f"{child}.")), 0)
+    start = max(0, min(at - MAX_CHILDREN // 2, len(inside) - MAX_CHILDREN))
+    return inside[start : start + MAX_CHILDREN], len(inside) - MAX_CHILDREN
+
+
+def _lift(end: str, opened: Collection[str], children: Mapping[str, tuple[list[str], int]]) -> tuple[str, str]:
+    """The box that stands for the end of a link, and the open layer that it is in."""
+    if end.startswith((INPUT, OUTPUT)):
+        return end, ""
+    path = end.removeprefix(JOIN)
+    place = ""
+    while place != path:
+        if place not in opened:
+            return place, place.rpartition(".")[0]
+        step = path[len(place) :].lstrip(".").partition(".")[0]
+        below = f"{place}.{step}" if place else step
+        if below not in children[place][0]:
+            return f"more:{place}", place
+        place = below
+    if end.startswith(JOIN) and path in opened:
+        return end, path
+    return path, path.rpartition(".")[0]
+
+
+def _place(
+    flow: Flow,
+    path: str,
+    opened: Collection[str],
+    children: Mapping[str, tuple[list[str], int]],
+    edges: Iterable[tuple[str, str]],
+    places: Mapping[str, str],
+    boxes: list[Box],
+    corner: tuple[float, float],
+    parent: str | None,
+    direction: Direction = "down",
+) -> Size:
+    """Append the boxes in the open layer `path`, its upper left corner at `corner`; return its size."""
+    shown, hidden = children[path]
+    inner: dict[str, tuple[Size, list[Box]]] = {}
+    for child in shown:
+        parts: list[Box] = []
+        if child in opened:
+            size = _place(flow, child, opened, children, edges, places, parts, (0.0, 0.0), path or None)
+        else:
+            size = Size(max(112.0, 7.0 * _widest(_label(flow.layers[child])) + 20), 46.0)
+        inner[child] = size, parts
+    extra = [key for key, place in places.items() if place == path]
+    if hidden:
+        extra.append(f"more:{path}")
+    for key in dict.fromkeys(extra):
+        inner[key] = Size(26.0, 26.0) if key.startswith(JOIN) else Size(110.0, 30.0), []
+    owner = {key: key for key in inner}
+    owner |= {box.key: key for key, (_, parts) in inner.items() for box in parts}
+    links = [
+        LayeredEdge(owner[source], owner[target])
+        for source, target in edges
+        if source in owner and target in owner and owner[source] != owner[target]
+    ]
+    across = direction == "right"
+    sizes = {
+        key: Size(size.width - TIGHTER * across, size.height - TIGHTER * (not across))
+        for key, (size, _) in inner.items()
+    }
+    centers = arrange(sizes, links, direction) if inner else {}
+    left = min((centers[key][0] - inner[key][0].width / 2 for key in inner), default=0.0)
+    top = min((centers[key][1] - inner[key][0].height / 2 for key in inner), default=0.0)
+    start = corner[0] - left + PADDING, corner[1] - top + PADDING + HEADER
+    right = bottom = 0.0
+    own: list[Box] = []
+    for key, (size, parts) in inner.items():
+        center = centers[key][0] + start[0], centers[key][1] + start[1]
+        right, bottom = max(right, center[0] + size.width / 2), max(bottom, center[1] + size.height / 2)
+        if parts:
+            shift = center[0] - size.width / 2, center[1] - size.height / 2
+            own += [_moved(box, shift) for box in parts]
+        else:
+            own.append(_box(flow, key, path or None, center, size, hidden))
+    size = Size(right - corner[0] + PADDING, bottom - corner[1] + PADDING)
+    if path:
+        middle = corner[0] + size.width / 2, corner[1] + size.height / 2
+        layer = flow.layers[path]
+        boxes.append(Box(path, parent, "open", f"{layer.name} · {layer.kind}", middle, size))
+    boxes += own
+    return size
+
+
+def _moved(box: Box, by: tuple[float, float]) -> Box:
+    return replace(box, center=(box.center[0] + by[0], box.center[1] + by[1]))
+
+
+def _box(flow: Flow, key: str, parent: str | None, center: tuple[float, float], size: Size, hidden: int) -> Box:
+    if key.startswith("more:"):
+        return Box(key, parent, "more", f"… {hidden} more", center, size)
+    if key.startswith(JOIN):
+        return Box(key, parent, "join", "+", center, size)
+    if key.startswith((INPUT, OUTPUT)):
+        return Box(key, parent, "end", key.replace(":", " ").strip(), center, size)
+    layer = flow.layers[key]
+    if layer.children:
+        return Box(key, parent, "closed", _label(layer), center, size)
+    return Box(key, parent, "layer", _label(layer), center, size, category=category_of(layer))
+
+
+def _label(layer: FlowLayer) -> str:
+    marker = "▸ " if layer.children else ""
+    shape = "×".join(map(str, layer.outputs[0])) if layer.outputs else f"{layer.parameters:,} parameters"
+    return f"{marker}{layer.name} · {layer.kind}\n{shape}"
+
+
+def _widest(label: str) -> int:
+    return max(map(len, label.splitlines()))

@@ -1,0 +1,59 @@
+"""Tells the runtime when a notebook cell begins and ends, so that a cell that uses the live model parks training."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from IPython import get_ipython
+
+from pnne_nb.runtime.thread.cells import cells
+
+_told: list[Any] = []
+"""The shells that tell; one, unless a test makes more."""
+
+
+def watch_cells(shell: Any | None = None) -> bool:
+    """Have IPython tell the runtime about its cells; a second call changes nothing.
+
+    Args:
+        shell: An IPython shell; None takes the running one.
+
+    Returns:
+        Whether there is a shell to tell.
+    """
+    shell = get_ipython() if shell is None else shell
+    if shell is None:
+        return False
+    if shell not in _told:
+        _told.append(shell)
+        shell.events.register("pre_run_cell", _began)
+        shell.events.register("post_run_cell", _ended)
+        if _runs_a_cell(shell):
+            # This cell began before anybody was told.
+            cells.began()
+    return True
+
+
+def forget_cells(shell: Any) -> None:
+    """Undo `watch_cells`."""
+    if shell in _told:
+        _told.remove(shell)
+        shell.events.unregister("pre_run_cell", _began)
+        shell.events.unregister("post_run_cell", _ended)
+
+
+def _began(_info: object) -> None:
+    cells.began()
+
+
+def _ended(_result: object) -> None:
+    cells.ended()
+
+
+def _runs_a_cell(shell: Any) -> bool:
+    """Whether the calling thread executes a cell whose end will be told (that of a silent request is not)."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(shell, "get_parent"):
+        return False
+    parent = shell.get_parent()
+    return parent.get("msg_type") == "execute_request" and not parent.get("content", {}).get("silent", False)

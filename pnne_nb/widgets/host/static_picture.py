@@ -1,0 +1,201 @@
+"""The picture under a widget that stays in the notebook when the kernel is gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple, final
+
+from IPython.display import DisplayHandle, display
+
+from pnne_nb.graph.render.html import image_with_text, png
+from pnne_nb.graph.render.svg import ThemeName
+from pnne_nb.process.fork import fork_safe
+
+QUIET: Final = 2.0
+"""Seconds without a change before the picture is drawn anew."""
+
+_LIVE: Final = ".pnne-editor,.pnne-dashboard,.pnne-explorer,.pnne-figure"
+
+# While a widget lives in the same cell, its picture is not shown, and where none does, JupyterLab's note that it found
+# none is not. Viewers that take styles out have no live widgets.
+_STYLE: Final = "".join(
+    (
+        *(
+            f"{cell}:has({_LIVE}) {part}{{display:none}}"
+            for cell, part in (
+                (".jp-OutputArea", ".jp-OutputArea-child:has(.pnne-kept)"),
+                (".output_container", ".pnne-kept"),
+                ("#output-area", ".pnne-kept"),
+            )
+        ),
+        ".jp-OutputArea:has(.pnne-kept) .jp-OutputArea-output.lm-Panel:not(:has(*)){display:none}",
+        ".pnne-kept figure{margin:0}.pnne-kept img{max-width:100%}",
+        # What an image takes for the reader's theme: that of JupyterLab instead of that of the system.
+        *(
+            f"[data-jp-theme-light={light}] .pnne-kept img{{color-scheme:{theme}}}"
+            for light, theme in (("true", "light"), ("false", "dark"))
+        ),
+    )
+)
+
+
+class Still(NamedTuple):
+    """What a picture shows, as an image and in words.
+
+    Attributes:
+        title: What it is of.
+        alternative: What it shows, in a sentence.
+        items: What it shows, in full: a line each.
+        svg: Draws it in a theme.
+    """
+
+    title: str
+    alternative: str
+    items: Sequence[str]
+    svg: Callable[[ThemeName], str]
+
+
+@final
+@dataclass(frozen=True)
+class Page:
+    """HTML as marimo takes it; a tuple it would show as one."""
+
+    html: str
+
+    def _mime_(self) -> tuple[str, str]:
+        return "text/html", self.html
+
+
+class Pictured:
+    """What can be drawn without a browser: a subclass tells what its picture shows.
+
+    Attributes:
+        instead: What to do where the widget itself cannot be shown.
+    """
+
+    instead: ClassVar[str] = ""
+
+    def _display_(self) -> Page:
+        """Show the picture in marimo, which shows no widgets that are made of others."""
+        note = f"<p>marimo cannot show this widget. This is its picture. {self.instead}</p>" if self.instead else ""
+        return Page(f"{note}{self.to_html()}")
+
+    def still(self) -> Still:
+        """What the picture shows now."""
+        raise NotImplementedError
+
+    def to_svg(self, theme: ThemeName = "auto") -> str:
+        """Draw it as SVG.
+
+        Args:
+            theme: ``"light"`` or ``"dark"``; ``"auto"`` follows the reader's system.
+
+        Raises:
+            ArgumentError: If `theme` is none of the three.
+        """
+        return self.still().svg(theme)
+
+    def to_html(self, theme: ThemeName = "auto") -> str:
+        """Draw it as an HTML image with what it shows as a list beneath, which viewers of saved notebooks keep.
+
+        Raises:
+            ArgumentError: If `theme` is none of the three.
+        """
+        still = self.still()
+        return image_with_text(still.title, still.alternative, still.items, still.svg(theme))
+
+    def to_png(self, theme: ThemeName = "light", *, scale: float = 2.0) -> bytes:
+        """Draw it as PNG, in the light theme unless told otherwise.
+
+        Args:
+            theme: Whose colours.
+            scale: Pixels of the result for each pixel of the picture.
+
+        Raises:
+            ArgumentError: If `theme` is none of the three.
+            PnneError: If the extra ``pnne_nb[png]`` is not installed.
+        """
+        return png(self.to_svg("light" if theme == "auto" else theme), scale)
+
+
+@final
+class KeptPicture:
+    """A second output of the cell that shows a widget: Jupyter offers no way to put it into the widget's own.
+
+    Args:
+        title: What it is of, the same whenever the notebook is run.
+        draw: Returns it as HTML.
+    """
+
+    def __init__(self, title: Callable[[], str], draw: Callable[[], str]) -> None:
+        self._title = title
+        self._draw = draw
+        self._lock = fork_safe(threading.Lock())
+        self._handle: DisplayHandle | None = None
+        self._timer: threading.Timer | None = None
+        self._again = False
+        self._report = ""
+
+    def add_report(self, html: str) -> None:
+        """Show a report under the picture, in place of the one before."""
+        self._report = html
+        self.changed()
+
+    def show_under(self, widget: Any) -> None:
+        """Show a widget in the running cell, and the picture below it; what other cells show is drawn anew with it."""
+        shown = widget._repr_mimebundle_() or {}
+        bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})  # anywidget gives both
+        display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's
+        with self._lock:
+            if self._handle is None:
+                self._handle = DisplayHandle()  # type: ignore[no-untyped-call]  # IPython's
+            name = self._handle.display_id
+        display(self._bundle(), raw=True, display_id=name)  # type: ignore[no-untyped-call]  # IPython's
+
+    def changed(self) -> None:
+        """Draw it anew when nothing has changed for a while."""
+        with self._lock:
+            if self._handle is None:
+                return
+            self._again = self._timer is not None
+            if self._timer is None:
+                self._wait()
+
+    def redraw(self) -> None:
+        """Draw it anew now, if a cell shows it."""
+        with self._lock:
+            handle = self._handle
+        if handle is not None:
+            handle.update(self._bundle(), raw=True)  # type: ignore[no-untyped-call]  # IPython's
+
+    def close(self) -> None:
+        """Leave it as it is."""
+        with self._lock:
+            self._handle = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _wait(self) -> None:
+        self._timer = threading.Timer(QUIET, self._rested)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _rested(self) -> None:
+        with self._lock:
+            if self._handle is None:
+                return
+            if self._again:
+                self._again = False
+                self._wait()
+                return
+            self._timer = None
+        self.redraw()
+
+    def _bundle(self) -> dict[str, str]:
+        return {
+            "text/plain": f"Picture of {self._title()}",
+            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{self._draw()}{self._report}</div>',
+        }

@@ -1,0 +1,1 @@
+"""Plots of losses, layers and resources."""

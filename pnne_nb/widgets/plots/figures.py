@@ -1,0 +1,169 @@
+"""How every plot looks: one figure style, one palette, axes that end on round numbers, headings with the legend.
+
+A legend inside a bqplot figure lies on the data, so ours stands in the heading above it.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, final
+
+import bqplot
+import ipywidgets
+import numpy as np
+from numpy.typing import NDArray
+
+from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.plots.curves import Floats
+from pnne_nb.widgets.plots.ticks import linear_ticks, log_ticks
+
+GRID: Final = "#8080802e"
+HEIGHT: Final = 210
+"""Height of a figure in pixels."""
+FILLED: Final = 0.6
+"""Of an axis, by the data, or it becomes shorter."""
+
+
+@final
+class NumberAxis:
+    """A scale and its axis. They follow the data in round steps, and stay while the data fill most of them.
+
+    An axis that moved with every frame could not be read, and would take the browser longer than the curve does.
+
+    Args:
+        label: What the axis measures.
+        vertical: Whether it stands at the left.
+        log: Whether the scale is logarithmic.
+        whole: Whether only whole numbers make sense.
+        zero: Whether the axis always begins at 0.
+    """
+
+    def __init__(
+        self, label: str, *, vertical: bool = False, log: bool = False, whole: bool = False, zero: bool = False
+    ) -> None:
+        self._log = log
+        self._whole = whole
+        self._zero = zero
+        low, high = (0.1, 1.0) if log else (0.0, 1.0)
+        self._shown = self._ticks(low, high)
+        self._fitted = False
+        kind = bqplot.LogScale if log else bqplot.LinearScale
+        self.scale = kind(min=low, max=high, allow_padding=False)
+        self.axis = bqplot.Axis(
+            scale=self.scale,
+            label=label,
+            side="left" if vertical else "bottom",
+            tick_values=self._shown,
+            tick_format="~s" if whole else "~g",
+            grid_lines="solid" if vertical else "none",
+            grid_color=GRID,
+            label_offset="42px" if vertical else "32px",
+        )
+
+    def fit(self, values: NDArray[np.floating]) -> None:
+        """Span all of `values`; those that cannot be drawn are left out."""
+        drawn = values[np.isfinite(values) & (values > 0 if self._log else True)]
+        if drawn.size == 0:
+            return
+        ticks = self._ticks(0.0 if self._zero else float(drawn.min()), float(drawn.max()))
+        if ticks == self._shown or (self._fitted and self._has_room_for(ticks)):
+            return
+        self._shown, self._fitted = ticks, True
+        self.axis.tick_values = ticks
+        with self.scale.hold_sync():
+            # One bound after the other: a scale whose ends meet for a moment is refused.
+            self.scale.min, self.scale.max = None, None
+            self.scale.min, self.scale.max = ticks[0], ticks[-1]
+
+    def _has_room_for(self, ticks: list[float]) -> bool:
+        """Whether the ticks that are shown span `ticks` too, and not much more."""
+        (low, high), (wanted_low, wanted_high) = (self._ends(of) for of in (self._shown, ticks))
+        return low <= wanted_low and wanted_high <= high and wanted_high - wanted_low >= FILLED * (high - low)
+
+    def _ends(self, ticks: list[float]) -> tuple[float, float]:
+        return (math.log10(ticks[0]), math.log10(ticks[-1])) if self._log else (ticks[0], ticks[-1])
+
+    def _ticks(self, low: float, high: float) -> list[float]:
+        return log_ticks(low, high) if self._log else linear_ticks(low, high, whole=self._whole)
+
+
+class Figure(bqplot.Figure):
+    """A figure that is closed with its marks, scales, axes and layout, which bqplot's leaves open.
+
+    One that a cell shows by itself is closed when the cell is run again and shows something else.
+    """
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        Displays.here().shown(self)
+        return super()._repr_mimebundle_(**options)
+
+    def close(self) -> None:
+        """Close it here and in the browser."""
+        close_parts(self)
+        super().close()
+
+
+def figure(
+    marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
+) -> Figure:
+    """A figure in the common style."""
+    return Figure(**figure_style(marks, axes, left=left, height=height))
+
+
+def figure_style(
+    marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
+) -> dict[str, Any]:
+    """The traits of a figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
+
+    Args:
+        marks: What is drawn.
+        axes: The horizontal axis, then the vertical one.
+        left: Margin for the labels of the vertical axis, in pixels.
+        height: In pixels.
+    """
+    return {
+        "marks": list(marks),
+        "axes": list(axes),
+        "fig_margin": {"top": 8, "bottom": 42, "left": left, "right": 16},
+        "background_style": {"fill": "transparent"},
+        "padding_y": 0.0,
+        "display_toolbar": False,
+        "layout": ipywidgets.Layout(width="100%", min_width="0", height=f"{height}px", margin="0"),
+    }
+
+
+def heading_html(title: str, keys: Iterable[tuple[str, str]] = ()) -> str:
+    """A heading with its legend, as HTML.
+
+    Args:
+        title: Shown in bold.
+        keys: Name and colour of each curve.
+    """
+    swatches = "".join(
+        f'<span class="pnne-key"><i style="background:{colour}"></i>{html.escape(name)}</span>' for name, colour in keys
+    )
+    return f"<strong>{html.escape(title)}</strong>{swatches}"
+
+
+def heading(title: str, keys: Iterable[tuple[str, str]] = ()) -> ipywidgets.HTML:
+    """The widget that shows `heading_html`."""
+    widget = ipywidgets.HTML(heading_html(title, keys))
+    widget.add_class("pnne-plot-heading")
+    return widget
+
+
+def panel(*children: ipywidgets.Widget) -> ipywidgets.VBox:
+    """A heading and its figure, stacked."""
+    return ipywidgets.VBox(list(children), layout=ipywidgets.Layout(margin="0", overflow="hidden"))
+
+
+def drawable(values: Floats) -> Floats:
+    """`values` with at least two columns, because bqplot squeezes a single one away: `[..., n]`, n ≥ 2 or 0."""
+    return np.repeat(values, 2, axis=-1) if values.shape[-1] == 1 else values
+
+
+def positive(values: Floats) -> Floats:
+    """`values` for a logarithmic scale: what is not positive becomes NaN, a gap."""
+    return np.where(values > 0, values, np.float32(np.nan))

@@ -1,0 +1,87 @@
+"""The figure that ``Inspector.plot`` shows: how the elements of one captured tensor are distributed."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import bqplot
+import numpy as np
+
+from pnne_nb.inspector.capture.capture import LayerView
+from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+from pnne_nb.widgets.plots.figures import Figure, NumberAxis, figure_style
+from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Panel
+
+
+@final
+class LayerFigure(Figure, Pictured):
+    """The figure, and the picture of it that stays in a saved notebook.
+
+    Attributes:
+        chart: The same histogram, drawn without a browser.
+    """
+
+    instead = "It holds all that the widget shows."
+    chart: Chart
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.add_class("pnne-figure")
+        self._kept = KeptPicture(lambda: "a histogram", self.to_html)
+
+    def still(self) -> Still:
+        """What the histogram shows."""
+        return self.chart.still()
+
+    def _ipython_display_(self, **_: object) -> None:
+        self._kept.show_under(self)
+
+
+def draw_layer(view: LayerView) -> LayerFigure:
+    """Draw the histogram of a layer, with its name, mean and spread as the title.
+
+    Args:
+        view: What to show; log-spaced bins get a logarithmic axis of magnitudes.
+    """
+    histogram = view.histogram
+    x = NumberAxis("magnitude" if histogram.log else "value", log=histogram.log)
+    y = NumberAxis("elements" if histogram.sampled == histogram.total else "sampled elements", vertical=True, zero=True)
+    edges = histogram.edges.astype(np.float32)
+    counts = histogram.counts.astype(np.float32)
+    x.fit(edges)
+    y.fit(counts)
+    # A filled step line, because bars on a logarithmic axis have no width of their own.
+    steps = bqplot.Lines(
+        x=edges,
+        y=np.append(counts, counts[-1:]),
+        scales={"x": x.scale, "y": y.scale},
+        interpolation="step-after",
+        colors=[PALETTE[2]],
+        fill="bottom",
+        fill_colors=[PALETTE[2]],
+        fill_opacities=[0.6],
+    )
+    drawn = LayerFigure(**figure_style([steps], [x.axis, y.axis], height=280))
+    drawn.fig_margin = {**drawn.fig_margin, "top": 42}
+    drawn.title = _title(view)
+    outline = ChartLine("", edges.repeat(2)[1:-1], counts.repeat(2), PALETTE[2], filled=True)
+    panel = Panel(y.axis.label, x.axis.label, [outline], counts=False, log_x=histogram.log, zero=True)
+    drawn.chart = Chart(drawn.title, [panel], _facts(view))
+    return drawn
+
+
+def _facts(view: LayerView) -> list[str]:
+    numbers = view.statistics
+    return [
+        f"{numbers.count:,} values from {numbers.min:.4g} to {numbers.max:.4g}.",
+        f"Mean {numbers.mean:.4g}, standard deviation {numbers.std:.4g}, {numbers.zeros:.0%} zeros.",
+    ]
+
+
+def _title(view: LayerView) -> str:
+    place = f"{view.layer} ({view.kind})" if view.layer else view.kind
+    what = view.quantity.replace("_", " ") + (f" {view.label}" if view.label else "")
+    numbers = view.statistics
+    odd = f", {numbers.nan} NaN, {numbers.inf} infinite" if numbers.nan or numbers.inf else ""
+    return f"{place}: {what}, mean {numbers.mean:.3g}, std {numbers.std:.3g}{odd}"

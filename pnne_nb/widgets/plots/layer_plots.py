@@ -1,0 +1,283 @@
+"""The dashboard's plots of metrics and layers: each takes frames, remembers what it needs, and draws itself when asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+import bqplot
+import ipywidgets
+import numpy as np
+
+from pnne_nb.telemetry.frames import EpochFrame, Frame, HistogramFrame, NormsFrame
+from pnne_nb.widgets.plots.curves import Curve, CurveTable
+from pnne_nb.widgets.plots.figures import (
+    HEIGHT,
+    NumberAxis,
+    figure,
+    heading,
+    heading_html,
+    panel,
+)
+from pnne_nb.widgets.plots.lines import TRAINING, VALIDATION, dotted, lines, set_dotted, set_line
+from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.plot import Growth, Plot
+from pnne_nb.widgets.plots.short_paths import short_paths
+
+MAX_LINES: Final = len(PALETTE)
+"""Layers whose gradient norms are drawn as lines over time; of more layers, only the latest norms are shown."""
+
+MAX_DOTS: Final = 60
+"""Layers that the plot of the latest norms shows at most."""
+
+MAX_METRICS: Final = 6
+"""Metrics that have a plot, the first ones; the history has all."""
+
+MAX_LETTERS: Final = 34
+"""Of a layer's name beside its dot; the pointer on the dot tells the whole."""
+LETTER: Final = 7
+"""Width of one in pixels, that of a wide font."""
+
+ROW: Final = 13
+"""Height of one layer's row in pixels."""
+
+BESIDE: Final = 3
+"""Plots that follow the norms: the histogram, memory and time."""
+
+
+@final
+class MetricPlot(Plot):
+    """One metric per epoch, on the training and on the validation data.
+
+    Args:
+        metric: Its name, such as ``"accuracy"``. None takes the first metric that the first epoch reports
+            beside the loss, or the loss where there is no other.
+    """
+
+    def __init__(self, metric: str | None = None) -> None:
+        self._curves = {"train": Curve(), "val": Curve()}
+        self._x = NumberAxis("epoch", whole=True)
+        self._y = NumberAxis("", vertical=True)
+        scales = {"x": self._x.scale, "y": self._y.scale}
+        self._lines = {
+            split: dotted(scales, colour)
+            for split, (_, colour) in zip(self._curves, (TRAINING, VALIDATION), strict=True)
+        }
+        self._heading = heading("Metric by epoch")
+        self.figure = figure(list(self._lines.values()), [self._x.axis, self._y.axis])
+        self.view = panel(self._heading, self.figure)
+        self._changed = False
+        self.metric = metric
+
+    def take(self, frame: Frame) -> None:
+        """Remember an epoch's value of the metric."""
+        if not isinstance(frame, EpochFrame):
+            return
+        if self.metric is None:
+            self.metric = next(iter(_metrics(frame)), "loss")
+        for split, curve in self._curves.items():
+            value = frame.metrics.get(f"{split}_{self.metric}")
+            if value is not None:
+                curve.append(frame.epoch, value)
+                self._changed = True
+
+    def draw(self) -> None:
+        """Send the changed curves."""
+        if not self._changed:
+            return
+        self._changed = False
+        points = {split: curve.points()[:2] for split, curve in self._curves.items() if curve.count}
+        self._name([key for key, split in ((TRAINING, "train"), (VALIDATION, "val")) if split in points])
+        self._x.fit(np.concatenate([x for x, _ in points.values()]))
+        self._y.fit(np.concatenate([y for _, y in points.values()]))
+        for split, (x, y) in points.items():
+            set_dotted(self._lines[split], x, y)
+
+    def _name(self, keys: Sequence[tuple[str, str]]) -> None:
+        """Say what is drawn; a value that stays the same is not sent again."""
+        words = (self.metric or "").replace("_", " ")
+        self._heading.value = heading_html(f"{words[:1].upper()}{words[1:]} by epoch", keys)
+        self._y.axis.label = words
+
+
+@final
+class MetricPlots(Plot):
+    """A plot for each of the first few metrics, as the epochs name them; one from the beginning."""
+
+    def __init__(self) -> None:
+        self._plots = [MetricPlot()]
+        self.view = ipywidgets.Box([self._plots[0].view])
+        self.view.add_class("pnne-metrics")
+
+    def take(self, frame: Frame) -> None:
+        """Remember an epoch's values of the metrics."""
+        if not isinstance(frame, EpochFrame):
+            return
+        for plot in self._plots:
+            plot.take(frame)
+        shown = {plot.metric for plot in self._plots}
+        for name in _metrics(frame):
+            if name not in shown and len(self._plots) < MAX_METRICS:
+                self._plots.append(MetricPlot(name))
+                self._plots[-1].take(frame)
+                # At once, so that whoever closes the dashboard finds it.
+                self.view.children = [plot.view for plot in self._plots]
+
+    def draw(self) -> None:
+        """Send the changed curves."""
+        for plot in self._plots:
+            plot.draw()
+
+
+@final
+class NormPlot(Plot):
+    """Gradient norm by layer: lines over the steps for a few layers, a dot for each of many.
+
+    Args:
+        layers: Paths of the layers that have parameters, in the model's order.
+    """
+
+    def __init__(self, layers: Sequence[str]) -> None:
+        self._growth = Growth()
+        self._changed = False
+        self._norm = NumberAxis("gradient norm", vertical=len(layers) <= MAX_LINES, log=True)
+        self._steps = NumberAxis("step", whole=True)
+        self._lines: bqplot.Lines | None = None
+        self._dots: bqplot.Scatter | None = None
+        if len(layers) <= MAX_LINES:
+            shown = list(layers)
+            self._lines = lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
+            self.figure = figure([self._lines], [self._steps.axis, self._norm.axis])
+            self.view = panel(heading("Gradient norm", zip(layers, PALETTE, strict=False)), self.figure)
+        else:
+            shown = _spread(layers)
+            names = bqplot.OrdinalScale(domain=shown, reverse=True)
+            self._dots = bqplot.Scatter(
+                x=[],
+                y=[],
+                scales={"x": self._norm.scale, "y": names},
+                colors=[PALETTE[0]],
+                default_size=36,
+                tooltip=bqplot.Tooltip(fields=["y", "x"], labels=["layer", "gradient norm"], formats=["", ".3g"]),
+            )
+            short = short_paths(shown, MAX_LETTERS)
+            rows = bqplot.Axis(
+                scale=names, side="left", grid_lines="none", tick_labels=dict(zip(shown, short, strict=True))
+            )
+            left = 20 + LETTER * max(map(len, short))
+            height = 60 + ROW * len(shown)
+            self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=height)
+            part = "" if len(shown) == len(layers) else f", {len(shown)} of {len(layers)} layers"
+            self.view = panel(heading(f"Gradient norm by layer{part}"), self.figure)
+            # Beside a plot as high as several stand several, not one and a hole. (The browser's side of ipywidgets undoes
+            # `grid_row` where there is no `grid_area`.)
+            self.view.layout.grid_area = f"span {min(BESIDE, max(1, round(height / HEIGHT)))}"
+        self._table = CurveTable(shown)
+
+    def take(self, frame: Frame) -> None:
+        """Remember the norms of one step."""
+        if isinstance(frame, NormsFrame):
+            self._table.append(frame.step, frame.norms)
+            self._growth.newest = frame.step
+            self._changed = True
+
+    def is_due(self) -> bool:
+        """Whether the lines have visibly grown; dots move with every frame."""
+        return self._dots is not None or self._growth.is_visible()
+
+    def draw(self) -> None:
+        """Send the curves, or the dots, if they have changed."""
+        if not self._changed:
+            return
+        self._changed = False
+        self._growth.drawn()
+        if self._lines is not None:
+            x, y = self._table.table()
+            self._steps.fit(np.append(x[-1:], np.float32(0)))
+            self._norm.fit(y)
+            # A layer that never had a gradient (it is frozen) has no line: bqplot fails at one without a point. One
+            # whose gradient is 0 runs along the bottom of the logarithmic axis.
+            drawn = np.atleast_1d(np.isfinite(y).any(axis=1))
+            lines = np.where(y == 0, np.float32(self._norm.scale.min), y)[drawn]
+            self._lines.colors = [colour for colour, there in zip(PALETTE, drawn, strict=False) if there]
+            set_line(self._lines, x if drawn.any() else x[:0], lines)
+        if self._dots is not None:
+            norms = self._table.latest
+            seen = norms > 0
+            self._norm.fit(norms)
+            with self._dots.hold_sync():
+                self._dots.x = norms[seen]
+                self._dots.y = [name for name, there in zip(self._table.names, seen, strict=True) if there]
+
+
+@final
+class HistogramPlot(Plot):
+    """The distribution of one quantity at one layer.
+
+    Args:
+        above: The heading; None for one that says what is shown.
+    """
+
+    def __init__(self, above: ipywidgets.Widget | None = None) -> None:
+        self._x = NumberAxis("value")
+        self._y = NumberAxis("sampled elements", vertical=True, zero=True)
+        self._bars = bqplot.Bars(
+            x=[],
+            y=[],
+            scales={"x": self._x.scale, "y": self._y.scale},
+            colors=[PALETTE[2]],
+            padding=0.0,
+            stroke=None,
+            opacities=[0.85],
+        )
+        self._own_heading = heading("Histogram") if above is None else None
+        self.figure = figure([self._bars], [self._x.axis, self._y.axis])
+        self.view = panel(self._own_heading if above is None else above, self.figure)
+        self.latest: HistogramFrame | None = None
+        self.log = False  # may be set from any thread, for the next drawing
+        self._drawn_log = False
+        self._changed = False
+
+    def take(self, frame: Frame) -> None:
+        """Remember the latest histogram."""
+        if isinstance(frame, HistogramFrame):
+            self.latest = frame
+            self._changed = True
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is wanted on another scale than it was drawn on."""
+        return self.latest is not None and self.log != self._drawn_log
+
+    def draw(self) -> None:
+        """Send the latest histogram, if there is a new one."""
+        if self.latest is None or not (self._changed or self.stale):
+            return
+        self._changed, self._drawn_log = False, self.log
+        frame = self.latest
+        edges = np.linspace(frame.lower, frame.upper, len(frame.counts) + 1, dtype=np.float32)
+        counts = np.asarray(frame.counts, dtype=np.float32)
+        if self._drawn_log:
+            # Bars stand on 0: an axis of its own kind would have none.
+            counts = np.log10(1 + counts)
+        self._y.axis.label = "sampled elements, log₁₀(1 + n)" if self._drawn_log else "sampled elements"
+        self._x.fit(edges)
+        self._y.fit(counts)
+        with self._bars.hold_sync():
+            self._bars.x = (edges[:-1] + edges[1:]) / 2
+            self._bars.y = counts
+        if self._own_heading is not None:
+            what = frame.quantity.replace("_", " ")
+            self._own_heading.value = heading_html(f"{what[0].upper()}{what[1:]} of {frame.layer}")
+
+
+def _spread(layers: Sequence[str]) -> list[str]:
+    """All of `layers`, or as many as are shown, from the first to the last at even distances."""
+    count = min(len(layers), MAX_DOTS)
+    return [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
+
+
+def _metrics(frame: EpochFrame) -> list[str]:
+    """Names of what an epoch tells beside the loss, each once."""
+    names = dict.fromkeys(name.split("_", 1)[1] for name in frame.metrics if "_" in name)
+    return [name for name in names if name != "loss"]

@@ -1,0 +1,11 @@
+"""The colours of every plot, live and drawn."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PALETTE: Final = ("#2f86c9", "#d07000", "#1a9871", "#b565c4", "#d1495b", "#1b93a5", "#8a8a10", "#7f7f7f")
+"""Distinct also for colour-blind people; at least 3:1 against white and against JupyterLab's dark background."""
+
+TRAINING_COLOUR: Final = PALETTE[0]
+VALIDATION_COLOUR: Final = PALETTE[1]

@@ -1,0 +1,64 @@
+"""The protocol of a plot of the dashboard, and the test whether it is worth drawing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final, final
+
+import ipywidgets
+
+from pnne_nb.telemetry.frames import Frame
+
+SEEN: Final = 1 / 200
+"""Of a curve's length, what it must have grown by to look different: two pixels of four hundred, a common width."""
+LATEST: Final = 10
+"""Pictures after which a curve that has grown is drawn all the same: a second, as long as the browser keeps up."""
+
+
+class Plot(ABC):
+    """One picture of the dashboard; all but `view` is used by the pump's thread only.
+
+    Attributes:
+        view: What is shown.
+    """
+
+    view: ipywidgets.Widget
+
+    @abstractmethod
+    def take(self, frame: Frame) -> None:
+        """Remember what `frame` says, if it concerns this plot."""
+
+    def is_due(self) -> bool:
+        """Whether what has changed can be seen; asked once for each drawing while training runs."""
+        return True
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Send what has changed since the last drawing to the browser."""
+
+
+@final
+class Growth:
+    """When a curve that grows to the right looks different from how it was drawn last.
+
+    Of ten pictures a second nobody can tell one from the next after a minute of training: each adds less than a pixel
+    to a curve, and drawing a curve is half of what a picture takes from the training.
+
+    Attributes:
+        newest: The step at which the curve ends, at least 0; whoever has the curve sets it.
+    """
+
+    def __init__(self) -> None:
+        self.newest = 0
+        self._drawn = 0
+        self._pictures = 0
+
+    def is_visible(self) -> bool:
+        """Whether to draw the curve as far as it has come; to be asked once for each picture."""
+        self._pictures += 1
+        return self._pictures >= LATEST or abs(self.newest - self._drawn) >= SEEN * self.newest
+
+    def drawn(self) -> None:
+        """The curve was drawn as far as it has come."""
+        self._drawn = self.newest
+        self._pictures = 0

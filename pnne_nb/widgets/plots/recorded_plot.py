@@ -1,0 +1,83 @@
+"""The dashboard's plot of what a step function records beside its loss."""
+
+from __future__ import annotations
+
+from typing import final
+
+import bqplot
+import numpy as np
+
+from pnne_nb.telemetry.frames import Frame, StepFrame
+from pnne_nb.widgets.plots.curves import Curve
+from pnne_nb.widgets.plots.figures import (
+    NumberAxis,
+    drawable,
+    figure,
+    heading,
+    heading_html,
+    panel,
+)
+from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.plot import Growth, Plot
+
+
+@final
+class RecordedPlot(Plot):
+    """A line over the steps for each number by its name, of the first few; out of sight until there is one."""
+
+    def __init__(self) -> None:
+        self._curves: dict[str, Curve] = {}
+        self._growth = Growth()
+        self._x = NumberAxis("step", whole=True)
+        self._y = NumberAxis("recorded", vertical=True)
+        self._heading = heading("Recorded")
+        self.figure = figure([], [self._x.axis, self._y.axis])
+        self.view = panel(self._heading)
+        self.view.layout.display = "none"
+        self._changed = False
+
+    def take(self, frame: Frame) -> None:
+        """Remember what one step recorded."""
+        if isinstance(frame, StepFrame) and frame.logged:
+            for name, value in frame.logged.items():
+                self.remember(name, frame.step, value)
+
+    def remember(self, name: str, step: int, value: float) -> None:
+        """Remember one number."""
+        if name in self._curves or len(self._curves) < len(PALETTE):
+            self._curves.setdefault(name, Curve()).append(step, value)
+            self._growth.newest = max(self._growth.newest, step)
+            self._changed = True
+
+    def is_due(self) -> bool:
+        """Whether the lines have visibly grown."""
+        return self._growth.is_visible()
+
+    def draw(self) -> None:
+        """Send the changed curves."""
+        if not self._changed:
+            return
+        self._changed = False
+        self._growth.drawn()
+        points = [curve.points()[:2] for curve in self._curves.values()]
+        self._x.fit(np.concatenate([np.zeros(1, np.float32), *(x[-1:] for x, _ in points)]))
+        self._y.fit(np.concatenate([y for _, y in points]))
+        if len(self.figure.marks) < len(points):
+            self._add_lines(len(points))
+        for line, (x, y) in zip(self.figure.marks, points, strict=True):
+            with line.hold_sync():
+                line.x, line.y = drawable(x), drawable(y)
+
+    def _add_lines(self, count: int) -> None:
+        scales = {"x": self._x.scale, "y": self._y.scale}
+        there = list(self.figure.marks)
+        colours = PALETTE[len(there) : count]
+        self.figure.marks = there + [_line(scales, colour) for colour in colours]
+        self._heading.value = heading_html("Recorded", zip(self._curves, PALETTE, strict=False))
+        # A figure that is made out of sight does not know its size.
+        self.view.children = (self._heading, self.figure)
+        self.view.layout.display = None
+
+
+def _line(scales: dict[str, bqplot.Scale], colour: str) -> bqplot.Lines:
+    return bqplot.Lines(x=[], y=[], scales=scales, colors=[colour], stroke_width=1.8)

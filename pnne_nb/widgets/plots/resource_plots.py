@@ -1,0 +1,124 @@
+"""The dashboard's lower plots: memory in use, and where the training's time goes."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import bqplot
+import ipywidgets
+import numpy as np
+
+from pnne_nb.process.byte_units import format_bytes
+from pnne_nb.telemetry.frames import Frame, MemoryFrame, TimeFrame
+from pnne_nb.widgets.plots.curves import CurveTable
+from pnne_nb.widgets.plots.figures import (
+    GRID,
+    NumberAxis,
+    drawable,
+    figure,
+    heading,
+    heading_html,
+    panel,
+)
+from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.plot import Plot
+
+HEIGHT: Final = 166
+"""Of these plots below their headings, in pixels: less than of those that show what is learned."""
+WORDS: Final = 32
+"""Of two lines of words below a figure; js/src/controls/controls.css keeps as much."""
+GIB: Final = 2.0**30
+STAGES: Final = {
+    "data": "data",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "observe": "watching",
+    "validation": "validation",
+    "other": "other",
+}
+"""The stages of a step, as they are called on screen. On a busy machine each lasts longer by the clock than what it takes
+of the processor, which is what the control bar says of watching, and the budget is about."""
+
+
+@final
+class MemoryPlot(Plot):
+    """Memory of the process, and what tensors take and the allocator keeps on each accelerator, over the steps."""
+
+    def __init__(self) -> None:
+        self._steps = NumberAxis("step", whole=True)
+        self._memory = NumberAxis("GiB", vertical=True, zero=True)
+        scales = {"x": self._steps.scale, "y": self._memory.scale}
+        self._lines = bqplot.Lines(x=[], y=[], scales=scales, colors=list(PALETTE), stroke_width=1.8)
+        self._heading = heading("Memory")
+        self.figure = figure([self._lines], [self._steps.axis, self._memory.axis], height=HEIGHT)
+        self.view = panel(self._heading, self.figure)
+        self._table: CurveTable | None = None
+        self._peaks = ""
+        self._changed = False
+
+    def take(self, frame: Frame) -> None:
+        """Remember what is in use."""
+        if not isinstance(frame, MemoryFrame):
+            return
+        used = {"process": frame.process / GIB}
+        for name, device in frame.devices.items():
+            used[name], used[f"{name} reserved"] = device.allocated / GIB, device.reserved / GIB
+        if self._table is None:
+            self._table = CurveTable(list(used))
+        self._table.append(frame.step, used)
+        self._peaks = ", ".join(f"{name} peak {format_bytes(device.peak)}" for name, device in frame.devices.items())
+        self._changed = True
+
+    def draw(self) -> None:
+        """Send the changed curves."""
+        if not self._changed or self._table is None:
+            return
+        self._changed = False
+        steps, used = self._table.table()
+        title = f"Memory ({self._peaks})" if self._peaks else "Memory"
+        self._heading.value = heading_html(title, list(zip(self._table.names, PALETTE, strict=False)))
+        self._steps.fit(np.append(steps[-1:], np.float32(0)))
+        self._memory.fit(used)
+        with self._lines.hold_sync():
+            self._lines.x = drawable(steps)
+            self._lines.y = drawable(used)
+
+
+@final
+class TimePlot(Plot):
+    """The share of each stage of the training's time, and the same in words."""
+
+    def __init__(self) -> None:
+        names = bqplot.OrdinalScale(domain=list(STAGES.values()), reverse=True)
+        percent = NumberAxis("% of the time", zero=True)
+        percent.fit(np.array([100.0]))
+        self._bars = bqplot.Bars(
+            x=list(STAGES.values()),
+            y=[0.0] * len(STAGES),
+            scales={"x": names, "y": percent.scale},
+            orientation="horizontal",
+            colors=[PALETTE[0]],
+            padding=0.25,
+            stroke=None,
+            opacities=[0.85],
+        )
+        stages = bqplot.Axis(scale=names, side="left", grid_lines="none", grid_color=GRID)
+        self.figure = figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - WORDS)
+        self.words = ipywidgets.HTML()
+        self.words.add_class("pnne-words")
+        self.view = panel(heading("Where the time goes, by the clock"), self.figure, self.words)
+        self._latest: TimeFrame | None = None
+
+    def take(self, frame: Frame) -> None:
+        """Remember the latest shares."""
+        if isinstance(frame, TimeFrame) and any(frame.shares.values()):
+            self._latest = frame
+
+    def draw(self) -> None:
+        """Send the latest shares, if there are new ones."""
+        frame, self._latest = self._latest, None
+        if frame is None:
+            return
+        self._bars.y = np.array([100 * frame.shares.get(stage, 0.0) for stage in STAGES], dtype=np.float32)
+        self.words.value = frame.words

@@ -1,0 +1,244 @@
+"""Measures the rules that say what is wrong with a training: recall on faults, false alarms on healthy runs.
+
+``python scripts/fault_rules.py [healthy]``; 60 healthy runs unless told otherwise. Every fault is put into every model; it
+counts as found if its kind is among what ``pn.diagnose(engine)`` says, and as named if it comes first. A healthy run that is
+accused of anything is a false alarm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import pnne_nb as pn
+
+CLASSES: Final = 4
+WIDTH: Final = 16
+OPTIMIZERS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
+    ("AdamW", {"lr": 3e-3}),
+    ("Adam", {"lr": 3e-3}),
+    ("SGD", {"lr": 0.05, "momentum": 0.9}),
+    ("RMSprop", {"lr": 1e-3}),
+    ("Adagrad", {"lr": 0.03}),
+    ("NAdam", {"lr": 3e-3}),
+    ("Adamax", {"lr": 5e-3}),
+)
+
+
+class Attending(nn.Module):
+    """A transformer layer over 16 tokens of one number each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(1, 16)
+        self.place = nn.Parameter(0.1 * torch.randn(WIDTH, 16))
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[N, 16]` to `[N, 4]`."""
+        scores: Tensor = self.head(self.layer(self.embed(x.unsqueeze(-1)) + self.place).mean(1))
+        return scores
+
+
+def mlp() -> nn.Module:
+    """Two hidden layers."""
+    return nn.Sequential(
+        nn.Linear(WIDTH, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, CLASSES)
+    )
+
+
+def cnn() -> nn.Module:
+    """Two convolutions."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(128, CLASSES),
+    )  # fmt: skip
+
+
+def recurrent() -> nn.Module:
+    """A GRU over four steps of four numbers."""
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn, self.head = nn.GRU(4, 16, batch_first=True), nn.Linear(16, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            scores: Tensor = self.head(self.rnn(x.unflatten(1, (4, 4)))[0][:, -1])
+            return scores
+
+    return Recurrent()
+
+
+MODELS: Final[tuple[Callable[[], nn.Module], ...]] = (mlp, cnn, Attending, recurrent)
+
+
+def blobs(seed: int, noise: float = 0.7, count: int = 320) -> tuple[Tensor, Tensor]:
+    """Four noisy classes: `[count, 16]` and their numbers."""
+    draws = torch.Generator().manual_seed(seed)
+    y = torch.randint(CLASSES, (count,), generator=draws)
+    centres = torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(99))
+    return centres[y] + noise * torch.randn(count, WIDTH, generator=draws), y
+
+
+class Setup(NamedTuple):
+    """What is trained."""
+
+    model: nn.Module
+    train: tuple[Tensor, Tensor]
+    val: tuple[Tensor, Tensor]
+    options: dict[str, Any]
+
+
+def _after(setup: Setup, layer: nn.Module) -> Setup:
+    return setup._replace(model=nn.Sequential(setup.model, layer))
+
+
+def _scaled(setup: Setup, factor: float) -> Setup:
+    return setup._replace(train=(setup.train[0] * factor, setup.train[1]), val=(setup.val[0] * factor, setup.val[1]))
+
+
+def _frozen(setup: Setup) -> Setup:
+    layers = [layer for layer in setup.model.modules() if [*layer.parameters(recurse=False)]]
+    for parameter in layers[len(layers) // 2].parameters(recurse=False):
+        parameter.requires_grad_(False)
+    return setup
+
+
+def _head(setup: Setup, factor: float) -> Setup:
+    last = [layer for layer in setup.model.modules() if isinstance(layer, nn.Linear)][-1]
+    with torch.no_grad():
+        last.weight.mul_(factor)
+    return setup
+
+
+def _with(setup: Setup, **options: Any) -> Setup:
+    return setup._replace(options={**setup.options, **options})
+
+
+def _rare(setup: Setup) -> Setup:
+    y = torch.zeros_like(setup.train[1])
+    y[::150] = 1
+    return setup._replace(train=(setup.train[0], y))
+
+
+class Silent(nn.BatchNorm1d):
+    """Batch norm that stays in eval mode."""
+
+    def train(self, mode: bool = True) -> Silent:
+        """It never trains."""
+        super().train(False)
+        del mode
+        return self
+
+
+FAULTS: Final[dict[str, tuple[str | tuple[str, ...], Callable[[Setup], Setup]]]] = {
+    "softmax before cross-entropy": ("softmax-before-loss", lambda one: _after(one, nn.Softmax(1))),
+    "softmax over the batch": ("softmax-before-loss", lambda one: _after(one, nn.Softmax(0))),
+    "a layer is frozen": ("frozen-layer", _frozen),
+    "batch norm with two examples": (
+        "tiny-batch-norm",
+        lambda one: _with(_after(one, nn.BatchNorm1d(CLASSES)), batch_size=2, epochs=1),
+    ),
+    "batch norm in eval mode": ("batch-norm-in-eval", lambda one: _after(one, Silent(CLASSES))),
+    "one class in 150": ("one-class", _rare),
+    "constant targets": (
+        "constant-target",
+        lambda one: one._replace(train=(one.train[0], torch.ones_like(one.train[1]))),
+    ),
+    "validation on another scale": (
+        "validation-scaled-otherwise",
+        lambda one: one._replace(val=(one.val[0] * 20 + 50, one.val[1])),
+    ),
+    "validation inside training": ("validation-in-training", lambda one: one._replace(val=one.train)),
+    "inputs of scale 1000": ("large-input", lambda one: _scaled(one, 1000.0)),
+    "classes under MSE": (
+        "classes-under-distance",
+        lambda one: _with(_after(one, nn.Sequential(nn.Linear(CLASSES, 1), nn.Flatten(0))), loss="MSELoss"),
+    ),
+    "weight decay of 2": ("weight-decay-dominates", lambda one: _with(one, optimizer=("AdamW", {"weight_decay": 2.0}))),
+    "momentum of 0.999": ("momentum-dominates", lambda one: _with(one, optimizer=("SGD", {"lr": 0.01, "momentum": 0.999}))),
+    "clipping to 1e-5": ("clipping-dominates", lambda one: _with(one, grad_clip=1e-5)),
+    "head 50 times too large": ("first-loss-high", lambda one: _head(one, 50.0)),
+    "rate of 0": (
+        ("unchanged-weights", "loss-not-decreasing"),
+        lambda one: _with(one, optimizer=("SGD", {"lr": 0.0}), epochs=8),
+    ),
+    "rate of 100": (
+        ("divergence", "nan-loss", "nan-gradient"),
+        lambda one: _with(one, optimizer=("SGD", {"lr": 100.0, "momentum": 0.9})),
+    ),
+    "overfitting": (
+        "overfitting",
+        lambda one: _with(
+            one._replace(train=(one.train[0][:32], torch.randint(CLASSES, (32,)))),
+            epochs=40, optimizer=("Adam", {"lr": 3e-2}), batch_size=16,
+        ),
+    ),
+}  # fmt: skip
+"""By name: the kinds of findings that are right, and what puts the fault into a healthy setup.
+
+What ends in NaN is found where that names it.
+"""
+
+
+def healthy(number: int) -> Setup:
+    """One of the healthy setups: models, optimizers, noises and seeds in turn."""
+    model = MODELS[number % len(MODELS)]
+    optimizer = OPTIMIZERS[number % len(OPTIMIZERS)]
+    torch.manual_seed(number)
+    noise = (0.3, 0.7, 1.0, 1.5)[number // len(MODELS) % 4]
+    options: dict[str, Any] = {"optimizer": optimizer, "batch_size": 32, "epochs": 5}
+    return Setup(model(), blobs(number, noise), blobs(number + 10_000, noise, 96), options)
+
+
+def findings(setup: Setup) -> list[str]:
+    """The kinds of what is found in a training, in their order."""
+    engine = pn.TrainingEngine(setup.model, setup.train, setup.val, device="cpu", metrics=(), **setup.options)
+    inspector = pn.Inspector(engine.module)
+    inspector.watch("*", what=("activations", "updates"))
+    inspector.attach(engine, budget="50%", hz=1000)
+    engine.start()
+    with contextlib.suppress(pn.TrainingError):  # some faults end a training
+        engine.wait(120)
+    return [finding.kind for finding in pn.diagnose(engine)]
+
+
+def main(count: int) -> None:
+    """Print recall, how often the first is right, and false alarms."""
+    found: Counter[str] = Counter()
+    first: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    for (name, (kind, put)), number in itertools.product(FAULTS.items(), range(len(MODELS))):
+        kinds = findings(put(healthy(number + 4)))
+        asked[name] += 1
+        right = {kind} if isinstance(kind, str) else set(kind)
+        found[name] += not right.isdisjoint(kinds)
+        first[name] += kinds[0] in right if kinds else 0
+        if right.isdisjoint(kinds):
+            print(f"missed: {name} in {MODELS[number].__name__}; found {kinds}")
+    accused: Counter[str] = Counter()
+    wrong = 0
+    for number in range(count):
+        kinds = findings(healthy(number))
+        wrong += bool(kinds)
+        accused.update(kinds)
+    for name, total in asked.items():
+        print(f"{name:>30}: found {found[name]} of {total}, named first {first[name]}")
+    print(
+        f"recall averaged over kinds {sum(found[name] / total for name, total in asked.items()) / len(asked):.0%}, named "
+        f"first {sum(first.values()) / sum(asked.values()):.0%}"
+    )
+    print(f"{wrong} of {count} healthy runs accused: {dict(accused)}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 60)

@@ -1,0 +1,171 @@
+"""Run hostile cells beside a training in a real kernel, and compare every loss with an undisturbed run's.
+
+    python scripts/hostile_cells.py [CELLS] [SEED] [--process]
+
+Takes the cells of tests/runtime/hostile_cells.py in a random order, a tenth of them interrupted after a moment. After each
+cell, the kernel must answer and the training must go on. Exits with 1 if a cell crashed the kernel, hung it or the training,
+or if one loss differs in one bit. With --process, the training is in a process of its own.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jupyter_client.manager import KernelManager
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.runtime.hostile_cells import CELLS, INTERRUPTED, SETUP  # noqa: E402  found by the line above
+
+SECONDS = 90.0
+"""After which a cell, or a training that makes no step, counts as hung."""
+
+
+class Kernel:
+    """A kernel with a training in it."""
+
+    def __init__(self, setup: str) -> None:
+        self.manager = KernelManager()
+        self.manager.start_kernel(cwd=str(ROOT))
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(60)
+        self.run(setup)
+
+    def run(self, code: str, interrupt_after: float | None = None) -> tuple[str, str]:
+        """How a cell has ended (ok, error, hung, dead), and what it has printed or raised."""
+        asked = self.client.execute(code)
+        began = time.monotonic()
+        text = ""
+        while True:
+            now = time.monotonic() - began
+            if interrupt_after is not None and now > interrupt_after:
+                self.manager.interrupt_kernel()
+                interrupt_after = None
+            if now > SECONDS:
+                return "hung", text
+            try:
+                message = self.client.get_iopub_msg(timeout=0.02)
+            except queue.Empty:
+                if not self.manager.is_alive():
+                    return "dead", text
+                continue
+            if message["parent_header"].get("msg_id") != asked:
+                continue
+            content: dict[str, Any] = message["content"]
+            match message["msg_type"]:
+                case "stream":
+                    text += content["text"]
+                case "execute_result":
+                    text += content["data"]["text/plain"]
+                case "error":
+                    text += f"{content['ename']}: {content['evalue']}"
+                case "status" if content["execution_state"] == "idle":
+                    while (reply := self.client.get_shell_msg(timeout=SECONDS))["parent_header"]["msg_id"] != asked:
+                        pass
+                    return reply["content"]["status"], text
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+PROGRESS = "if e.state == 'paused': e.resume()\nprint(e.progress.step, e.state, e.error, e.waiting_for)"
+"""An interrupted cell may leave the training halted, as it was told to."""
+
+
+def goes_on(kernel: Kernel) -> tuple[int, str]:
+    """The step of the training after a cell, and what is wrong with it, if anything."""
+    began, first = time.monotonic(), None
+    while time.monotonic() - began < SECONDS:
+        how, text = kernel.run(PROGRESS)
+        if how != "ok":
+            return 0, f"asked for its progress, the kernel is {how}: {text}"
+        step, state, *rest = text.split(maxsplit=2)
+        first = first if first is not None else int(step)
+        if state not in {"running", "paused"}:
+            return 0, f"the training is {state}: {rest}"
+        if int(step) > first:
+            return int(step), ""
+    return 0, f"the training makes no step: {text}"
+
+
+SAVE = """
+e.pause()
+state = {name: tensor.numpy() for name, tensor in e.model.state_dict().items()}
+np.savez(PATH, losses=e.history["loss"], **state)
+e.stop()
+"""
+
+
+def undisturbed(setup: str, steps: int, path: Path) -> None:
+    """Save losses and weights after so many steps in a process where nothing else happens."""
+    code = f"{setup}\ne.step({steps})\n{SAVE.replace('PATH', repr(str(path)))}".replace("e.start()", "")
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def difference(found: Path, expected: Path, ended: list[tuple[int, str]]) -> str:
+    """Where two trainings differ, if they do: the step, and the cells that ran then."""
+    with np.load(found) as one, np.load(expected) as other:
+        steps = np.flatnonzero(one["losses"] != other["losses"])
+        if len(steps):
+            first = int(steps[0]) + 1
+            number = sum(step < first for step, _ in ended)
+            ran = [name for _, name in ended[max(0, number - 1) : number + 1]]
+            return f"different from step {first} on, which was made in {' or after '.join(reversed(ran))}"
+        names = [name for name in one if not np.array_equal(one[name], other[name])]
+        return f"different in {', '.join(names)}" if names else ""
+
+
+def main(count: int, seed: int, *, process: bool) -> int:
+    """Run so many cells; returns the exit status."""
+    draw = random.Random(seed)
+    setup = SETUP.replace("e.start()", "e.start(process=True)") if process else SETUP
+    names: list[tuple[str, str, float | None]] = []
+    while len(names) < count:
+        some = [(name, code, None) for name, code in CELLS.items()]
+        some += [(f"{name}, interrupted", code, draw.uniform(0.05, 0.4)) for name, code in INTERRUPTED.items()]
+        draw.shuffle(some)
+        names += some
+    kernel = Kernel(setup)
+    began, ended = time.monotonic(), list[tuple[int, str]]()
+    for number, (name, code, after) in enumerate(names[:count], 1):
+        how, text = kernel.run(code, after)
+        step, wrong = (0, f"{how}: {text}") if how in {"hung", "dead"} else goes_on(kernel)
+        if wrong:
+            print(f"{number}: {name}: {wrong}", flush=True)
+            kernel.close()
+            return 1
+        ended.append((step, name))
+        if how == "error" and after is None and "on purpose" not in text:
+            print(f"{number}: {name}: the cell itself failed: {text[:200]}", flush=True)
+    seconds = time.monotonic() - began
+    with tempfile.TemporaryDirectory() as place:
+        found, expected = Path(place) / "found.npz", Path(place) / "expected.npz"
+        # The last of the interrupts may come only now.
+        paused = kernel.run("e.pause(); late.join() if 'late' in globals() else None")
+        saved = kernel.run(SAVE.replace("PATH", repr(str(found))))
+        kernel.close()
+        if saved[0] != "ok":
+            print(f"after the last cell: {paused}, {saved}", flush=True)
+            return 1
+        with np.load(found) as file:
+            steps = len(file["losses"])
+        undisturbed(setup, steps, expected)
+        differs = difference(found, expected, ended)
+    print(f"{count} cells in {seconds:.0f} s beside {steps} steps: {differs or 'bit-identical'}")
+    return 1 if differs else 0
+
+
+if __name__ == "__main__":
+    numbers = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
+    sys.exit(main(*(numbers + [300, 1][len(numbers) :]), process="--process" in sys.argv))

@@ -1,0 +1,54 @@
+"""Import random modules, and count what became of them.
+
+    python scripts/import_fuzz.py [COUNT] [--first SEED]
+    python scripts/import_fuzz.py --seed SEED
+
+Tries COUNT (200) seeds of `tests.compiler.importing.random_modules`, or shows one. An import may be open, closed in part,
+or refuse other inputs in words; it must never compute something else in silence: the exit code counts those that do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.compiler.importing.random_modules import outcome_of, source_of
+
+
+def main() -> int:
+    """Try many seeds, and return how many imports were wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int, nargs="?", default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.seed is not None:
+        print(source_of(given.seed))
+        print(outcome_of(given.seed))
+        return 0
+    kinds: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for seed in range(given.first, given.first + given.count):
+        found = outcome_of(seed)
+        kinds[found.kind] += 1
+        if found.kind in ("wrong", "refused"):
+            print(f"seed {seed}: {found.kind}: {found.said}", flush=True)
+        elif found.kind == "closed":
+            reasons[found.said[:100]] += 1
+        if (seed + 1 - given.first) % 100 == 0:
+            print(dict(kinds), flush=True)
+    print(dict(kinds))
+    for reason, count in reasons.most_common(15):
+        print(f"{count:5}  {reason}")
+    return kinds["wrong"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""Quantize trained models of several kinds, and compare their forms: ``python scripts/quantization_trials.py [NAME ...]``.
+
+Each model learns real data that packages ship: a CNN and a ResNet-18 on scikit-learn's digits, a classifier and an LSTM on
+the paragraphs of Python's own documentation. What must hold is printed with what was seen: the budget on held-out data,
+the share of multiply-adds in int8, the time of the search, and whether the ranking of forms repeats.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pydoc_data.topics import topics
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+import pnne_nb as pn
+
+Data = tuple[Tensor, Tensor]
+
+
+def digits(side: int = 8) -> tuple[Data, Data]:
+    """Return training and held-out digits `[N, 1, side, side]`."""
+    pictures, classes = load_digits(return_X_y=True)
+    x = torch.tensor(pictures, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    x = nn.functional.interpolate(x, size=(side, side), mode="bilinear")
+    return _split(x, torch.tensor(classes))
+
+
+def letters(length: int = 48) -> tuple[Data, Data]:
+    """Return pieces of text `[N, length]` as bytes, and whether the page has grammar or tables in it."""
+    rows, classes = [], []
+    for _, text in sorted(topics.items()):
+        codes = torch.tensor(list(text.encode("ascii", "replace")))
+        pieces = codes[: len(codes) // length * length].reshape(-1, length)[:40]
+        rows.append(pieces)
+        classes.append(torch.full((len(pieces),), int("|" in text or "::=" in text)))
+    x, y = torch.cat(rows).clamp(max=127), torch.cat(classes)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:4000]
+    return _split(x[order], y[order])
+
+
+def _split(x: Tensor, y: Tensor) -> tuple[Data, Data]:
+    held_out = torch.arange(len(x)) % 5 == 0
+    return (x[~held_out], y[~held_out]), (x[held_out], y[held_out])
+
+
+def cnn() -> pn.NodeGraph:
+    """A small convolutional network."""
+    return pn.sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64),
+        nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1024, 64), nn.ReLU(), nn.Linear(64, 10), input=("N", 1, 8, 8),
+    )  # fmt: skip
+
+
+class Block(nn.Module):
+    """Two convolutions beside a connection that skips them."""
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outside)
+        self.relu = nn.ReLU()
+        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outside)
+        same = inside == outside and stride == 1
+        self.skip = (
+            nn.Identity()
+            if same
+            else nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `[n, outside, h / stride, w / stride]` of `[n, inside, h, w]`."""
+        out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        result: Tensor = self.relu(out + self.skip(x))  # one ReLU module twice
+        return result
+
+
+def resnet18() -> nn.Module:
+    """The layers of ResNet-18, for small pictures of one colour."""
+    torch.manual_seed(0)
+    widths = (
+        (64, 64, 1),
+        (64, 64, 1),
+        (64, 128, 2),
+        (128, 128, 1),
+        (128, 256, 2),
+        (256, 256, 1),
+        (256, 512, 2),
+        (512, 512, 1),
+    )
+    return nn.Sequential(
+        nn.Conv2d(1, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(), *(Block(*width) for width in widths),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10),
+    )  # fmt: skip
+
+
+class Averaged(nn.Module):
+    """A classifier of text: the mean of its letters' vectors, then two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.one, self.two = nn.Embedding(128, 64), nn.Linear(64, 64), nn.Linear(64, 2)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return `[n, 2]` of `[n, t]`."""
+        result: Tensor = self.two(torch.relu(self.one(self.table(tokens).mean(1))))
+        return result
+
+
+class Recurrent(nn.Module):
+    """An LSTM over letters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.rnn, self.head = nn.Embedding(128, 32), nn.LSTM(32, 64, batch_first=True), nn.Linear(64, 2)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return `[n, 2]` of `[n, t]`."""
+        out, _ = self.rnn(self.table(tokens))
+        result: Tensor = self.head(out[:, -1])
+        return result
+
+
+MODELS: dict[
+    str, tuple[Callable[[], nn.Module | pn.NodeGraph], Callable[[], tuple[Data, Data]], int, tuple[str, ...]]
+] = {
+    "cnn": (cnn, digits, 4, ("static", "weight_only", "bfloat16")),
+    "resnet18": (resnet18, lambda: digits(16), 2, ("static",)),
+    "text": (Averaged, letters, 3, ("static", "dynamic", "weight_only")),
+    "lstm": (Recurrent, letters, 2, ("static", "dynamic", "weight_only")),
+}
+
+
+def trial(name: str, repeats: int) -> None:
+    """Train one model, quantize it, and compare its forms."""
+    make, read, epochs, kinds = MODELS[name]
+    torch.manual_seed(0)
+    train, val = read()
+    engine = pn.TrainingEngine(make(), train, val, metrics=("accuracy",), epochs=epochs, batch_size=64)
+    engine.start()
+    engine.wait()
+    print(f"== {name}: {engine.history['val_accuracy'][-1]:.4f} on {len(val[0])} held-out examples", flush=True)
+    report = None
+    for kind in kinds:
+        start = time.perf_counter()
+        found = pn.quantize(engine, budget=("val_accuracy", 0.5), kind=kind)  # type: ignore[arg-type]  # from the table
+        print(
+            f"{kind}: kept the budget: {found.loss <= found.budget} (lost {found.loss:.2f} points), {found.share:.1%} of the "
+            f"multiply-adds, {found.evaluations} models in {time.perf_counter() - start:.0f} s. {found.headline}",
+            flush=True,
+        )
+        for path, node in found.nodes.items():
+            if node.reason:
+                print(f"  {path}: {node.reason}")
+        report = report or found
+    rankings: list[dict[str, int]] = []
+    within = total = 0
+    before: dict[str, tuple[float, float]] = {}
+    for _ in range(repeats):
+        table = pn.compare_targets(engine, quantized=report)
+        print(repr(table), flush=True)
+        rankings.append({row.name: row.rank for row in table.rows.values() if row.rank is not None})
+        for row in table.rows.values():
+            if row.latency is None:
+                print(f"  {row.name}: {row.missing}")
+                continue
+            time_ = row.latency.p50
+            print(
+                f"  {row.rank} {row.name}: {1e3 * time_.value:.3f} ms [{1e3 * time_.low:.3f}, {1e3 * time_.high:.3f}]"
+            )
+            if row.name in before:
+                low, high = before[row.name]
+                within, total = within + (low <= time_.value <= high), total + 1
+            before.setdefault(row.name, (time_.low, time_.high))
+    if repeats > 1:
+        same = sum(ranking == rankings[0] for ranking in rankings)
+        print(
+            f"the ranking was that of the first run in {same} of {repeats}; intervals held {within} of {total} later medians"
+        )
+
+
+if __name__ == "__main__":
+    count = int(next((each for each in sys.argv[1:] if each.isdigit()), 1))
+    for chosen in [each for each in sys.argv[1:] if not each.isdigit()] or list(MODELS):
+        trial(chosen, count)

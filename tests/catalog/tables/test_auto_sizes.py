@@ -1,0 +1,76 @@
+"""Sizes read off the inputs: the rule gives what torch itself needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from pnne_nb.catalog import layers
+from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC, SizeOf
+from pnne_nb.graph.schema.property_types import check
+from tests.catalog.calling import build, call
+from tests.catalog.layer_samples import sample
+
+SPECS = {spec.type: spec for spec in layers.specs()}
+THERE = [key for key in AUTOMATIC if key[0] in SPECS]  # torch 2.11 has one layer less
+
+
+@pytest.mark.parametrize(("name", "prop"), THERE)
+def test_rule_gives_a_size_that_fits(name: str, prop: str) -> None:
+    spec = SPECS[name]
+    given = sample(name)
+    values = {**given.values, prop: "auto"}
+
+    module = build(spec, values, [given.inputs.get(port.name) for port in spec.inputs])
+
+    call(spec, module, values, given.inputs)
+
+
+@pytest.mark.parametrize(("name", "prop"), THERE)
+def test_property_accepts_auto_and_numbers(name: str, prop: str) -> None:
+    declared = SPECS[name].property_named(prop)
+    assert declared is not None
+
+    assert check(declared.type, "auto") == "auto"
+    assert check(declared.type, 7) == 7
+    assert not declared.required
+    with pytest.raises(ValueError, match=r"a whole number ≥ 1.*'auto'"):
+        check(declared.type, "automatic")
+    with pytest.raises(ValueError, match="a whole number ≥ 1"):
+        check(declared.type, 0)
+
+
+def test_nothing_else_accepts_auto() -> None:
+    for spec in SPECS.values():
+        for prop in spec.properties:
+            if prop.role == "init" and (spec.type, prop.name) not in AUTOMATIC:
+                assert prop.default != "auto"
+
+
+def test_torchs_default_stays_where_there_is_one() -> None:
+    defaults = {key: SPECS[key[0]].property_named(key[1]) for key in THERE}
+    given = {key for key, prop in defaults.items() if prop is not None and prop.default != "auto"}
+
+    assert given == {
+        ("PReLU", "num_parameters"),
+        ("MultiheadAttention", "kdim"),
+        ("MultiheadAttention", "vdim"),
+        ("Transformer", "d_model"),
+    }
+
+
+def test_unbatched_images_are_read_from_the_end() -> None:
+    rule = AUTOMATIC["Conv2d", "in_channels"]
+
+    assert rule([(3, 28, 28)]) == rule([(64, 3, 28, 28)]) == 3
+
+
+@pytest.mark.parametrize("shapes", [[], [None]])
+def test_an_unconnected_input_has_no_size(shapes: list[None]) -> None:
+    with pytest.raises(ValueError, match="the shape of its input is not known"):
+        SizeOf(0, -1)(shapes)
+
+
+@pytest.mark.parametrize("rule", [SizeOf(0, -3), SizeOf(0, 2)])
+def test_too_few_axes(rule: SizeOf) -> None:
+    with pytest.raises(ValueError, match="the input has 2 axes, 3 are needed"):
+        rule([(4, 5)])

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pnne_nb as pn
+from pnne_nb.compiler.analysis.memory_plan import BACKWARD, backward
+from pnne_nb.compiler.analysis.observe import Observer
+from tests.compiler import graphs
+from tests.compiler.graphs import wire
+from tests.compiler.passes.graphs import convnet
+
+
+def chain(length: int) -> pn.NodeGraph:
+    """Functions one after another, each with a result of 4,000 bytes."""
+    graph = pn.NodeGraph("chain")
+    graph.add("Input", "x", shape=(10, 100))
+    last = "x"
+    for number in range(length):
+        graph.add("tanh" if number % 2 else "sin", f"f{number}")
+        wire(graph, f"{last} f{number}")
+        last = f"f{number}"
+    graph.add("Output", "y")
+    return wire(graph, f"{last} y")
+
+
+def seen(model: nn.Module, *inputs: torch.Tensor, training: bool) -> int:
+    """Run on real tensors, and return the most bytes that were in use at once."""
+    with Observer() as observer, torch.set_grad_enabled(training):
+        result = model(*inputs)
+        if training:
+            backward(result)
+    live: list[int] = list(observer.live())
+    return max(live)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    "build", [lambda: convnet(2, dropout=0.1), graphs.residual, graphs.lenet, graphs.mlp, graphs.branches]
+)
+def test_the_plan_is_what_real_tensors_need(build: Callable[[], pn.NodeGraph], *, training: bool) -> None:
+    graph = build()
+    shapes: list[Any] = [node.properties["shape"] for node in graph.nodes.values() if node.type == "Input"]
+    inputs = [torch.randn(6, *shape[1:]) for shape in shapes]
+    model = pn.compile(graph).train(training)
+    plan = pn.plan_memory(model, tuple(inputs), training=training)
+    assert max(plan.live) == seen(model, *inputs, training=training)
+    tensors = [*model.parameters(), *model.buffers(), *inputs]
+    assert plan.fixed == sum(tensor.nbytes for tensor in tensors)
+    assert plan.peak == plan.fixed + max(plan.live)
+
+
+def test_results_are_released_after_their_last_use() -> None:
+    graph = chain(40)
+    x = torch.randn(10, 100)
+    model = pn.compile(graph)
+    plan = pn.plan_memory(model, x)
+    assert max(plan.live) == 2 * x.nbytes == seen(model, x, training=False)
+    assert [(each.node, each.bytes, each.died - each.born) for each in plan.lifetimes[:2]] == [
+        ("f0", 4000, 1), ("f1", 4000, 1),
+    ]  # fmt: skip
+
+
+def test_a_function_that_keeps_its_variables_needs_more() -> None:
+    class Hoarding(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept = [x]
+            for number in range(40):
+                kept.append(torch.tanh(kept[-1]) if number % 2 else torch.sin(kept[-1]))
+            return kept[-1]
+
+    x = torch.randn(10, 100)
+    assert seen(Hoarding(), x, training=False) == 20 * seen(pn.compile(chain(40)), x, training=False)
+
+
+def test_branches_are_deleted_before_the_end() -> None:
+    graph = chain(6)
+    graph.add("add", "sum")
+    graph.disconnect("f5", "y")
+    wire(graph, "f5 sum.input", "f0 sum.other", "sum y")
+    plan = pn.plan_memory(graph)
+    by_node = {each.node: each for each in plan.lifetimes}
+    assert plan.steps[by_node["f0"].died] == "sum"
+    assert plan.steps[by_node["f2"].died] == "f3"
+
+
+def test_training_keeps_what_the_backward_pass_needs() -> None:
+    graph = convnet(2)
+    plan = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
+    assert plan.steps[-1] == f"stem {BACKWARD}"
+    assert plan.steps.index(f"head {BACKWARD}") < plan.steps.index(f"block1.norm1 {BACKWARD}")
+    assert plan.peak_at == f"block1.relu1 {BACKWARD}"
+    assert plan.saved_by("block0") > 0
+    assert plan.saved_by("block0") == sum(plan.saved_by(f"block0.{name}0") for name in ("conv", "norm", "relu", "drop"))
+    assert pn.plan_memory(graph, torch.randn(4, 3, 8, 8)).saved_by("block0") == 0
+
+
+def test_what_is_computed_again_counts_at_the_node_that_asks_for_it() -> None:
+    graph = convnet(2)
+    before = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
+    graph.set("block0", checkpoint=True)
+    plan = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
+    assert set(plan.steps) - {"block0"} == set(before.steps)  # torch 2.11 has a step for the checkpoint itself
+    step = f"block0.relu0 {BACKWARD}"
+    assert plan.live[plan.steps.index(step)] > before.live[before.steps.index(step)]
+    assert plan.saved_by("block0") < before.saved_by("block0") / 2
+
+
+def test_a_model_that_would_not_fit_can_be_planned() -> None:
+    graph = pn.NodeGraph("huge")
+    graph.add("Input", "x", shape=(1_000_000, 1_000_000))
+    graph.add("relu", "act")
+    graph.add("Output", "y")
+    wire(graph, "x act y")
+    x = torch.empty(1_000_000, 1_000_000, device="meta")
+    assert pn.plan_memory(graph, x).peak == 2 * 4 * 10**12
+
+
+def test_the_plan_reads_well() -> None:
+    plan = pn.plan_memory(chain(3))
+    assert str(plan).splitlines() == [
+        "peak 12 kB at f1: 4 kB always, 8 kB while it runs",
+        "  f0      4 kB ████████████",
+        "  f1      8 kB ████████████████████████ ← peak",
+        "  f2      8 kB ████████████████████████ ← peak",
+    ]
+    assert repr(plan) == "MemoryPlan(3 steps, peak 12 kB at f1)"
+    assert plan.table()[0] == ("f0", 4000, "f0", "f1")
+    assert "<b>Peak 12 kB</b> at f1; 4 kB of it always" in plan._repr_html_()
+
+
+def test_the_model_stays_as_it_was() -> None:
+    model = pn.compile(convnet(1)).eval()
+    before = copy.deepcopy(model.state_dict())
+    pn.plan_memory(model, torch.randn(2, 3, 8, 8), training=True)
+    assert not model.training
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_what_cannot_be_planned_says_why() -> None:
+    with pytest.raises(pn.CompileError, match="Linear was not compiled from a graph, so it has no nodes whose memory"):
+        pn.plan_memory(nn.Linear(1, 1), torch.zeros(1, 1))
+    with pytest.raises(
+        pn.CompileError, match=r"Inputs are needed to run the model: pass args=\(\.\.\.\), or the graph"
+    ):
+        pn.plan_memory(pn.compile(graphs.mlp()))
+    with pytest.raises(pn.ArgumentError, match="model must be a NodeGraph or a model compiled from one, not 3"):
+        pn.plan_memory(3)  # type: ignore[arg-type]  # that is the point
+    graph = chain(1)
+    graph.add("nonzero", "where")
+    graph.disconnect("f0", "y")
+    wire(graph, "f0 where y")
+    with pytest.raises(pn.CompileError, match="The memory cannot be computed without data at 'where'"):
+        pn.plan_memory(graph, torch.randn(10, 100))
+
+
+def test_inputs_that_do_not_fit_are_told_in_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(pn.ExecutionError, match="Node 'fc1' failed"):
+        pn.plan_memory(pn.compile(graphs.mlp()), (torch.zeros(2, 3),))
+    assert not caplog.records
+    with pytest.raises(pn.ArgumentError, match="training must be True or False, not 'yes'"):
+        pn.plan_memory(graphs.mlp(), training="yes")  # type: ignore[arg-type]  # that is the point

@@ -1,0 +1,24 @@
+"""No import of a random module computes something else in silence."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.compiler.importing.random_modules import outcome_of, source_of
+
+torch.set_num_threads(1)
+
+FOUND = (185, 211, 218, 243, 258, 284, 334, 1077)
+"""Seeds of modules that were once drawn otherwise than they are."""
+
+
+def test_a_seed_makes_one_module() -> None:
+    assert source_of(3) == source_of(3) != source_of(4)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("seed", [*range(40), *FOUND])
+def test_an_import_computes_what_the_module_does_or_refuses(seed: int) -> None:
+    outcome = outcome_of(seed)
+    assert outcome.kind in ("open", "closed"), f"{outcome}\n{source_of(seed)}"

@@ -1,0 +1,85 @@
+"""The inputs of other sizes are such that a module can read them, or it refuses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pnne_nb as pn
+from pnne_nb.compiler.importing.verification.batch_resize import batch_of, resized, with_size
+
+torch.set_num_threads(1)
+
+FLAT, OFFSETS = torch.tensor([1, 2, 4, 5, 4, 3, 2, 0]), torch.tensor([0, 3, 4])
+
+
+def test_what_is_in_order_stays_so() -> None:
+    for size in range(2, 9):
+        for given in resized((torch.arange(8), torch.arange(size), torch.arange(15).reshape(3, 5))):
+            assert all(bool((each.diff(dim=-1) >= 0).all()) for each in given)
+
+
+def test_bags_are_offered_whole() -> None:
+    """Offsets that go down have a kernel leave parts of the result unwritten, which then holds anything."""
+    offered = list(resized((FLAT, OFFSETS)))
+    assert [offsets.tolist() for _, offsets in offered] == [[0, 3, 4], [0, 3, 4, 4]]
+    bags = nn.EmbeddingBag(6, 3, mode="sum")
+    one_by_one = nn.EmbeddingBag(6, 3, mode="sum", include_last_offset=True, _weight=bags.weight.detach())
+    for flat, offsets in offered:
+        with torch.no_grad():
+            expected = one_by_one(flat, torch.cat([offsets, torch.tensor([len(flat)])]))
+            assert torch.equal(bags(flat, offsets), expected)
+
+
+def test_a_size_is_another_one_wherever_it_occurs() -> None:
+    x = torch.arange(9).reshape(3, 3)
+    made, kept = with_size((x, {"text": "3"}), 3, 4)
+    assert made.tolist() == [[0, 1, 2, 2], [3, 4, 5, 5], [6, 7, 8, 8], [6, 7, 8, 8]]
+    assert kept == {"text": "3"}
+    assert with_size(x, 3, 2).tolist() == [[0, 1], [3, 4]]
+
+
+class Neighbours(nn.Module):
+    """Sums what is near in a graph that is given by its edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, edges: Tensor, weights: Tensor, x: Tensor) -> Any:
+        near = torch.sparse_coo_tensor(edges, weights, (x.shape[0], x.shape[0]))
+        checked.append(_checks())
+        return near @ self.layer(x)
+
+
+checked: list[bool] = []
+
+
+def _checks() -> bool:
+    return bool(torch.sparse.check_sparse_tensor_invariants.is_enabled())  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_indices_outside_of_a_sparse_tensor_are_refused_not_read() -> None:
+    """With half of the nodes, edges lead to nodes that are not there: torch alone reads, or dies, there."""
+    checked.clear()
+    torch.manual_seed(0)
+    net, edges = Neighbours(), torch.tensor([[0, 1, 2, 5, 5], [5, 4, 3, 2, 0]])
+    args = edges, torch.rand(5), torch.rand(6, 4)
+    graph = pn.from_module(net, args)
+    report = pn.verify(graph, net, args)
+    assert report, str(report)
+    assert report.opaque == {}
+    assert any(checked)
+    assert not checked[0]  # as it is called
+    assert not _checks()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_a_count_of_examples_reads_no_further_either() -> None:
+    checked.clear()
+    assert batch_of(Neighbours(), (torch.tensor([[0, 5], [5, 9]]), torch.rand(2), torch.rand(6, 4)), {}) is None
+    assert batch_of(nn.Linear(4, 3), (torch.rand(2, 4),), {}) == 2

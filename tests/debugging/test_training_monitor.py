@@ -1,0 +1,94 @@
+"""A hand-written loop is recorded as the engine records its own, and its faults are found."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pnne_nb as pn
+from pnne_nb.debugging.training_monitor import TrainingMonitor
+from tests.runtime import tasks
+
+
+def batches(size: int = 16) -> list[tuple[Tensor, Tensor]]:
+    pictures, classes = tasks.images()
+    return [(pictures[at : at + size], classes[at : at + size]) for at in range(0, len(pictures), size)]
+
+
+def train(monitor: TrainingMonitor, model: nn.Module, *, epochs: int, rate: float = 0.05) -> list[float]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    losses = []
+    for _ in range(epochs):
+        for x, y in monitor.track(batches(), model, optimizer):
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            optimizer.step()
+            monitor.step(loss)
+            losses.append(loss.item())
+    return losses
+
+
+def test_losses_rates_and_epochs_are_recorded() -> None:
+    monitor, model = TrainingMonitor(), tasks.network()
+    losses = train(monitor, model, epochs=3)
+    assert monitor.history["loss"].tolist() == losses
+    assert set(monitor.history["learning_rate"].tolist()) == {0.05}
+    assert monitor.history["train_loss"].tolist() == pytest.approx(
+        [sum(losses[at : at + 6]) / 6 for at in range(0, 18, 6)]
+    )
+    assert repr(monitor) == "TrainingMonitor(18 steps, 3 epochs)"
+    assert "18 steps" in monitor._repr_html_()
+    monitor.epoch(val_loss=0.5)
+    assert monitor.history["val_loss"][-1] == 0.5
+
+
+def test_a_loop_is_the_same_with_and_without_it() -> None:
+    watched, alone = tasks.network(), tasks.network()
+    torch.manual_seed(3)
+    losses = train(TrainingMonitor(budget=1.0, hz=1e6), watched, epochs=2)
+    torch.manual_seed(3)
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.05)
+    for step, (x, y) in enumerate([*batches(), *batches()]):
+        loss = nn.functional.cross_entropy(alone(x), y)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        optimizer.step()
+        assert loss.item() == losses[step]
+    assert not any(layer._forward_hooks for layer in watched.modules())
+
+
+def test_layers_in_trouble_are_found() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 16), nn.ReLU(), nn.Linear(16, 4))
+    with torch.no_grad():
+        model[1].get_parameter("bias").fill_(-100.0)
+    told: list[str] = []
+    monitor = TrainingMonitor(budget=1.0, hz=1e6)
+    monitor.on("anomaly", lambda frame: told.append(frame.kind))
+    train(monitor, model, epochs=10)
+    assert ("dead-relu", "2") in {(finding.kind, finding.layer) for finding in monitor.diagnose()}
+    assert "dead-relu" in told
+    assert told.count("dead-relu") == 1
+
+
+def test_a_loss_that_is_no_number_is_found() -> None:
+    with pn.TrainingMonitor() as monitor:
+        for step in range(5):
+            monitor.step(float("nan") if step == 3 else 1.0)
+    [finding] = [each for each in monitor.diagnose() if each.kind == "not-finite"]
+    assert "from step 4 on" in finding.reason
+
+
+def test_arguments_are_looked_at() -> None:
+    monitor = TrainingMonitor()
+    with pytest.raises(pn.ArgumentError, match="loss must be a number or a tensor with one"):
+        monitor.step("high")  # type: ignore[arg-type]  # the point of the test
+    with pytest.raises(pn.ArgumentError, match="model must be a module"):
+        monitor.step(1.0, "net")  # type: ignore[arg-type]  # likewise
+    with pytest.raises(pn.ArgumentError, match="budget must be a share"):
+        TrainingMonitor(budget="much")
+    monitor.step(1.0, nn.Linear(1, 1))
+    with pytest.raises(pn.InspectionError, match="This monitor watches a Linear already"):
+        monitor.step(1.0, nn.Linear(1, 1))
+    monitor.close()

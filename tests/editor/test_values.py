@@ -1,0 +1,88 @@
+"""What is written on cards instead of being drawn, templates, and nodes that are left out."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.templates import gpt_block
+from tests.editor.conftest import OpenEditor
+from tests.editor.page import EditorPage
+
+
+def attention() -> NodeGraph:
+    graph = gpt_block()
+    graph.arrange()
+    return graph
+
+
+@pytest.fixture
+def graph() -> NodeGraph:
+    return attention()
+
+
+def test_parts_are_outputs_and_steps_are_one_card(editor: EditorPage) -> None:
+    expect(editor.node("q")).to_have_count(0)
+    expect(editor.page.locator('[data-port="q.output"]')).to_have_count(1)
+    steps = editor.node("q_heads")
+    expect(steps).to_contain_text("unflatten dim -1")
+    expect(steps).to_contain_text("transpose 1 · 2")
+    expect(editor.node("q_first")).to_have_count(0)
+    expect(editor.page.locator(".pnne-card")).to_have_count(17)
+
+
+def test_the_switch_draws_all_of_it_and_changes_nothing(editor: EditorPage) -> None:
+    version = editor.graph.version
+    editor.page.get_by_role("button", name="Values", exact=True).click()
+    for name in ("q", "k", "v", "q_first"):
+        expect(editor.node(name)).to_have_count(1)
+    assert editor.graph.version == version
+    editor.page.get_by_role("button", name="Values", exact=True).click()
+    expect(editor.node("q")).to_have_count(0)
+
+
+def test_a_chain_is_deleted_as_one_and_comes_back_with_one_undo(editor: EditorPage) -> None:
+    editor.node("q_heads").click()
+    editor.page.keyboard.press("Delete")
+    expect(editor.node("q_heads")).to_have_count(0)
+    assert "q_first" not in editor.graph
+    assert "q" in editor.graph, "it is an output of chunk, which stays"
+    editor.page.keyboard.press("Control+z")
+    expect(editor.node("q_heads")).to_have_count(1)
+    assert "q_first" in editor.graph
+
+
+def test_x_draws_the_steps_one_by_one(editor: EditorPage) -> None:
+    editor.node("q_heads").click()
+    editor.page.keyboard.press("x")
+    expect(editor.node("q_first")).to_have_count(1)
+    editor.page.keyboard.press("x")
+    expect(editor.node("q_first")).to_have_count(0)
+
+
+def test_a_template_is_drawn_in_an_empty_graph_and_is_a_block_beside_others(open_editor: OpenEditor) -> None:
+    editor = open_editor(NodeGraph("new"))
+    editor.page.locator('[data-type="template:LeNet"]').click()
+    expect(editor.node("conv1")).to_have_count(1)
+    editor.page.keyboard.press("Escape")
+    assert len(editor.graph) == 14
+    editor.page.get_by_role("searchbox").fill("GPT")
+    editor.page.locator('[data-type="template:GPT_block"]').click()
+    expect(editor.node("gpt_block1")).to_have_count(1)
+    assert editor.graph["gpt_block1"].type == "Subgraph"
+    editor.graph.undo()
+    editor.graph.undo()
+    assert len(editor.graph) == 0, "each was one edit"
+
+
+def test_b_leaves_a_node_out_and_lets_it_run_again(editor: EditorPage) -> None:
+    editor.node("gelu").click()
+    editor.page.keyboard.press("b")
+    expect(editor.node("gelu")).to_contain_text("ablate bypass")
+    assert editor.graph["gelu"].properties["ablate"] == "bypass"
+    editor.page.keyboard.press("Shift+B")
+    expect(editor.node("gelu")).to_contain_text("ablate zeros")
+    editor.page.keyboard.press("Shift+B")
+    expect(editor.node("gelu")).not_to_contain_text("ablate")
+    assert "ablate" not in editor.graph["gelu"].properties

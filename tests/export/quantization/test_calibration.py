@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import ExportError
+from pnne_nb.export.quantization.calibration import calibrate, require_calibration
+from pnne_nb.export.quantization.candidates import Candidate
+
+LAYER = Candidate("fc", "", "fc", ("fc",))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+        self.unused = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(x)
+        return out
+
+
+def ranges(*batches: Tensor) -> tuple[float, float]:
+    """The smallest and the largest number that 8 bits stand for."""
+    found = calibrate(Net(), [LAYER], [lambda model, x=x: model(x) for x in batches])["fc"]  # type: ignore[misc]  # bound early
+    return (0 - found.zero_point) * found.scale, (255 - found.zero_point) * found.scale
+
+
+def test_the_range_covers_even_values_and_zero() -> None:
+    low, high = ranges(torch.linspace(-1, 3, 64).reshape(16, 4))
+    assert low == pytest.approx(-1, abs=0.02)
+    assert high == pytest.approx(3, abs=0.02)
+    low, high = ranges(torch.linspace(2, 3, 64).reshape(16, 4))
+    assert low == pytest.approx(0, abs=0.02)
+    assert ranges(torch.zeros(4, 4)) == pytest.approx((0, 0), abs=1e-9)
+
+
+def test_rare_ends_are_cut_where_the_others_gain_by_it() -> None:
+    x = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0))
+    x[0, 0] = 12.0
+    _, high = ranges(x)
+    assert high < 12.0
+
+
+def test_all_batches_count() -> None:
+    low, high = ranges(torch.full((4, 4), 1.0), torch.full((4, 4), -2.0))
+    assert (low, high) == pytest.approx((-2, 1), abs=0.02)
+
+
+def test_values_that_are_not_finite_are_told_at_the_node_and_hooks_go() -> None:
+    net = Net()
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(ExportError, match="fc: its input has values that are not finite") as caught:
+            calibrate(net, [LAYER], [lambda model, wrong=wrong: model(torch.full((2, 4), wrong))])  # type: ignore[misc]  # as above
+        assert caught.value.diagnostics[0].node == "fc"
+    assert not net.fc._forward_pre_hooks
+
+
+def test_what_did_not_run_has_no_range() -> None:
+    unused = Candidate("unused", "", "unused", ("unused",))
+    found = calibrate(Net(), [LAYER, unused], [lambda model: model(torch.ones(2, 4))])
+    assert list(found) == ["fc"]
+    assert require_calibration(found, [LAYER, unused]) == {
+        "unused": "it did not run on the calibration data, so the range of its input is unknown"
+    }

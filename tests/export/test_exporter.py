@@ -1,0 +1,311 @@
+"""`pn.export` as a person calls it."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import pnne_nb as pn
+from pnne_nb.export import exporter, formats
+from pnne_nb.export.formats.onnx import OnnxFormat
+from tests.export.faults import Exported
+from tests.export.kinds import chained, cnn, conv, linear, lstm, mlp, vae
+
+
+class Done(NamedTuple):
+    model: nn.Module
+    report: pn.ExportReport
+    before: dict[str, Tensor]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("export")
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> Done:
+    model = pn.compile(cnn()).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state = torch.get_rng_state()
+    report = pn.export(model, folder / "cnn.onnx", opset=20)
+    assert torch.equal(torch.get_rng_state(), state)
+    return Done(model, report, before)
+
+
+def test_the_package_is_the_function() -> None:
+    names = list(inspect.signature(pn.export).parameters)
+    assert names == ["graph_or_model_or_engine", "path", "format", "data", "sizes", "opset", "tolerance", "overwrite"]
+    assert names == list(inspect.signature(exporter.export_model).parameters)
+
+
+def test_every_drawn_node_is_compared(done: Done) -> None:
+    assert done.report.ok
+    assert list(done.report.nodes) == ["conv1", "relu1", "pool1", "conv2", "bn", "relu2", "pool2", "flat", "fc", "prob"]
+    assert all(each.difference is not None for each in done.report.nodes.values())
+    assert done.report.nodes["conv1"].error is not None
+    assert done.report.nodes["conv1"].error < 1e-5
+
+
+def test_batches_of_several_sizes_are_compared_in_few_runs(done: Done) -> None:
+    assert [each.what for each in done.report.comparisons] == ["N=1", "N=2", "N=7", "example"]
+    assert (done.report.inferences, done.report.sessions) == (4, 1)
+    assert str(done.report.sizes["N"]) == "N free"
+
+
+def test_the_model_is_left_untouched(done: Done) -> None:
+    assert all(part.training for part in done.model.modules())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in done.model.parameters())
+    assert all(torch.equal(tensor, done.before[name]) for name, tensor in done.model.state_dict().items())
+
+
+def test_names_are_those_of_the_document(done: Done) -> None:
+    opened = formats.open(done.report.path)
+    assert [(each.name, each.dtype, each.shape) for each in opened.inputs] == [("x", "float32", ("N", 1, 28, 28))]
+    assert [(each.name, each.shape) for each in opened.outputs] == [("y", ("N", 10))]
+    x = torch.randn(5, 1, 28, 28)
+    with torch.no_grad():
+        expected = done.model.eval()(x)
+        done.model.train()
+    torch.testing.assert_close(torch.from_numpy(opened.run({"x": x.numpy()})["y"]), expected)
+    assert opened.metadata["pnne_nb.version"] == pn.__version__
+    opened.close()
+
+
+def test_nothing_of_this_machine_is_in_the_file(done: Done) -> None:
+    content = done.report.path.read_bytes()
+    assert b"site-packages" not in content
+    assert b"stack_trace" not in content
+
+
+def test_no_other_file_is_left(done: Done, folder: Path) -> None:
+    assert not [each for each in folder.iterdir() if each.name.startswith(".")]
+
+
+def test_the_report_can_be_read(done: Done) -> None:
+    frame = done.report.to_frame()
+    assert list(frame.columns) == ["type", "error", "ratio", "sample", "element", "note"]
+    assert frame.loc["conv1", "type"] == "Conv2d"
+    assert repr(done.report).startswith(
+        "OK: cnn.onnx computes what the model computes on 4 batches, and at 10 of 10 nodes."
+    )
+    assert "<td style='text-align:left'>conv1</td>" in done.report._repr_html_()
+    assert done.report.first_difference is None
+
+
+def test_an_existing_file_is_kept(done: Done) -> None:
+    content = done.report.path.read_bytes()
+    with pytest.raises(pn.ExportError, match="exists already: pass overwrite=True"):
+        pn.export(done.model, done.report.path)
+    assert done.report.path.read_bytes() == content
+
+
+def test_a_length_that_recurrent_layers_fix_stays_free_in_onnx(folder: Path) -> None:
+    report = pn.export(lstm(), folder / "lstm.onnx")
+    assert report.ok
+    assert report.sizes["T"].how == "automatic"
+    assert formats.open(report.path).outputs[0].shape == ("N", "T", 4)
+    assert "The graph holds no trained weights: the file has initial ones." in report.notes
+
+
+def test_a_size_at_which_the_file_is_wrong_is_fixed_and_told(folder: Path) -> None:
+    graph = chained(
+        "pooled",
+        ("N", 3, "H", 12),
+        conv("conv", 3, 4),
+        ("AdaptiveAvgPool2d", "pool", {"output_size": 5}),
+        ("ReLU", "act"),
+    )
+    report = pn.export(graph, folder / "pooled.onnx")
+    assert report.ok
+    assert report.sizes["H"].how == "fixed"
+    assert report.sizes["H"].nodes == ("pool",)
+    assert report.sizes["N"].how == "named"
+    opened = formats.open(report.path)
+    assert opened.inputs[0].shape == ("N", 3, report.sizes["H"].value, 12)
+    with pytest.raises(pn.ExportError, match="ONNX Runtime cannot run the file"):
+        opened.run({"x": np.zeros((2, 3, 40, 12), np.float32)})
+
+
+def test_random_numbers_of_the_model_are_given_to_the_file(folder: Path) -> None:
+    report = pn.export(vae(), folder / "vae.onnx")
+    assert report.ok
+    assert report.random == ("noise",)
+    assert report.exempt == ()
+    assert report.nodes["decode"].difference is not None
+
+
+def test_an_engine_and_data(folder: Path) -> None:
+    class Engine:
+        model = pn.compile(mlp())
+
+    images = torch.randn(40, 8)
+    loader = DataLoader(TensorDataset(images, torch.zeros(40)), batch_size=20)
+    report = pn.export(Engine(), folder / "engine.safetensors", data=loader)
+    assert report.ok
+    assert report.comparisons[-1].what == "data"
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 5)
+        self.second = nn.Linear(5, 2)
+
+    def forward(self, features: Tensor) -> Any:
+        return self.second(torch.relu(self.first(features)))
+
+
+def test_a_module_is_exported_with_its_layers(folder: Path) -> None:
+    report = pn.export(Net(), folder / "net.onnx", data=torch.randn(4, 6))
+    assert report.ok
+    assert {"first", "second"} <= report.nodes.keys()
+    assert formats.open(report.path).inputs[0].name == "features"
+
+
+def test_a_wrong_file_is_told_with_its_first_node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = Exported(mlp(), folder)
+    write, faults = OnnxFormat.write, []
+
+    def faulty(self: OnnxFormat, request: Any, path: Path) -> Any:
+        written = write(self, request, path)
+        exported.path = path
+        faults.append(exported.with_fault(3, path))
+        return written
+
+    monkeypatch.setattr(OnnxFormat, "write", faulty)
+    with pytest.warns(UserWarning, match="differs from the model, first at node fc"):
+        report = pn.export(mlp(), folder / "faulty.onnx")
+    assert not report.ok
+    assert report.first_difference is not None
+    assert [each.node for each in faults] == [report.first_difference.node]
+    assert "× what rounding explains" in repr(report)
+
+
+# What is refused
+
+
+@pytest.fixture
+def branching() -> pn.NodeGraph:
+    @pn.register_node(category="Custom")
+    class Branching(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 2 if x.sum() > 0 else x
+
+    return chained("branching", ("N", 4), ("ReLU", "relu"), ("Branching", "branch"))
+
+
+def test_what_depends_on_data_is_refused_at_its_node(branching: pn.NodeGraph, tmp_path: Path) -> None:
+    with pytest.raises(
+        pn.ExportError, match=r"at node 'branch' depends on the values of a tensor.*torch\.where"
+    ) as caught:
+        pn.export(branching, tmp_path / "net.onnx")
+    assert [each.node for each in caught.value.diagnostics] == ["branch"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_torch_needs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pn.ExportError, match=r"torch\.export has another use for the name 'code'\. Rename the node\."):
+        pn.export(chained("net", ("N", 4), linear("code", 4, 2)), tmp_path / "net.onnx")
+
+
+def test_an_unfinished_graph_is_refused_at_its_node(tmp_path: Path) -> None:
+    graph = mlp()
+    graph.disconnect("act.output", "fc2.input")
+    with pytest.raises(pn.ExportError, match="The graph cannot be exported: ") as caught:
+        pn.export(graph, tmp_path / "net.onnx")
+    assert "fc2" in {each.node for each in caught.value.diagnostics}
+
+
+def test_an_output_of_several_tensors_has_a_name_for_each(tmp_path: Path) -> None:
+    split = "split", "parts", {"split_size_or_sections": 2}
+    report = pn.export(chained("net", ("N", 4), split), tmp_path / "net.onnx")
+    assert report.ok
+    assert [*report.comparisons[0].outputs] == ["y_0", "y_1"]
+    assert "The Output y gives several tensors, which are called y_0, y_1 in the file." in report.notes
+
+
+def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
+    graph = pn.NodeGraph("net")
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("Constant", "nothing", value=None)
+    graph.add("Output", "y")
+    graph.add("Output", "z")
+    graph.connect("x", "y")
+    graph.connect("nothing", "z")
+    refused = pytest.raises(pn.ExportError, match=r"z: The Output gives None, not a tensor\. Remove this Output node\.")
+    with refused as caught:
+        pn.export(graph, tmp_path / "net.onnx")
+    assert [each.node for each in caught.value.diagnostics] == ["z"]
+
+
+def test_what_no_library_explains_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: OnnxFormat, request: Any, path: Path) -> Any:
+        raise KeyError("unheard of")
+
+    monkeypatch.setattr(OnnxFormat, "write", broken)
+    with pytest.raises(pn.ExportError, match="The model has no form as 'onnx': 'unheard of'"):
+        pn.export(mlp(), tmp_path / "net.onnx")
+
+
+def test_an_opset_that_torch_does_not_write_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pn.ExportError, match=r"Opset 7 was asked for, and torch .* writes this model as opset"):
+        pn.export(mlp(), tmp_path / "net.onnx", opset=7)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: OnnxFormat, request: Any, path: Path) -> Any:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(OnnxFormat, "write", full)
+    with pytest.raises(pn.ExportError, match="cannot be written: No space left on device"):
+        pn.export(mlp(), tmp_path / "net.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no such directory": ({"path": "missing/net.onnx"}, "There is no directory"),
+    "a directory": ({"path": "."}, "is a directory|means no format"),
+    "no such end": ({"path": "net.xyz"}, "means no format. Pass format="),
+    "no such format": ({"format": "onxx"}, "There is no format 'onxx'. Did you mean 'onnx'"),
+    "no model": ({"given": 3}, "Give a NodeGraph, an nn.Module or an engine to export, not 3"),
+    "opset of another format": ({"path": "net.pt2", "opset": 18}, "a 'pt2' file has none"),
+    "no opset": ({"opset": -1}, "opset must be a whole number above 0, not -1"),
+    "no tolerance": ({"tolerance": "high"}, "tolerance must be 'auto' or a distance of at least 0, not 'high'"),
+    "no such size": ({"sizes": {"M": 3}}, "sizes names 'M', and no input has such a size.*The free sizes are N"),
+    "no sizes": ({"sizes": 3}, "sizes must be a mapping"),
+    "no number": ({"sizes": {"N": 0}}, "The size N is a number above 0"),
+    "another shape": ({"data": torch.zeros(3, 7)}, r"The data has the shape \(3, 7\), and the input is \(N, 8\)"),
+    "another type": ({"data": torch.zeros(3, 8).long()}, "The data is int64, and the input is float32"),
+    "no data": ({"data": "cats"}, "data must be tensors, arrays, a Dataset or a DataLoader, not 'cats'"),
+    "another name": ({"data": {"y": torch.zeros(3, 8)}}, "The data has no 'x'; it has 'y'"),
+    "an unknown module": ({"given": Net()}, "The inputs of Net are unknown: pass data="),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments, message = REFUSED[name]
+    monkeypatch.chdir(tmp_path)
+    given, path = arguments.get("given", mlp()), arguments.get("path", "net.onnx")
+    rest = {key: value for key, value in arguments.items() if key not in ("given", "path")}
+    with pytest.raises(pn.ExportError, match=message):
+        pn.export(given, path, **rest)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    with pytest.raises(
+        pn.ExportError, match=r"needs onnx and onnxscript and onnxruntime.*pip install 'pnne_nb\[onnx\]'"
+    ):
+        pn.export(mlp(), tmp_path / "net.onnx")

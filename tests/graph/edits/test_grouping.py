@@ -1,0 +1,99 @@
+"""Groups: whatever is grouped and ungrouped again computes what it did, edge by edge."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pnne_nb.errors import CycleError, GraphError
+from pnne_nb.graph.edits.apply import apply_op
+from pnne_nb.graph.edits.grouping import discarding, plan_group, plan_ungroup
+from pnne_nb.graph.model.content import Content
+from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect
+
+
+def dag(count: int, pairs: list[tuple[int, int]]) -> Content:
+    content = Content("net")
+    for each in range(count):
+        apply_op(content, AddNode(f"n{each}", "cat", {}, (100.0 * each, 0.0)))
+    used = [0] * count
+    for source, target in pairs:
+        apply_op(content, Connect(f"n{source}.output", f"n{target}.tensors_{used[target]}"))
+        used[target] += 1
+    return content
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[Content, list[str]]:
+    count = draw(st.integers(2, 6))
+    pairs = list(itertools.combinations(range(count), 2))
+    content = dag(count, draw(st.lists(st.sampled_from(pairs), max_size=9)))
+    chosen = draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True))
+    return content, [f"n{each}" for each in sorted(chosen)]
+
+
+@given(graphs())
+def test_ungrouping_takes_a_group_back(drawn: tuple[Content, list[str]]) -> None:
+    content, chosen = drawn
+    root = content.graphs[""]
+    edges, names = set(root.edges.values()), set(root.nodes)
+    try:
+        group = plan_group(content, chosen, "block")
+    except CycleError:
+        return  # a path leaves the group and comes back
+    for op in group.ops:
+        apply_op(content, op)
+    assert set(root.nodes) == names - set(chosen) | {"block"}
+    inner = content.graphs["block"]
+    assert {name for name, node in inner.nodes.items() if node.type not in ("Input", "Output")} == set(chosen)
+    # One port for each value that comes in, one for each that goes out.
+    assert len(inner.interface[0]) == len({e.source for e in edges if _crosses(e.target, e.source, chosen)})
+    assert len(inner.interface[1]) == len({e.source for e in edges if _crosses(e.source, e.target, chosen)})
+    for op in plan_ungroup(content, "block").ops:
+        apply_op(content, op)
+    assert set(root.edges.values()) == edges
+    assert set(root.nodes) == names
+    assert list(content.graphs) == [""]
+    assert root.nodes["n0"].position == (0.0, 0.0)
+
+
+def _crosses(inside: str, outside: str, chosen: list[str]) -> bool:
+    return inside.partition(".")[0] in chosen and outside.partition(".")[0] not in chosen
+
+
+def test_what_cannot_be_a_group_says_why() -> None:
+    content = dag(3, [(0, 1), (1, 2)])
+    with pytest.raises(CycleError, match=r"comes back through 'n1': group that too"):
+        plan_group(content, ["n0", "n2"], None)
+    with pytest.raises(GraphError, match=r"Give at least one node to group\."):
+        plan_group(content, [], None)
+    apply_op(content, AddNode("x", "Input"))
+    with pytest.raises(GraphError, match=r"x is an Input of its graph"):
+        plan_group(content, ["x"], None)
+    with pytest.raises(GraphError, match=r"n0 is a cat, not a nested graph"):
+        plan_ungroup(content, "n0")
+
+
+def test_weights_are_shared_on_one_side_of_the_border() -> None:
+    content = Content("net")
+    apply_op(content, AddNode("a", "ReLU"))
+    apply_op(content, AddNode("b", "ReLU", {"shares": "a"}))
+    with pytest.raises(GraphError, match=r"b shares the module of a: group both or neither\."):
+        plan_group(content, ["b"], None)
+    assert plan_group(content, ["a", "b"], "both").name == "both"
+
+
+def test_a_definition_goes_with_what_only_it_showed() -> None:
+    content = Content("net")
+    for id in ("deep", "kept", "outer"):
+        apply_op(content, AddGraph(id))
+    apply_op(content, AddNode("d", "Subgraph", {"definition": "deep"}, graph="outer"))
+    apply_op(content, AddNode("k", "Subgraph", {"definition": "kept"}, graph="outer"))
+    apply_op(content, AddNode("other", "Subgraph", {"definition": "kept"}))
+    for op in discarding(content, "outer"):
+        apply_op(content, op)
+    assert set(content.graphs) == {"", "kept"}
+    assert discarding(content, "kept") == []  # in use

@@ -1,0 +1,88 @@
+"""The ledger: changes are whole or not at all, whatever was staged before the one that is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pnne_nb.errors import BadValueError, GraphError, StaleVersionError
+from pnne_nb.graph.edits.transactions import Ledger
+from pnne_nb.graph.model.content import Content
+from pnne_nb.graph.model.node import Transaction
+from pnne_nb.graph.model.ops import AddNode, Connect, Op, RemoveNode, SetProperty
+from pnne_nb.graph.storage.json_format import DocumentState, state_of
+from tests.graph.types import TYPES
+
+
+def ledger() -> Ledger:
+    return Ledger(Content("net"), TYPES, lambda: "net")
+
+
+def chain(count: int) -> list[Op]:
+    nodes: list[Op] = [AddNode(f"n{each}", "ReLU") for each in range(count)]
+    return nodes + [Connect(f"n{each}.output", f"n{each + 1}.input") for each in range(count - 1)]
+
+
+@given(st.integers(1, 6), st.data())
+def test_a_refused_op_takes_back_all_before_it(count: int, data: st.DataObject) -> None:
+    book, steps = ledger(), chain(count)
+    at = data.draw(st.integers(0, len(steps)))
+    before = state_of(book.content)
+    with pytest.raises(GraphError), book.editing():
+        book.apply([*steps[:at], RemoveNode("gone"), *steps[at:]])
+    assert state_of(book.content) == before
+    assert (book.version, book.history.undo_label) == (0, None)
+
+
+@given(st.integers(1, 6))
+def test_undo_and_redo_lead_through_the_same_states(count: int) -> None:
+    book = ledger()
+    states: list[DocumentState] = [state_of(book.content)]
+    for op in chain(count):
+        with book.editing():
+            book.apply([op])
+        states.append(state_of(book.content))
+    for state in reversed(states[:-1]):
+        book.undo()
+        assert state_of(book.content) == state
+    for state in states[1:]:
+        book.redo()
+        assert state_of(book.content) == state
+    assert book.version == 3 * (len(states) - 1)
+
+
+def test_observers_are_told_once_of_a_transaction_and_after_it() -> None:
+    book, told = ledger(), list[Transaction]()
+    book.delivery.observe(told.append)
+    with book.transaction("Two layers"):
+        book.apply([AddNode("a", "ReLU")])
+        book.apply([AddNode("b", "ReLU")])
+        assert (book.in_transaction, len(told)) == (True, 0)
+    assert (book.in_transaction, len(told)) == (False, 1)
+    assert [(done.version, done.label, len(done.ops)) for done in told] == [(1, "Two layers", 2)]
+
+
+def test_every_refused_value_of_a_change_is_told() -> None:
+    book = ledger()
+    with book.editing():
+        book.apply([AddNode("fc", "Linear", {"in_features": 1, "out_features": 1})])
+    with pytest.raises(BadValueError) as refused, book.editing():
+        book.apply([SetProperty("fc", "in_features", 0), SetProperty("fc", "out_features", "many")])
+    assert "fc.in_features" in str(refused.value)
+    assert "fc.out_features" in str(refused.value)
+
+
+def test_a_version_of_another_life_is_refused() -> None:
+    book = ledger()
+    with (
+        book.editing(),
+        pytest.raises(StaleVersionError, match=r"based on version 3, and this document is only at version 0"),
+    ):
+        book.apply([], base=3)
+
+
+def test_undo_waits_for_the_end_of_a_transaction() -> None:
+    book = ledger()
+    with book.transaction(""), pytest.raises(GraphError, match=r"undo is not possible inside a transaction"):
+        book.undo()

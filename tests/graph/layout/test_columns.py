@@ -1,0 +1,48 @@
+"""A long drawing in columns: as large as can be, no node on another, cut where few edges go on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from pnne_nb.graph.layout.columns import CELL, columns
+from pnne_nb.graph.layout.layered import LayeredEdge, Size, arrange
+from pnne_nb.graph.templates import u_net
+
+
+def chain(count: int) -> tuple[dict[str, Size], list[LayeredEdge]]:
+    names = [f"n{number}" for number in range(count)]
+    return dict.fromkeys(names, Size(176.0, 70.0)), [LayeredEdge(one, other) for one, other in pairwise(names)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 20, 60])
+def test_a_row_of_nodes_is_as_large_as_can_be(count: int) -> None:
+    sizes, links = chain(count)
+    down = arrange(sizes, links, "down")
+    placed = columns(down, sizes, links)
+    assert placed.keys() == sizes.keys()
+    boxes = [(x - 88, y - 35, x + 88, y + 35) for x, y in placed.values()]
+    for place, one in enumerate(boxes):
+        for other in boxes[place + 1 :]:
+            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+    width = max(box[2] for box in boxes) - min(box[0] for box in boxes)
+    height = max(box[3] for box in boxes) - min(box[1] for box in boxes)
+    # The smallest text of a card has 11 pixels.
+    assert 11 * min(1.0, CELL[0] / width, CELL[1] / height) >= (9 if count <= 5 else 6 if count <= 20 else 3.5)
+    order = [placed[f"n{number}"] for number in range(count)]
+    assert order == sorted(order), "down each column, and then to the next"
+
+
+def test_nothing_moves_where_one_column_is_best() -> None:
+    sizes, links = chain(3)
+    down = arrange(sizes, links, "down")
+    assert columns(down, sizes, links) == down
+
+
+def test_a_document_is_arranged_in_columns_in_one_step() -> None:
+    graph = u_net()
+    graph.arrange(direction="columns")
+    assert len({node.position[0] // 200 for node in graph.nodes.values() if node.position is not None}) > 1
+    graph.undo()
+    assert graph["x"].position is None

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import torch
+from torch import nn
+
+import pnne_nb as pn
+from pnne_nb.errors import ExportError
+from pnne_nb.inference.targets import compare
+from pnne_nb.inference.targets.forms import Built, Form, NodeDistance, Workshop
+from tests.compiler.graphs import wire
+
+
+def spin(seconds: float) -> None:
+    """Use the processor for that long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+QUICK = ("eager", "inference_mode, channels_last", "int8 in eager PyTorch")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "TIMING_SECONDS", 0.05)
+
+
+def drawn() -> pn.NodeGraph:
+    return pn.sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3), input=("N", 1, 8, 8))
+
+
+def data(count: int = 130) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(count, 1, 8, 8, generator=generator), torch.randint(0, 3, (count,), generator=generator)
+
+
+def test_each_form_is_a_row_with_figures() -> None:
+    table = pn.compare_targets(drawn(), data(), targets=QUICK, batch_size=16, budget=("val_accuracy", 50))
+    assert list(table.rows) == list(QUICK)
+    assert table.best in QUICK
+    assert table.batch_size == 16
+    eager, last, low = table.rows.values()
+    assert not any(row.missing for row in table.rows.values()), table.rows
+    assert eager.bytes == 4 * (4 * 9 + 4 + 144 * 3 + 3)
+    assert low.bytes is not None
+    assert low.bytes < 0.5 * eager.bytes
+    assert eager.error is None
+    assert last.error is not None
+    assert last.error < 1e-5
+    assert low.error is not None
+    assert 0 < low.error < 0.5
+    assert eager.memory is not None
+    assert eager.memory > eager.bytes
+    for row in table.rows.values():
+        assert row.latency is not None
+        assert row.throughput == pytest.approx(16 / row.latency.p50.value)
+        assert row.metric is not None
+        assert row.rank is not None
+    assert last.metric == eager.metric
+    assert set(table.ranking) == set(QUICK)
+
+
+def test_an_onnx_file_is_compared_at_its_nodes() -> None:
+    graph = drawn()
+    quantized = pn.quantize(graph, data(), ("val_accuracy", 100))
+    names = ("ONNX Runtime", "ONNX Runtime, int8")
+    table = pn.compare_targets(
+        graph, data(), targets=names, batch_size=16, budget=("val_accuracy", 100), quantized=quantized
+    )
+    plain, low = (table.rows[name] for name in names)
+    assert not plain.missing
+    assert not low.missing
+    assert plain.error is not None
+    assert plain.error < 1e-5
+    assert plain.error_at in graph
+    assert plain.metric == table.rows["eager"].metric
+    assert low.bytes is not None
+    assert low.error_at == "output"
+
+
+def faked(*rows: tuple[str, float, float]) -> tuple[Form, ...]:
+    """Forms that take some seconds, and add something to the outputs."""
+
+    def building(seconds: float, shift: float) -> Callable[[Workshop], Built]:
+        def build(shop: Workshop) -> Built:
+            def run(*inputs: torch.Tensor) -> Any:
+                spin(seconds)
+                with torch.no_grad():
+                    return shop.model(*inputs).roll(1, -1) if shift else shop.model(*inputs)
+
+            return Built(run, 1, None, NodeDistance(shift, "output"))
+
+        return build
+
+    return tuple(Form(name, "nothing", building(seconds, shift)) for name, seconds, shift in rows)
+
+
+def test_the_fastest_is_recommended_that_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = faked(("eager", 0.006, 0), ("slow", 0.02, 0), ("fast", 0.0005, 0), ("wrong", 0.0, 1))
+    monkeypatch.setattr(compare, "FORMS", rows)
+    graph, (x, _) = drawn(), data()
+    model = pn.compile(graph).eval()
+    with torch.no_grad():
+        y = model(x).argmax(1)
+    table = pn.compare_targets(model, (x, y), batch_size=16)
+    assert table.best == "fast"
+    assert re.search(
+        r"Ship fast: \d\S* times as fast as eager .*val_accuracy 1 against 1; it needs nothing", table.recommendation
+    )
+    wrong = table.rows["wrong"].loss
+    assert wrong is not None
+    assert wrong > 0.5
+    assert table.rows["slow"].rank == 4
+
+
+def test_without_a_metric_only_the_same_outputs_are_good_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "FORMS", faked(("eager", 0.006, 0), ("fast", 0.002, 0), ("wrong", 0.0, 1)))
+    table = pn.compare_targets(drawn(), data()[0], batch_size=16)
+    assert table.best == "fast"
+    assert table.rows["wrong"].loss == float("inf")
+    assert table.metric == ""
+
+
+def test_no_form_that_is_slower_is_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "FORMS", faked(("eager", 0.001, 0), ("slow", 0.004, 0)))
+    table = pn.compare_targets(drawn(), data(), batch_size=16)
+    assert table.best == "eager"
+    assert table.recommendation == "Ship the model as it is: no other form is surely faster here and as good."
+
+
+def test_what_cannot_be_built_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Workshop) -> Built:
+        raise ExportError("The runtime is missing.\nA second line.")
+
+    monkeypatch.setattr(compare, "FORMS", (*faked(("eager", 0.0, 0)), Form("other", "a runtime", fails)))
+    table = pn.compare_targets(drawn(), data(), batch_size=16)
+    assert table.rows["other"].missing == "The runtime is missing."
+    assert "The runtime is missing." in table._repr_html_()
+    assert "TargetTable(1 of 2 forms built" in repr(table)
+
+
+def test_forms_that_take_minutes_and_those_after_the_time_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Form("slow", "time", lambda _: pytest.fail("it was built"), slow=True)
+    monkeypatch.setattr(compare, "FORMS", (*faked(("eager", 0.0, 0)), slow))
+    table = pn.compare_targets(drawn(), data(), batch_size=16)
+    assert table.rows["slow"].missing == "It takes minutes to build: include_slow=True."
+    monkeypatch.setattr(compare, "FORMS", (*faked(("eager", 0.0, 0)), Form("late", "time", slow.build)))
+    table = pn.compare_targets(drawn(), data(), batch_size=16, seconds=0)
+    assert "The 0 seconds for building were over" in table.rows["late"].missing
+
+
+def test_without_a_compiler_the_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    table = pn.compare_targets(drawn(), data(), targets=["torch.compile"], batch_size=16)
+    assert (
+        table.rows["torch.compile"].missing
+        == "torch.compile needs a C++ compiler, and there is no g++ or clang++ here."
+    )
+
+
+def test_a_model_without_layers_for_int8_says_so() -> None:
+    graph = pn.NodeGraph("plain")
+    graph.add("Input", "x", shape=("N", 4))
+    graph.add("relu", "act")
+    graph.add("Output", "y")
+    table = pn.compare_targets(wire(graph, "x act y"), torch.randn(64, 4), targets=["int8 in eager PyTorch"])
+    assert "No node can be converted to int8." in table.rows["int8 in eager PyTorch"].missing
+    assert table.metric == ""
+
+
+def test_the_picture_has_a_bar_for_each_form() -> None:
+    table = pn.compare_targets(drawn(), data(), targets=QUICK, batch_size=16)
+    picture = ET.fromstring(table.to_svg())
+    assert len(picture.findall("{http://www.w3.org/2000/svg}rect")) == 3
+    assert table.to_svg() in table._repr_html_()
+    frame = table.to_frame()
+    assert set(frame.index) == set(QUICK)
+    assert (frame["p50_low"] <= frame["p50"]).all()
+
+
+def test_wrong_arguments_are_told() -> None:
+    with pytest.raises(pn.ArgumentError, match=r"There is no target 'ONNX Runtme'\.  *Did you mean 'ONNX Runtime'"):
+        pn.compare_targets(drawn(), data(), targets=["ONNX Runtme"])
+    with pytest.raises(pn.PnneError, match="batch_size must be"):
+        pn.compare_targets(drawn(), data(), batch_size=0)
+    with pytest.raises(pn.ArgumentError, match="There is no data to calibrate with"):
+        pn.compare_targets(drawn())

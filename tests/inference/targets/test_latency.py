@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pnne_nb.inference.targets.latency import Measured, time_in_turns
+
+
+def test_what_takes_twice_as_long_is_measured_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    found = time_in_turns({"one": lambda: spend(0.001), "two": lambda: spend(0.002)}, seconds=0.05)
+    assert found["one"].ratio.value == pytest.approx(1.0)
+    assert found["two"].ratio.value == pytest.approx(2.0)
+    assert found["two"].p50.value == pytest.approx(0.002)
+    for latency in found.values():
+        assert latency.p50.low <= latency.p50.value <= latency.p50.high
+        assert latency.p50.value <= latency.p95.value
+        assert latency.calls >= 36
+
+
+def test_each_gets_turns_in_a_changing_order() -> None:
+    order: list[str] = []
+    time_in_turns({name: lambda name=name: order.append(name) for name in "abc"}, seconds=0.0, rounds=3)  # type: ignore[misc]  # bound early
+    timed = order[9:]  # three calls each find out how long one takes
+    assert timed == [*"aaabbbccc", *"bbbcccaaa", *"cccaaabbb"]
+
+
+def test_intervals_overlap_where_they_have_a_value_in_common() -> None:
+    assert Measured(1, 0.5, 2).overlaps(Measured(3, 2, 4))
+    assert not Measured(1, 0.5, 1.5).overlaps(Measured(3, 2, 4))

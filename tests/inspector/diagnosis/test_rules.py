@@ -1,0 +1,457 @@
+"""Rules on real small trainings: quiet on healthy ones, right on broken ones; and each rule by itself."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import ArgumentError, PnneError
+from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.diagnosis.diagnosing_probe import DiagnosingProbe
+from pnne_nb.inspector.diagnosis.rules import (
+    RULES,
+    DeadReLU,
+    Divergence,
+    ExplodingGradients,
+    LossNotDecreasing,
+    NotFinite,
+    Overfitting,
+    SaturatedActivations,
+    UpdateRatio,
+    VanishingGradients,
+    ZeroWeights,
+    diagnose,
+)
+from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.statistics.patterns import leaf_layers
+from pnne_nb.telemetry.frames import (
+    AnomalyFrame,
+    EpochFrame,
+    Frame,
+    NormsFrame,
+    StatisticsFrame,
+    StepFrame,
+)
+from tests.runtime.tasks import engine
+
+STEPS = 80
+
+
+@dataclass
+class Setup:
+    """A small training: a model, its data, and how it learns."""
+
+    net: nn.Module
+    x: Tensor
+    y: Tensor
+    loss: Callable[[Tensor, Tensor], Tensor]
+    optimizer: Callable[[Any], torch.optim.Optimizer]
+    epoch: int = 4
+    x_val: Tensor | None = None
+    y_val: Tensor | None = None
+    steps: int = STEPS
+
+
+def train(setup: Setup) -> list[Frame]:
+    """Train in batches of 32, observe every step with every quantity, validate every `epoch` steps.
+
+    Among the frames are the anomalies that are told while it trains.
+    """
+    net = setup.net
+    probe = DiagnosingProbe(LiveProbe(net, dict.fromkeys(leaf_layers(net), ("activations", "parameters", "updates"))))
+    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    optimizer = setup.optimizer(trained)
+    frames: list[Frame] = []
+    losses: list[float] = []
+    for step in range(1, setup.steps + 1):
+        chosen = torch.randperm(len(setup.x))[:32]
+        probe.open(step)
+        try:
+            optimizer.zero_grad()
+            loss = setup.loss(net(setup.x[chosen]), setup.y[chosen])
+            torch.autograd.backward(loss)
+            probe.gradients_ready()
+            optimizer.step()
+            probe.updated()
+        finally:
+            frames += probe.close()
+        losses.append(loss.item())
+        told = StepFrame(step, 1, loss.item(), 0.0, 32, 0.0)
+        frames.append(told)
+        probe.hear(told)
+        if step % setup.epoch == 0 and setup.x_val is not None and setup.y_val is not None:
+            with torch.no_grad():
+                val = setup.loss(net(setup.x_val), setup.y_val).item()
+            epoch = EpochFrame(step // setup.epoch, step, {"train_loss": sum(losses[-4:]) / 4, "val_loss": val})
+            frames.append(epoch)
+            probe.hear(epoch)
+    return frames
+
+
+def adam(lr: float = 3e-3) -> Callable[[Any], torch.optim.Optimizer]:
+    return lambda parameters: torch.optim.Adam(parameters, lr=lr)
+
+
+def sgd(lr: float) -> Callable[[Any], torch.optim.Optimizer]:
+    return lambda parameters: torch.optim.SGD(parameters, lr=lr, momentum=0.9)
+
+
+def classes(n: int = 256, features: int = 10) -> tuple[Tensor, Tensor]:
+    """Three blobs."""
+    y = torch.arange(n) % 3
+    return torch.randn(n, features) + 1.5 * torch.randn(3, features)[y], y
+
+
+def images(n: int = 128) -> tuple[Tensor, Tensor]:
+    """Noise with a bright half: left or right."""
+    y = torch.arange(n) % 2
+    x = 0.5 * torch.randn(n, 1, 8, 8)
+    x[y == 0, :, :, :4] += 1
+    x[y == 1, :, :, 4:] += 1
+    return x, y
+
+
+def stack(
+    depth: int, width: int, activation: Callable[[], nn.Module], inputs: int = 10, outputs: int = 3
+) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for index in range(depth):
+        layers += [nn.Linear(width if index else inputs, width), activation()]
+    return nn.Sequential(*layers, nn.Linear(width, outputs))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(2, 16, batch_first=True)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.rnn(x)[0][:, -1])  # type: ignore[no-any-return]  # torch types the call of a module as Any
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(2, 16)
+        self.encoder = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.encoder(self.embed(x)).mean(1))  # type: ignore[no-any-return]  # torch types the call of a module as Any
+
+
+def sequences() -> tuple[Tensor, Tensor]:
+    x = torch.randn(128, 6, 2)
+    return x, (x[:, :, 0].sum(1) > 0).long()
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(16, 2),
+    )  # fmt: skip
+
+
+def regression() -> Setup:
+    x = torch.randn(256, 10)
+    return Setup(stack(2, 32, nn.Tanh, outputs=1), x, x[:, :1].sin() + x[:, 1:2], nn.MSELoss(), sgd(0.02))
+
+
+def autoencoder() -> Setup:
+    x = torch.rand(256, 3) @ torch.rand(3, 10) / 3
+    net = nn.Sequential(nn.Linear(10, 16), nn.ELU(), nn.Linear(16, 10), nn.Sigmoid())
+    return Setup(net, x, x, nn.MSELoss(), adam(1e-2))
+
+
+def validated() -> Setup:
+    x, y = classes(512)
+    return Setup(
+        stack(2, 32, nn.ReLU), x[:256], y[:256], nn.CrossEntropyLoss(), adam(1e-3), x_val=x[256:], y_val=y[256:]
+    )
+
+
+def fine_tuning() -> Setup:
+    net = stack(2, 32, nn.ReLU)
+    net[0].requires_grad_(False)
+    return Setup(net, *classes(), nn.CrossEntropyLoss(), adam())
+
+
+HEALTHY: dict[str, Callable[[], Setup]] = {
+    "mlp with Adam": lambda: Setup(stack(2, 32, nn.ReLU), *classes(), nn.CrossEntropyLoss(), adam()),
+    "mlp with SGD": lambda: Setup(stack(2, 32, nn.ReLU), *classes(), nn.CrossEntropyLoss(), sgd(0.02)),
+    "cnn with normalisation": lambda: Setup(cnn(), *images(), nn.CrossEntropyLoss(), adam()),
+    "tanh regression": regression,
+    "sigmoid output": autoencoder,
+    "gru": lambda: Setup(Recurrent(), *sequences(), nn.CrossEntropyLoss(), adam(1e-2)),
+    "transformer": lambda: Setup(Attending(), *sequences(), nn.CrossEntropyLoss(), adam()),
+    "validated": validated,
+    "learnt at once": lambda: Setup(
+        nn.Sequential(nn.Linear(10, 3)), *classes(), nn.CrossEntropyLoss(), lambda p: torch.optim.SGD(p, lr=5.0)
+    ),
+    "frozen stem": fine_tuning,
+}
+
+
+def initialised(net: nn.Sequential, change: Callable[[nn.Linear], object]) -> nn.Sequential:
+    with torch.no_grad():
+        for module in net:
+            if isinstance(module, nn.Linear):
+                change(module)
+    return net
+
+
+def dead() -> Setup:
+    net = stack(2, 32, nn.ReLU)
+    with torch.no_grad():
+        net[2].bias.sub_(50)  # type: ignore[operator]  # a part of a Sequential is typed as any module
+    return Setup(net, *classes(), nn.CrossEntropyLoss(), adam())
+
+
+def exploding() -> Setup:
+    net = initialised(stack(6, 32, nn.ReLU), lambda layer: layer.weight.mul_(8))
+    return Setup(net, *classes(), nn.CrossEntropyLoss(), sgd(1e-9))
+
+
+def saturated() -> Setup:
+    x, y = classes()
+    return Setup(stack(2, 32, nn.Tanh), 200 * x, y, nn.CrossEntropyLoss(), adam())
+
+
+class Logarithm(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.log()
+
+
+def logarithm() -> Setup:
+    net = nn.Sequential(nn.Linear(10, 8), Logarithm(), nn.Linear(8, 3))
+    return Setup(net, *classes(), nn.CrossEntropyLoss(), adam())
+
+
+def overfitting() -> Setup:
+    x, y = classes(32, features=40)
+    return Setup(
+        stack(2, 128, nn.ReLU, inputs=40), x, y, nn.CrossEntropyLoss(), adam(1e-2),
+        x_val=torch.randn(64, 40), y_val=torch.arange(64) % 3,
+    )  # fmt: skip
+
+
+def forgotten() -> Setup:
+    net = stack(2, 32, nn.ReLU)
+    kept = {id(parameter) for parameter in net[0].parameters()}
+    return Setup(
+        net, *classes(), nn.CrossEntropyLoss(),
+        lambda parameters: torch.optim.Adam([p for p in parameters if id(p) not in kept], lr=3e-3),
+    )  # fmt: skip
+
+
+def zeros() -> Setup:
+    net = initialised(stack(2, 32, nn.ReLU), lambda layer: (layer.weight.zero_(), layer.bias.zero_()))
+    return Setup(net, *classes(), nn.CrossEntropyLoss(), adam())
+
+
+def shuffled() -> Setup:
+    x, _ = classes()
+    return Setup(stack(1, 4, nn.ReLU), x, torch.randint(0, 3, (256,)), nn.CrossEntropyLoss(), sgd(1e-4))
+
+
+def diverging() -> Setup:
+    x = torch.randn(256, 10)
+    return Setup(nn.Sequential(nn.Linear(10, 1)), x, x[:, :1], nn.MSELoss(), sgd(0.6), steps=40)
+
+
+BROKEN: dict[str, tuple[Callable[[], Setup], str, str | None]] = {
+    "dead relu": (dead, "dead-relu", "3"),
+    "exploding": (exploding, "exploding-gradients", "*"),
+    "vanishing": (
+        lambda: Setup(stack(14, 16, nn.Sigmoid), *classes(), nn.CrossEntropyLoss(), sgd(1e-3)),
+        "vanishing-gradients",
+        "0",
+    ),
+    "saturated": (saturated, "saturated-activations", "1"),
+    "logarithm of negatives": (logarithm, "not-finite", "1"),
+    "overfitting": (overfitting, "overfitting", None),
+    "layer not in the optimizer": (forgotten, "unchanged-weights", "0"),
+    "learning rate 0": (
+        lambda: Setup(stack(2, 32, nn.ReLU), *classes(), nn.CrossEntropyLoss(), sgd(0.0)),
+        "unchanged-weights",
+        "0",
+    ),
+    "learning rate too small": (
+        lambda: Setup(stack(2, 32, nn.ReLU), *classes(), nn.CrossEntropyLoss(), sgd(1e-8)),
+        "update-ratio-low",
+        "*",
+    ),
+    "learning rate too large": (
+        lambda: Setup(stack(2, 32, nn.ReLU), *classes(), nn.CrossEntropyLoss(), adam(1.0), steps=10),
+        "update-ratio-high",
+        "*",
+    ),
+    "learning rate 300": (
+        lambda: Setup(stack(2, 32, nn.ReLU), *classes(), nn.CrossEntropyLoss(), sgd(300.0)),
+        "not-finite",
+        "*",
+    ),
+    "learning rate 300, normalised": (
+        lambda: Setup(cnn(), *images(), nn.CrossEntropyLoss(), sgd(300.0), steps=10),
+        "exploding-gradients",
+        "*",
+    ),
+    "learning rate 300, gated": (
+        lambda: Setup(Recurrent(), *sequences(), nn.CrossEntropyLoss(), sgd(300.0), steps=40),
+        "divergence",
+        None,
+    ),
+    "all weights 0": (zeros, "zero-weights", "0"),
+    "targets without relation": (shuffled, "loss-not-decreasing", None),
+    "diverging": (diverging, "divergence", None),
+}
+
+
+def anomalies(frames: list[Frame]) -> list[AnomalyFrame]:
+    return [frame for frame in frames if isinstance(frame, AnomalyFrame)]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_trainings_are_left_alone(name: str) -> None:
+    torch.manual_seed(0)
+    setup = HEALTHY[name]()
+    frames = train(setup)
+    assert diagnose(setup.net, frames) == []
+    assert anomalies(frames) == [], "told while it trained"
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_trainings_are_found(name: str) -> None:
+    torch.manual_seed(0)
+    make, kind, layer = BROKEN[name]
+    setup = make()
+    frames = train(setup)
+    found = diagnose(setup.net, frames)
+    match = [finding for finding in found if finding.kind == kind]
+    assert match, found
+    assert layer == "*" or match[0].layer == layer
+    assert match[0].reason
+    assert match[0].hint
+    assert kind in {frame.kind for frame in anomalies(frames)}, "told while it trained"
+
+
+def test_there_is_a_broken_training_for_every_rule() -> None:
+    rules = (
+        DeadReLU, ExplodingGradients, VanishingGradients, SaturatedActivations, NotFinite, Overfitting, UpdateRatio,
+        ZeroWeights, LossNotDecreasing, Divergence,
+    )  # fmt: skip
+    assert {type(rule) for rule in RULES} == set(rules)
+    assert len(HEALTHY) >= 5
+    assert len(BROKEN) >= 10
+
+
+def test_thresholds_can_be_set() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+    frames = [NormsFrame(1, {"0": 50.0}, 50.0)]
+    assert diagnose(net, frames) == []
+    [finding] = diagnose(net, frames, [ExplodingGradients(limit=10)])
+    assert str(finding) == (
+        "0: The norm of its gradient is 50, above 10. Clip gradients, lower the learning rate, scale the data, or"
+        " initialise with smaller weights."
+    )
+    frame = finding.frame(7)
+    assert (frame.step, frame.kind, frame.node, frame.hint) == (7, "exploding-gradients", "0", finding.hint)
+
+
+def test_small_gradients_at_the_end_of_learning_are_natural() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+    norms: list[Frame] = [NormsFrame(1, {"0": 1e-9}, 1e-9)]
+    losses: list[Frame] = [
+        StepFrame(step, 1, loss, 0.1, 1, 0.0) for step, loss in enumerate([1.0, 0.5, 1e-6, 1e-6, 1e-6])
+    ]
+    assert [finding.kind for finding in diagnose(net, norms)] == ["vanishing-gradients"]
+    assert diagnose(net, [*norms, *losses]) == []
+
+
+def test_what_is_learnt_in_the_first_steps_neither_vanishes_nor_diverges() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+    norms: list[Frame] = [NormsFrame(1, {"0": 1e-9}, 1e-9)]
+    losses: list[Frame] = [
+        StepFrame(step, 1, loss, 0.1, 8, 0.0) for step, loss in enumerate([1.4, 20.0, *[1e-9] * 40, *[1e-6] * 10], 1)
+    ]
+    assert diagnose(net, norms + losses, [VanishingGradients(), Divergence()]) == []
+
+
+def test_gradients_that_are_not_finite_are_blamed_on_the_last_layer() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
+    frames = [NormsFrame(3, {"0": math.nan, "1": math.nan, "2": 1.0}, math.nan)]
+    [finding] = diagnose(net, frames, [NotFinite()])
+    assert finding.layer == "1"
+    assert "step 3, while the outputs are finite" in finding.reason
+
+
+def test_a_loss_that_is_not_finite_has_its_step() -> None:
+    frames = [StepFrame(step, 1, loss, 0.1, 1, 0.0) for step, loss in enumerate((1.0, math.inf), 1)]
+    [finding] = diagnose(nn.Linear(1, 1), frames)
+    assert finding.reason == "The loss is NaN or infinite from step 2 on."
+
+
+def test_a_container_is_not_blamed_for_the_layer_inside_it() -> None:
+    net = nn.Sequential(nn.Sequential(nn.Linear(2, 2)))
+    bad = {"nan": 2.0, "inf": 1.0}
+    frames = [StatisticsFrame(1, layer, "activations", bad) for layer in ("0", "0.0")]
+    [finding] = diagnose(net, frames)
+    assert finding.layer == "0.0"
+    assert "2 NaN and 1 infinite values at step 1" in finding.reason
+
+
+def test_one_inspection_finds_dead_units_and_nan() -> None:
+    torch.manual_seed(0)
+    net = dead().net
+    inspector = Inspector(net)
+    inspector.run_inspection(classes()[0], loss_fn=lambda output: output.square().mean())
+    [finding] = [finding for finding in inspector.diagnose() if finding.kind == "dead-relu"]
+    assert finding.layer == "3"
+    assert "100% of its units never fire" in finding.reason
+    broken = Inspector(nn.Sequential(nn.Linear(2, 2), Logarithm()))
+    broken.run_inspection(torch.randn(8, 2))
+    assert [(finding.kind, finding.layer) for finding in broken.diagnose()] == [("not-finite", "1")]
+
+
+def test_an_engine_and_its_history_are_diagnosed_after_the_training() -> None:
+    healthy = engine(epochs=4)
+    healthy.start()
+    healthy.wait()
+    assert diagnose(healthy) == diagnose(healthy.history) == []
+    stuck = engine(epochs=30, optimizer=("SGD", {"lr": 0.0}))
+    stuck.start()
+    stuck.wait()
+    assert [finding.kind for finding in diagnose(stuck)] == ["loss-not-decreasing"]
+    assert diagnose(copy.deepcopy(stuck.history)) == diagnose(stuck)
+
+
+def test_what_the_training_told_comes_first_and_once() -> None:
+    broken = engine(train_data=(torch.full((32, 1, 6, 6), torch.nan), torch.zeros(32, dtype=torch.long)))
+    broken.start()
+    with pytest.raises(PnneError):
+        broken.wait()
+    told = [frame for frame in broken.history.anomalies if frame.hint]
+    found = diagnose(broken)
+    assert told
+    assert [(finding.kind, finding.reason) for finding in found[: len(told)]] == [
+        (frame.kind, frame.message) for frame in told
+    ]
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "engine"])
+def test_what_cannot_be_diagnosed_is_refused(wrong: Any) -> None:
+    with pytest.raises(
+        ArgumentError, match="diagnose takes an engine, a history, or a module with frames about it, not"
+    ):
+        diagnose(wrong)
+    with pytest.raises(ArgumentError, match="frames must be the frames of a training"):
+        diagnose(nn.Linear(1, 1))

@@ -1,0 +1,48 @@
+"""The line that tells whoever waits how far something is."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+
+from pnne_nb.process.progress_line import ProgressLine, bar, is_watched
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "watched"), [(Terminal(), True), (io.StringIO(), False), (None, False)])
+def test_only_a_person_is_told(stream: object, watched: bool) -> None:
+    assert is_watched(stream) is watched
+
+
+def test_a_bar_fills_and_never_overflows() -> None:
+    assert bar(0.25) == "[######                  ] 25%"
+    assert bar(2.0) == f"[{'#' * 24}] 100%"
+
+
+def test_a_shorter_line_covers_a_longer_one() -> None:
+    stream = io.StringIO()
+    line = ProgressLine(stream)
+    line.clear()
+    line.keep()
+    assert stream.getvalue() == ""
+    line.write("drawing")
+    line.write("all")
+    assert stream.getvalue() == "\rdrawing\rall    "
+    line.clear()
+    assert stream.getvalue().endswith(f"\r{' ' * 7}\r")
+
+
+def test_it_appears_after_a_second_and_then_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    line = ProgressLine(io.StringIO())
+    due = []
+    for now[0] in (100.5, 101.0, 101.2, 101.5):
+        due.append(line.is_due())
+    assert due == [False, True, False, True]

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.faults.first_step_faults import first_step_faults
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+SCORES = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+CLASSES = torch.arange(16) % 4
+
+
+def found(
+    loss: Any = None,
+    output: Tensor = SCORES,
+    target: Tensor = CLASSES,
+    value: float = 1.4,
+    *,
+    model: nn.Module | None = None,
+    clip: tuple[float, float] | None = None,
+    **options: Any,
+) -> list[AnomalyFrame]:
+    model = nn.Linear(2, 2) if model is None else model
+    optimizer = torch.optim.SGD([each for each in model.parameters() if each.requires_grad], **{"lr": 0.1, **options})
+    return first_step_faults(
+        1, model, nn.CrossEntropyLoss() if loss is None else loss, output, target, value, optimizer, clip
+    )
+
+
+def kinds(*arguments: Any, **options: Any) -> list[str]:
+    return [frame.kind for frame in found(*arguments, **options)]
+
+
+def test_a_usual_step_is_not_accused() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4))
+    assert not found(model=model, clip=(3.0, 1.0), weight_decay=0.01, momentum=0.9)
+    assert not found(nn.MSELoss(), SCORES[:, 0], torch.randn(16))
+    assert not found(nn.NLLLoss(), SCORES.log_softmax(1))
+    assert not found(nn.CrossEntropyLoss(reduction="sum"), value=100.0)
+
+
+def test_outputs_that_are_probabilities_are_told() -> None:
+    [one] = found(output=SCORES.softmax(1))
+    assert one.kind == "softmax-before-loss"
+    assert one.message.startswith(
+        "The outputs are probabilities already: they went through a softmax and the loss applies"
+    )
+    [other] = found(nn.functional.cross_entropy, SCORES.softmax(0))
+    assert "over dimension 0, which counts examples" in other.message
+    assert kinds(output=torch.randn(8, 3, 5, 5).softmax(1), target=torch.zeros(8, 5, 5).long()) == [
+        "softmax-before-loss"
+    ]
+
+
+def test_a_first_loss_far_above_guessing_is_told() -> None:
+    assert kinds(value=4 * math.log(4) + 0.9) == []
+    [frame] = found(value=40.0)
+    assert frame.message == "The first loss is 40, and guessing among 4 classes costs 1.39."
+
+
+def test_classes_under_a_distance_are_told() -> None:
+    assert kinds(nn.MSELoss(), SCORES[:, 0], CLASSES) == ["classes-under-distance"]
+    assert not kinds(nn.MSELoss(), SCORES[:, 0], CLASSES.float())
+
+
+def test_batch_norm_is_looked_at() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    [few] = found(model=model, output=SCORES[:3], target=CLASSES[:3])
+    assert (few.kind, few.node) == ("tiny-batch-norm", "1")
+    assert "over 3 examples" in few.message
+    model[1].eval()
+    [still] = found(model=model)
+    assert (still.kind, still.node) == ("batch-norm-in-eval", "1")
+
+
+def test_a_frozen_layer_behind_a_trained_one_is_told() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].requires_grad_(False)
+    assert not found(model=model), "fine-tuning freezes the beginning"
+    model[2].requires_grad_(False)
+    [frame] = found(model=model)
+    assert (frame.kind, frame.node) == ("frozen-layer", "2")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"weight_decay": 1.0}, "weight-decay-dominates"),
+        ({"momentum": 0.999}, "momentum-dominates"),
+        ({"clip": (10.0, 1e-3)}, "clipping-dominates"),
+    ],
+)
+def test_options_that_dominate_are_told(options: dict[str, Any], kind: str) -> None:
+    [frame] = found(**options)
+    assert frame.kind == kind
+    assert frame.hint
+
+
+def test_an_engine_tells_it_once() -> None:
+    x = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+    model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))
+    trained = TrainingEngine(model, (x, torch.arange(64) % 3), epochs=3, batch_size=16, device="cpu", metrics=())
+    trained.start()
+    assert trained.wait(60)
+    assert [(frame.step, frame.kind) for frame in trained.history.anomalies] == [(1, "softmax-before-loss")]

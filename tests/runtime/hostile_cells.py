@@ -1,0 +1,375 @@
+"""Cells that do to the model of a training, and beside it, whatever cells do; run in a real kernel.
+
+``SETUP`` makes the names that they use: ``net``, its engine ``e``, data ``X`` and ``Y``. None of them may crash or hang the
+kernel or the training, and none may change the training: not one bit of any loss.
+
+One kind is missing: a thread that a C extension has started by itself, and that uses the model in a callback. Torch's function
+modes do not reach it, so nobody sees that use; beside ``start(process=True)`` it does no harm.
+"""
+
+from __future__ import annotations
+
+SETUP = """
+import asyncio, concurrent.futures, copy, ctypes, gc, io, multiprocessing, os, pickle, random, re, shutil, signal
+import subprocess, sys, tempfile, threading, time
+import numpy as np, torch
+from torch import nn
+import torch.nn.functional as F
+import pnne_nb as pn
+import warnings
+warnings.simplefilter("ignore")
+
+torch.manual_seed(1)
+X, Y = torch.randn(512, 16), torch.randint(0, 4, (512,))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(16, 64)
+        self.bn = nn.BatchNorm1d(64)
+        self.drop = nn.Dropout(0.3)
+        self.rest = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+    def forward(self, x):
+        return self.rest(self.drop(torch.relu(self.bn(self.fc1(x)))))
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w.t()
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g @ w, g.t() @ x
+
+class Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, g):
+        raise RuntimeError("on purpose")
+
+def in_threads(work, count=3):
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+
+def quiet(work, *errors):
+    try: work()
+    except errors: pass
+
+SOURCE = '''
+#include <stdlib.h>
+double total(const float *x, long n) { double sum = 0; for (long i = 0; i < n; i++) sum += x[i]; return sum; }
+void churn(long n) { for (long i = 0; i < n; i++) { volatile char *p = malloc(1 + i % 999); p[0] = 1; free((void *)p); } }
+int call(int (*f)(void)) { return f(); }
+'''
+Callback = ctypes.CFUNCTYPE(ctypes.c_int)
+
+def extension(kind=ctypes.CDLL):
+    "A library in C, or None without a compiler; of the kind PyDLL, it keeps Python's lock."
+    global library
+    if "library" not in globals():
+        library = None
+        if shutil.which("cc"):
+            library = os.path.join(tempfile.mkdtemp(), "extension.so")
+            command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library]
+            subprocess.run(command, input=SOURCE.encode(), check=True)
+    if library is None: return None
+    found = kind(library)
+    found.total.restype, found.total.argtypes = ctypes.c_double, [ctypes.c_void_p, ctypes.c_long]
+    found.churn.argtypes = [ctypes.c_long]
+    return found
+
+pool = concurrent.futures.ThreadPoolExecutor(2)
+pool.submit(int).result()
+net = Net()
+e = pn.TrainingEngine(net, (X, Y), epochs=10**6, batch_size=32, device="cpu", optimizer=("AdamW", {"lr": 1e-3}))
+e.start()
+"""
+
+CELLS: dict[str, str] = {
+    # Parts of the model
+    "a part, forward": "[net.rest(torch.randn(32, 64)) for _ in range(50)]",
+    "a part, backward": "for _ in range(200): net.rest[0](torch.randn(64, 64)).sum().backward()",
+    "a weight": "for _ in range(200): F.linear(torch.randn(8, 64), net.rest[0].weight).sum().backward()",
+    "a view of a weight": "v = net.rest[0].weight.view(-1); [(v * 2).sum().backward() for _ in range(50)]",
+    "a detached weight": "d = net.rest[0].weight.detach(); [float((d @ d).sum()) for _ in range(50)]",
+    "batch norm in train mode": "[net.bn(torch.randn(16, 64) + 9) for _ in range(50)]",
+    "dropout to eval": "for _ in range(50): net.drop.eval(); net.drop.train()",
+    "dropout left in eval": "net.drop.eval()",
+    "the model left in eval": "net.eval()",
+    "a part's own loop": "o = torch.zeros(4, 64); [o.add_(net.fc1(torch.randn(4, 16)).detach()) for _ in range(50)]",
+    "gradients of the weights": "[None if p.grad is None else p.grad.sum().item() for _ in range(20) for p in net.parameters()]",
+    "torch.autograd.grad": "[torch.autograd.grad(net(X[:8]).sum(), list(net.parameters())) for _ in range(20)]",
+    "torch.autograd.backward": "[torch.autograd.backward([net(X[:8]).sum(), net.fc1(X[:8]).sum()]) for _ in range(20)]",
+    "double backward": """
+g, = torch.autograd.grad(net(X[:8]).sum(), [net.fc1.weight], create_graph=True)
+g.square().sum().backward()
+""",
+    "jacobian": "torch.autograd.functional.jacobian(lambda x: net.rest(x).sum(0), torch.randn(4, 64))",
+    "anomaly detection": """
+with torch.autograd.detect_anomaly():
+    net(X[:8]).sum().backward()
+""",
+    "checkpointing": """
+from torch.utils.checkpoint import checkpoint
+checkpoint(net.rest, torch.randn(8, 64, requires_grad=True), use_reentrant=False).sum().backward()
+""",
+    "state of a part": "[net.rest.state_dict() for _ in range(30)]",
+    "a copy of a part": "c = copy.deepcopy(net.rest); c(torch.randn(4, 64)).sum().backward(); c.eval()",
+    "a shallow copy of a part": "c = copy.copy(net.drop); c.eval()",
+    "a pickled part": "pickle.loads(pickle.dumps(net.fc1))(X[:4]).sum().backward()",
+    "a saved model": "f = io.BytesIO(); torch.save(net.state_dict(), f)",
+    "weights as one vector": "torch.nn.utils.parameters_to_vector(net.parameters()).norm()",
+    "weights as NumPy": "[p.detach().numpy().copy() for p in net.parameters()]",
+    "norm of the gradients": "torch.nn.utils.get_total_norm([p for p in net.parameters()])",
+    "printed weights": "repr(net.fc1.weight), str(net.bn.running_mean)",
+    "shapes alone": "[(p.shape, p.dtype, p.device, p.numel()) for p in net.parameters()]; repr(net)",
+    "functional_call": """
+from torch.func import functional_call
+other = {n: torch.zeros_like(p) for n, p in net.named_parameters()}
+for _ in range(20): functional_call(net, other, (X[:8],))
+""",
+    "vmap and grad of torch.func": """
+from torch.func import grad, vmap, functional_call
+own = {n: p.detach() for n, p in net.rest.named_parameters()}
+vmap(grad(lambda w, x: functional_call(net.rest, w, (x,)).sum()), (None, 0))(own, torch.randn(5, 64))
+""",
+    "hooks": """
+h = net.fc1.register_forward_hook(lambda m, a, o: None)
+net(X[:4]); h.remove()
+""",
+    "a hook left for some steps": """
+seen = []
+h = net.fc1.register_forward_hook(lambda m, a, o: seen.append(1))
+time.sleep(0.05); h.remove()
+""",
+    "through the engine": "m = e.model; m(X[:8]).sum().backward(); m.eval()",
+    "the engine's optimizer, looked at": """
+states = e.optimizer.state.values()
+[value.sum().item() for state in states for value in state.values() if torch.is_tensor(value)]
+""",
+    "inference": "pn.InferenceEngine(net, device='cpu').predict(X[:64])",
+    "inspector": "i = pn.Inspector(net); i.watch('fc*'); i.run_inspection(X[:8]); i.summary()",
+    "summary": "pn.summary(net, (X[:2],))",
+    "from_module": "pn.from_module(net, (X[:4],))",
+    # Autograd functions
+    "an autograd function": "for _ in range(100): Scaled.apply(torch.randn(4, 64), net.rest[0].weight).sum().backward()",
+    "a failing backward": "for _ in range(20): quiet(lambda: Failing.apply(net(X[:8])).sum().backward(), RuntimeError)",
+    "a failing backward of a part": """
+for _ in range(20):
+    y = Failing.apply(net.rest[0](torch.randn(4, 64)))
+    quiet(lambda: y.sum().backward(), RuntimeError)
+""",
+    "an output kept": "kept_output = net(X[:8])",
+    "an output of an earlier cell": """
+try: quiet(lambda: kept_output.sum().backward(), RuntimeError)
+except NameError: pass
+kept_output = torch.zeros((), requires_grad=True)
+""",
+    "a hook in a backward pass": """
+y = net.fc1(X[:8])
+y.register_hook(lambda g: g * net.rest(torch.randn(2, 64)).mean().detach())
+y.sum().backward()
+""",
+    # Threads
+    "threads, forward": "in_threads(lambda: [net(X[:8]) for _ in range(10)])",
+    "threads, backward": "in_threads(lambda: [net(X[:8]).sum().backward() for _ in range(20)])",
+    "threads, a part": "in_threads(lambda: [net.rest[0](torch.randn(16, 64)).sum().backward() for _ in range(20)])",
+    "threads, no_grad": """
+def look():
+    with torch.no_grad():
+        for _ in range(20): net.rest(torch.randn(8, 64))
+in_threads(look)
+""",
+    "threads, batch norm": "in_threads(lambda: [net.bn(torch.randn(16, 64) - 5) for _ in range(20)])",
+    "threads, eval and train": "in_threads(lambda: [(net.eval(), net.train()) for _ in range(20)])",
+    "threads, dropout to eval": "in_threads(lambda: [(net.drop.eval(), net.drop.train()) for _ in range(20)])",
+    "threads, failing backward": """
+def fail():
+    for _ in range(10): quiet(lambda: Failing.apply(net(X[:8])).sum().backward(), RuntimeError)
+in_threads(fail)
+""",
+    "threads, draws": "in_threads(lambda: [(torch.rand(9), torch.manual_seed(3), nn.Linear(3, 3)) for _ in range(20)])",
+    "a thread that dies with an output": """
+def die():
+    global left
+    left = net(X[:8])
+in_threads(die, 1)
+""",
+    "a thread that outlives its cell": """
+def use_late():
+    for _ in range(50): net.rest[0](torch.randn(8, 64)).sum().backward()
+late = threading.Thread(target=use_late)
+late.start()
+""",
+    "a pool of before, backward": "list(pool.map(lambda _: net(X[:8]).sum().backward(), range(20)))",
+    "a pool of before, a part": "list(pool.map(lambda _: net.rest[0](torch.randn(8, 64)).sum().backward(), range(20)))",
+    "asyncio, in a thread": "await asyncio.to_thread(lambda: net(X[:8]).sum().backward())",
+    "asyncio, a task": """
+async def use():
+    for _ in range(5):
+        net(X[:8]).sum().backward()
+        await asyncio.sleep(0)
+await asyncio.gather(use(), use())
+""",
+    "asyncio, a task that outlives its cell": """
+async def use_later():
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+        net.rest[0](torch.randn(8, 64)).sum().backward()
+task = asyncio.ensure_future(use_later())
+""",
+    "commands from threads": "in_threads(lambda: [(e.pause(wait=False), e.resume()) for _ in range(20)]); e.resume()",
+    "resume while it is used": """
+for _ in range(20):
+    y = net(X[:8])
+    in_threads(e.resume, 1)
+    y.sum().backward()
+""",
+    # Compiled code
+    "torch.compile of the model": """
+compiled = torch.compile(net, backend="aot_eager")
+for _ in range(3): compiled(X[:8]).sum().backward()
+""",
+    "compiled before, without gradients": """
+try:
+    with torch.no_grad(): compiled(X[:8])
+except NameError: pass
+""",
+    "torch.compile of a part": "torch.compile(net.rest, backend='aot_eager')(torch.randn(8, 64)).sum().backward()",
+    "torch.compile of a function": """
+f = torch.compile(lambda x: net.rest[0](x).sum(), backend="aot_eager", fullgraph=True)
+for _ in range(3): f(torch.randn(8, 64)).backward()
+""",
+    "compiled, in threads": """
+f2 = torch.compile(lambda x: net.rest[2](x).sum(), backend="eager")
+in_threads(lambda: f2(torch.randn(8, 64)).backward(), 2)
+""",
+    "jit.trace": "s = torch.jit.trace(copy.deepcopy(net).eval(), X[:4]); s(X[:4])",
+    "jit.script of a part": "s = torch.jit.script(net.rest[0]); [s(torch.randn(8, 64)).sum().backward() for _ in range(20)]",
+    "torch.export": "torch.export.export(copy.deepcopy(net), (X[:4],))",
+    "fx": "torch.fx.symbolic_trace(net.rest)(torch.randn(4, 64)).sum().backward()",
+    # Random numbers
+    "draws": "torch.rand(1000); torch.manual_seed(5); torch.randperm(100); nn.Linear(9, 9); F.dropout(torch.ones(9))",
+    "the default generator": "for _ in range(50): torch.default_generator.manual_seed(7); torch.default_generator.seed()",
+    "its state": "s = torch.get_rng_state(); torch.seed(); torch.set_rng_state(s)",
+    "draws of Python and NumPy": "random.seed(3); [random.random() for _ in range(99)]; np.random.seed(3); np.random.rand(99)",
+    "a sampler": "list(torch.utils.data.RandomSampler(range(100))); torch.utils.data.random_split(range(100), [50, 50])",
+    # Forks
+    "workers": "assert len(list(torch.utils.data.DataLoader(torch.arange(32), num_workers=2))) == 32",
+    "workers that draw": """
+class Noise(torch.utils.data.Dataset):
+    def __len__(self): return 16
+    def __getitem__(self, i): return torch.rand(3) + np.random.rand() + random.random()
+assert len(list(torch.utils.data.DataLoader(Noise(), num_workers=2))) == 16
+""",
+    "a fork": """
+pid = os.fork()
+if not pid:
+    torch.manual_seed(0); torch.rand(3); os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+""",
+    "a pool of processes": """
+with multiprocessing.get_context("fork").Pool(2) as processes:
+    assert processes.map(abs, range(8)) == list(range(8))
+""",
+    "a fork in a thread": """
+def fork():
+    pid = os.fork()
+    if not pid:
+        torch.rand(3); os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+in_threads(fork, 2)
+""",
+    # Extensions in C, and memory
+    "an extension reads a weight": """
+c = extension()
+if c: [c.total(net.fc1.weight.data_ptr(), net.fc1.weight.numel()) for _ in range(50)]
+""",
+    "an extension reads a weight, in threads": """
+c = extension()
+if c: in_threads(lambda: [c.total(net.rest[0].weight.data_ptr(), net.rest[0].weight.numel()) for _ in range(50)])
+""",
+    "an extension keeps the lock": """
+c = extension(ctypes.PyDLL)
+if c: [c.churn(10**6) for _ in range(10)]
+""",
+    "an extension allocates, in threads": """
+c = extension()
+if c: in_threads(lambda: c.churn(10**6))
+""",
+    "an extension calls back": """
+def use():
+    net.rest[0](torch.randn(8, 64)).sum().backward()
+    return 0
+c, back = extension(), Callback(use)
+if c: [c.call(back) for _ in range(20)]
+""",
+    "the memory of a weight, written and put back": """
+memory, size = net.fc1.weight.data_ptr(), net.fc1.weight.numel() * 4
+kept = ctypes.string_at(memory, size)
+ctypes.memset(memory, 0, size)
+sum(range(10**6))
+ctypes.memmove(memory, kept, size)
+""",
+    "a weight as NumPy, written and put back": """
+w = net.rest[2].weight.detach().numpy()
+kept = w.copy()
+w[:] = 0
+sum(range(10**6))
+w[:] = kept
+""",
+    # Of all kinds
+    "garbage": "net(X[:8]); gc.collect()",
+    "another model": """
+o = nn.Linear(16, 4)
+p = torch.optim.SGD(o.parameters(), 0.1)
+for _ in range(20):
+    p.zero_grad()
+    F.cross_entropy(o(X), Y).backward()
+    p.step()
+""",
+    "another training": """
+e2 = pn.TrainingEngine(nn.Linear(16, 4), (X, Y), epochs=2, device="cpu", seed=3)
+e2.start()
+e2.wait()
+""",
+    "threads of torch": "n = torch.get_num_threads(); torch.set_num_threads(1); torch.set_num_threads(n)",
+    "gradients off": "torch.set_grad_enabled(False); net(X[:4]); torch.set_grad_enabled(True)",
+    "default dtype": "torch.set_default_dtype(torch.float64); torch.rand(3); torch.set_default_dtype(torch.float32)",
+    "default device": "torch.set_default_device('cpu'); net(X[:4]); torch.set_default_device(None)",
+    "a function mode": """
+from torch.overrides import TorchFunctionMode
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, f, t, a=(), k=None): return f(*a, **(k or {}))
+with Mode(): net(X[:4]).sum().backward()
+""",
+    "a dispatch mode": """
+from torch.utils.flop_counter import FlopCounterMode
+with FlopCounterMode(display=False): net(X[:4]).sum().backward()
+""",
+    "a long C call": "re.match(r'(a?){20}a{20}', 'a' * 20)",
+    "an error": "net(X[:8]); raise ValueError('on purpose')",
+    "a wrong shape": "quiet(lambda: net(torch.randn(3, 3)), RuntimeError)",
+    "exit of a thread": "in_threads(lambda: (net(X[:4]), sys.exit()))",
+    "recursion": "def deep(n): return net.fc1(X[:2]).sum() if n == 0 else deep(n - 1)\ndeep(200).backward()",
+}
+
+INTERRUPTED: dict[str, str] = {
+    "a loop": "while True: net(X[:8]).sum().backward()",
+    "a loop over a part": "while True: net.rest[0](torch.randn(8, 64)).sum().backward()",
+    "a loop of draws": "while True: torch.rand(9); torch.manual_seed(1)",
+    "a sleep with the model": "net(X[:8]); time.sleep(60)",
+    "a wait": "e.wait()",
+    "a paused block": "with e.paused() as m:\n    while True: m.state_dict()",
+    "eval and train": "while True: net.eval(); net.train()",
+    "state": "while True: net.state_dict()",
+    "pause and resume": "while True: e.pause(); e.resume()",
+    "steps": "e.pause()\ntry:\n    while True: e.step()\nfinally:\n    e.resume()",
+    "threads": "while True: in_threads(lambda: net(X[:8]).sum().backward(), 2)",
+    "arriving": "while True:\n    with e.paused(): pass",
+}
+"""Cells that somebody interrupts after a moment."""

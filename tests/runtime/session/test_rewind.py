@@ -1,0 +1,251 @@
+"""A training goes back to an earlier step bit for bit, or on without a batch, or says why it cannot."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from pnne_nb.errors import TrainingError
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.telemetry.frames import StepFrame
+from tests.runtime import tasks
+
+States = dict[int, dict[str, Tensor]]
+
+
+def watched(model: nn.Module | None = None, data: Any = None, **options: Any) -> tuple[TrainingEngine, States]:
+    """A training, and the states of its model after each step, filled as it goes."""
+    options = {"epochs": 20, "batch_size": 16, "device": "cpu", "metrics": ("accuracy",), **options}
+    engine = TrainingEngine(
+        tasks.network() if model is None else model, tasks.images() if data is None else data, **options
+    )
+    states: States = {}
+
+    def keep(frame: StepFrame) -> None:
+        states[frame.step] = state_of(engine)
+
+    engine.on("step", keep)
+    return engine, states
+
+
+def state_of(engine: TrainingEngine) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in engine.module.state_dict().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in other)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimizer": ("SGD", {"lr": 0.1, "momentum": 0.9}), "scheduler": ("StepLR", {"step_size": 1})},
+        {"accumulate": 2, "grad_clip": 0.5, "shuffle": False},
+        {"val_data": tasks.images(2), "scheduler": "ReduceLROnPlateau", "validate_every": (4, "steps")},
+        {"precision": "bf16"},
+    ],
+)
+def test_the_training_is_where_it_was_and_goes_on_as_it_did(options: dict[str, Any]) -> None:
+    engine, states = watched(**options)
+    engine.step(50)
+    first, losses = dict(states), engine.history["loss"].tolist()
+    engine.rewind(1)
+    engine.rewind(19)
+    assert engine.progress.step == 30
+    assert engine.state == "stopped"
+    assert same(state_of(engine), first[30])
+    assert engine.history["loss"].tolist() == losses[:30]
+    states.clear()
+    engine.step(20)
+    assert all(same(state, first[step]) for step, state in states.items())
+    assert engine.history["loss"].tolist() == losses
+    assert [frame.message for frame in engine.history.anomalies if frame.kind == "rewound"] == [
+        "The training went back 1 step, to step 49.",
+        "The training went back 19 steps, to step 30.",
+    ]
+    engine.stop()
+
+
+def test_epochs_that_come_again_are_recorded_once() -> None:
+    engine, _ = watched(val_data=tasks.images(2))
+    engine.step(40)
+    before = engine.history.to_frame()
+    engine.rewind(25)
+    engine.step(25)
+    assert engine.history.to_frame().equals(before)
+    engine.stop()
+
+
+def test_a_changed_rate_is_not_a_difference() -> None:
+    engine, states = watched()
+    engine.step(15)
+    engine.set_optimizer(lr=0.5)
+    engine.step(15)
+    kept = dict(states)
+    engine.rewind(10)
+    assert same(state_of(engine), kept[20])
+    engine.rewind(10)
+    assert same(state_of(engine), kept[10])
+    assert engine.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
+    engine.stop()
+
+
+def test_too_far_is_refused_with_what_is_kept() -> None:
+    engine, _ = watched()
+    with pytest.raises(TrainingError, match="Nothing is kept to go back to: no step was made"):
+        engine.rewind(1)
+    engine.step(5)
+    with pytest.raises(TrainingError, match=r"rewind\(6\) would go to step -1, .* since step 0 .* at most 5 can be"):
+        engine.rewind(6)
+    with pytest.raises(TrainingError, match="steps"):
+        engine.rewind(0)
+    engine.stop()
+
+
+def test_a_snapshot_that_is_too_large_is_told() -> None:
+    engine, _ = watched()
+    engine.rewind_memory = 1000
+    engine.step(5)
+    with pytest.raises(TrainingError, match=r"a snapshot of this training takes 0 MB, and engine.rewind_memory allows"):
+        engine.rewind(1)
+    engine.stop()
+
+
+class Drifting(nn.Module):
+    """Its results depend on how often it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(36, 4)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        scores: Tensor = self.fc(x.flatten(1)) + 0.01 * self.calls * x.flatten(1)[:, :4]
+        return scores
+
+
+def test_a_forward_pass_that_is_not_the_same_is_told_with_the_difference() -> None:
+    engine, states = watched(Drifting())
+    engine.step(12)
+    with pytest.raises(
+        TrainingError, match=r"Step 1 made again has the loss .* \(difference .*\): a forward pass that is"
+    ):
+        engine.rewind(2)
+    assert engine.progress.step == 12
+    assert same(state_of(engine), states[12])
+    engine.stop()
+
+
+class Once(IterableDataset[Any]):
+    """Can be read a single time."""
+
+    def __init__(self) -> None:
+        pictures, classes = tasks.images()
+        self._left = iter(list(zip(pictures, classes, strict=True)))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._left
+
+
+def test_data_that_is_gone_is_told() -> None:
+    engine, states = watched(data=DataLoader(Once(), batch_size=8), epochs=1, loss="CrossEntropyLoss")
+    engine.step(6)
+    with pytest.raises(TrainingError, match=r"is gone|cannot be read again"):
+        engine.rewind(2)
+    assert same(state_of(engine), states[6])
+    engine.stop()
+
+
+def bad_row(data: tuple[Tensor, Tensor], row: int) -> tuple[Tensor, Tensor]:
+    pictures = data[0].clone()
+    pictures[row, 0, 1, 2] = torch.nan
+    return pictures, data[1]
+
+
+def test_a_batch_that_is_to_blame_is_left_out() -> None:
+    engine, states = watched(data=bad_row(tasks.images(), 37), shuffle=False, epochs=1)
+    engine.start()
+    with pytest.raises(TrainingError, match=r"In 'input', row 5 of batch 3 is NaN"):
+        engine.wait(60)
+    fault = engine.fault
+    assert fault is not None
+    assert (fault.step, fault.epoch, fault.batch, fault.stage, fault.kind) == (3, 1, 3, "data", "data")
+    assert (fault.examples, fault.indices) == ((5,), (37,))
+    assert "input[5]: " in fault.show_batch()
+    assert same(state_of(engine), states[2])
+    engine.skip_batch()
+    assert engine.fault is None
+    assert engine.state == "stopped"
+    engine.start()
+    assert engine.wait(60)
+    assert engine.progress.step == 5
+    with pytest.raises(TrainingError, match="There is no batch to leave out"):
+        engine.skip_batch()
+
+
+def _transient() -> Callable[[Tensor, Tensor], Tensor]:
+    calls: list[int] = []
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        calls.append(1)
+        found = nn.functional.cross_entropy(output, target)
+        return found * torch.nan if len(calls) == 4 else found
+
+    return loss
+
+
+def test_a_fault_that_does_not_repeat_is_transient() -> None:
+    engine, _ = watched(loss=_transient())
+    engine.start()
+    with pytest.raises(TrainingError, match="made again with the same numbers, was finite: it did not repeat"):
+        engine.wait(60)
+    assert engine.fault is not None
+    assert (engine.fault.kind, engine.fault.stage, engine.fault.step) == ("transient", None, 4)
+
+
+def _steep(output: Tensor, target: Tensor) -> Tensor:
+    return 1000 * nn.functional.cross_entropy(output, target)
+
+
+def test_weights_that_an_update_ruins_are_told_apart() -> None:
+    engine, states = watched(optimizer=("SGD", {"lr": 3e38}), shuffle=False, loss=_steep)
+    engine.start()
+    with pytest.raises(TrainingError, match=r"held it before the step: the update before, with learning rate 3e\+38"):
+        engine.wait(60)
+    assert engine.fault is not None
+    assert engine.fault.stage == "weights"
+    count = engine.progress.step
+    engine.rewind(count)
+    assert all(tensor.isfinite().all() for tensor in engine.module.state_dict().values())
+    assert count in states
+
+
+def test_training_in_a_process_of_its_own_keeps_no_steps() -> None:
+    engine, _ = watched()
+    engine.step(3)
+    engine.stop()
+    engine._session.executor.in_process = True
+    with pytest.raises(TrainingError, match="in a thread of the kernel only"):
+        engine.rewind(1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_step_of_the_last_hundred_comes_back(seed: int) -> None:
+    engine, states = watched(seed=seed, epochs=60)
+    engine.step(150)
+    draws = random.Random(seed)
+    at = 150
+    while at > 60:
+        back = min(draws.randint(1, 40), at - 50)
+        engine.rewind(back)
+        at -= back
+        assert same(state_of(engine), states[at])
+    engine.stop()

@@ -1,0 +1,110 @@
+"""The loss that an engine chooses by the target, and what it says where none fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from pnne_nb.errors import TargetError, TrainingError
+from pnne_nb.runtime.engine import TrainingEngine
+
+X = torch.arange(60.0).reshape(12, 5) / 60
+QUANTITIES = torch.linspace(-1, 1, 12).reshape(12, 1)
+YES_AND_NO = (torch.arange(12) % 2).float().reshape(12, 1)
+CLASSES = torch.arange(12) % 3
+
+
+def trained(outputs: int, y: Any, **options: Any) -> TrainingEngine:
+    return TrainingEngine(nn.Linear(5, outputs), (X, y), epochs=1, device="cpu", **options)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "target", "loss"),
+    [
+        (1, QUANTITIES, "MSELoss"),
+        (3, QUANTITIES.expand(12, 3), "MSELoss"),
+        (1, torch.zeros(12, 1), "MSELoss"),
+        (3, CLASSES, "CrossEntropyLoss"),
+        (3, torch.eye(3)[CLASSES], "CrossEntropyLoss"),
+        (1, YES_AND_NO, "BCEWithLogitsLoss"),
+        (2, torch.cat([YES_AND_NO, torch.ones(12, 1)], 1), "BCEWithLogitsLoss"),
+    ],
+)
+def test_the_target_decides(outputs: int, target: Tensor, loss: str) -> None:
+    engine = trained(outputs, target)
+    assert f"loss={loss} (chosen: " in repr(engine)
+    engine.start()
+    assert engine.wait(60)
+    # The same as if it had been given.
+    same = trained(outputs, target, loss=loss)
+    given = TrainingEngine(nn.Linear(5, outputs), (X, target), loss=loss, device="cpu")
+    assert f"loss={loss}, state" in repr(same)
+    assert type(given._loop.recipe.loss) is type(engine._loop.recipe.loss)
+    assert engine.history["loss"][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("outputs", "target", "message"),
+    [
+        (1, QUANTITIES.reshape(12), r"\(N, 1\), the targets are floats of shape \(N,\): .* y.reshape\(-1, 1\)"),
+        (1, QUANTITIES.numpy().reshape(12), r"y.reshape\(-1, 1\)"),
+        (3, QUANTITIES.reshape(12), "give the last layer 1 output"),
+        (3, CLASSES.float(), r"numbers of classes, give them as integers, y.long\(\)"),
+        (1, CLASSES, r"from 0 to 2. If they are quantities, .*; if they are classes, give the last layer 3 outputs"),
+        (1, CLASSES % 2, r"float\(\).reshape\(-1, 1\), and the loss is BCEWithLogitsLoss"),
+        (1, (QUANTITIES, CLASSES), "a target that is a list: give a function of output and target"),
+    ],
+)
+def test_what_fits_no_loss_is_refused_with_what_to_write(outputs: int, target: Any, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        trained(outputs, target)
+
+
+def test_a_model_that_ends_in_sigmoid_is_not_given_logits_of_it() -> None:
+    with pytest.raises(TargetError, match="ends in Sigmoid, which BCEWithLogitsLoss computes itself"):
+        TrainingEngine(nn.Sequential(nn.Linear(5, 1), nn.Sigmoid()), (X, YES_AND_NO), device="cpu")
+
+
+@pytest.mark.parametrize("loss", ["CrossEntropyLoss", nn.CrossEntropyLoss()])
+def test_classes_over_one_output_are_refused_before_the_first_step(loss: Any) -> None:
+    engine = trained(1, QUANTITIES, loss=loss)
+    before = [parameter.clone() for parameter in engine.module.parameters()]
+    engine.start()
+    with pytest.raises(TargetError, match=r"one output \(N, 1\): the loss would always be 0. Choose loss="):
+        engine.wait(60)
+    assert all(torch.equal(*pair) for pair in zip(before, engine.module.parameters(), strict=True))
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(zip(X, CLASSES, strict=True))
+
+
+def test_a_stream_is_not_read_beforehand() -> None:
+    with pytest.raises(TrainingError, match=r'the data is a stream, .* loss="CrossEntropyLoss" for classes'):
+        TrainingEngine(nn.Linear(5, 3), Stream(), device="cpu")
+    TrainingEngine(nn.Linear(5, 3), Stream(), loss="CrossEntropyLoss", device="cpu")
+
+
+def test_datasets_and_loaders_are_looked_at() -> None:
+    data = TensorDataset(X, YES_AND_NO)
+    weighted = torch.utils.data.WeightedRandomSampler([1.0] * 12, 12)
+    for given in (data, DataLoader(data, 4), DataLoader(data, 4, sampler=weighted), [data[at] for at in range(12)]):
+        engine = TrainingEngine(nn.Linear(5, 1), given, device="cpu")
+        assert "BCEWithLogitsLoss (chosen: the targets are 0 or 1)" in repr(engine)
+
+
+def test_looking_at_the_model_changes_nothing() -> None:
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 1)).train()
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    random = torch.random.get_rng_state()
+    TrainingEngine(model, (X, QUANTITIES), device="cpu")
+    assert torch.equal(random, torch.random.get_rng_state())
+    assert all(module.training for module in model.modules())
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in state.items())

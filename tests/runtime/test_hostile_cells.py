@@ -1,0 +1,25 @@
+"""Every hostile cell once, beside a training in a real kernel; `scripts/hostile_cells.py` runs hundreds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.hostile_cells import CELLS, INTERRUPTED
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(600)
+def test_hostile_cells_leave_a_training_bit_identical(tmp_path: Path) -> None:
+    cells = str(len(CELLS) + len(INTERRUPTED))
+    command = [sys.executable, "scripts/hostile_cells.py", cells, "1"]
+    # Cells that are interrupted leave files behind.
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=variables)
+    assert run.stdout.rstrip().endswith("bit-identical"), run.stdout + run.stderr
+    assert "the cell itself failed" not in run.stdout

@@ -1,0 +1,80 @@
+"""What a dashboard reads off its engine: the picture that stays, and what it says."""
+
+from __future__ import annotations
+
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import pnne_nb as pn
+from pnne_nb.telemetry.frames import StateFrame
+from pnne_nb.widgets.dashboard.engine_view import picture_keeper
+from pnne_nb.widgets.host.static_picture import KeptPicture
+from tests.widgets.shown import Shown
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    return Shown(monkeypatch)
+
+
+def data() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(40, 4), torch.randint(3, (40,))
+
+
+def net() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_the_picture_of_a_training_has_its_last_numbers_and_what_failed(shown: Shown) -> None:
+    engine = pn.TrainingEngine(net(), data(), epochs=2, loss="CrossEntropyLoss")
+    widget = pn.TrainingDashboard(engine)
+    widget._ipython_display_()
+    assert "Training idle: epoch 1 of 2" in shown.bundles[1]["text/html"]
+    engine.start()
+    engine.wait()
+    [*_, last] = shown.updates
+    loss = engine.history.summary()["loss"]
+    assert "Training finished: epoch 2 of 2" in last["text/html"]
+    assert f"loss: {loss:.4g} at the end" in last["text/html"]
+    widget.close()
+    x, y = data()
+    failing = pn.TrainingEngine(net(), (x, y + 7), epochs=2, loss="CrossEntropyLoss")
+    widget = pn.TrainingDashboard(failing)
+    widget._ipython_display_()
+    failing.start()
+    with pytest.raises(pn.PnneError):
+        failing.wait()
+    assert "Training failed" in shown.updates[-1]["text/html"]
+    widget.close()
+
+
+def test_a_picture_that_cannot_be_drawn_does_not_fail_the_training(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = pn.TrainingEngine(net(), data(), epochs=1, loss="CrossEntropyLoss")
+    widget = pn.TrainingDashboard(engine)
+    widget._ipython_display_()
+    monkeypatch.setattr(KeptPicture, "redraw", lambda _: 1 / 0)
+    engine.start()
+    engine.wait()
+    assert engine.state == "finished"
+    assert "The picture of the training was not drawn." in caplog.text
+    widget.close()
+
+
+def test_a_pause_draws_the_picture_when_it_lasts_and_a_picture_that_is_gone_is_left_alone(shown: Shown) -> None:
+    picture = KeptPicture(lambda: "it", lambda: "drawn")
+    keep = picture_keeper(weakref.ref(picture))
+    picture.show_under(SimpleNamespace(_repr_mimebundle_=lambda: None))
+    keep(StateFrame("paused"))
+    keep(StateFrame("running"))
+    assert len(shown.waiting) == 1
+    assert shown.updates == []
+    picture.close()
+    del picture
+    keep(StateFrame("finished"))
+    assert shown.updates == []

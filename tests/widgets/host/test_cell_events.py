@@ -1,0 +1,88 @@
+"""IPython's cells reach the runtime, also those that fail, and also the one that was running already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from pnne_nb.runtime.thread.cells import Cells
+from pnne_nb.widgets.host import cell_events as widget_cells
+from pnne_nb.widgets.host.cell_events import forget_cells, watch_cells
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Cells:
+    own = Cells()
+    monkeypatch.setattr(widget_cells, "cells", own)
+    return own
+
+
+@pytest.fixture
+def shell(spans: Cells) -> Iterator[Any]:
+    make: Any = InteractiveShell  # IPython is typed in part only
+    shell = make()
+    shell.history_manager.enabled = False
+    shell.user_ns["spans"] = spans
+    assert watch_cells(shell)
+    yield shell
+    forget_cells(shell)
+    shell.history_manager.end_session()
+    InteractiveShell.clear_instance()
+
+
+def test_a_cell_is_open_while_it_runs(shell: Any, spans: Cells) -> None:
+    assert not spans.open_here()
+    shell.run_cell("inside = spans.open_here()")
+    assert shell.user_ns["inside"] is True
+    assert not spans.open_here()
+
+
+def test_a_cell_that_fails_ends_too(shell: Any, spans: Cells, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not shell.run_cell("1 / 0").success
+    assert "ZeroDivisionError" in capsys.readouterr().out
+    assert not spans.open_here()
+
+
+def test_watching_twice_tells_once(shell: Any, spans: Cells) -> None:
+    began: list[str] = []
+    spans.at_begin(lambda: began.append("cell"))
+    watch_cells(shell)
+    shell.run_cell("pass")
+    assert began == ["cell"]
+
+
+class FakeEvents:
+    def register(self, _event: str, _function: Any) -> None:
+        """Takes anything."""
+
+    unregister = register
+
+
+class FakeKernelShell:
+    """A kernel's shell while it handles a request."""
+
+    def __init__(self, kind: str, *, silent: bool) -> None:
+        self.events = FakeEvents()
+        self._parent = {"msg_type": kind, "content": {"silent": silent}}
+
+    def get_parent(self) -> dict[str, Any]:
+        return self._parent
+
+
+@pytest.mark.parametrize(
+    ("kind", "silent", "is_open"),
+    [("execute_request", False, True), ("execute_request", True, False), ("comm_msg", False, False)],
+)
+def test_the_cell_that_imports_us_is_open_already(spans: Cells, kind: str, silent: bool, is_open: bool) -> None:
+    shell = FakeKernelShell(kind, silent=silent)
+    watch_cells(shell)
+    assert spans.open_here() is is_open
+    forget_cells(shell)
+
+
+def test_without_ipython_there_is_nobody_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widget_cells, "get_ipython", lambda: None)
+    assert watch_cells() is False

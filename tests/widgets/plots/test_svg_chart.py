@@ -1,0 +1,97 @@
+"""Line charts as SVG, and the picture of a history."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pnne_nb as pn
+from pnne_nb.runtime.monitoring.history import History
+from pnne_nb.telemetry.frames import EpochFrame, StepFrame
+from pnne_nb.widgets.plots.history_chart import history_chart
+from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Panel
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(chart: Chart) -> ET.Element:
+    return ET.fromstring(chart.to_svg("light"))
+
+
+def texts(chart: Chart) -> list[str]:
+    return [element.text or "" for element in parsed(chart).iter(f"{SVG}text")]
+
+
+def trained(losses: list[float]) -> History:
+    history = History()
+    for step, loss in enumerate(losses, 1):
+        history.record(StepFrame(step, 1, loss, 0.1, 4, 0.5))
+    metrics = {"train_loss": 1.0, "val_loss": 2.0, "train_accuracy": 0.5, "val_accuracy": 0.25}
+    history.record(EpochFrame(1, len(losses), metrics))
+    return history
+
+
+def test_training_and_validation_of_one_metric_share_a_panel() -> None:
+    chart = history_chart(trained([3.0, 2.0, 1.0]))
+    assert repr(chart) == "Training history: Loss, Accuracy"
+    assert {"Loss", "loss", "val_loss", "Accuracy", "train_accuracy", "val_accuracy", "step"} <= set(texts(chart))
+    assert "train_loss" not in texts(chart)  # the loss of every step is there
+
+
+def test_only_what_is_asked_for_is_drawn_and_unknown_names_are_answered() -> None:
+    history = trained([3.0, 2.0])
+    assert repr(history.plot("learning_rate")) == "Training history: Learning rate"
+    with pytest.raises(pn.UnknownSeriesError, match=r"The history has no 'los'.*Did you mean 'loss'"):
+        history.plot("los")
+
+
+def test_gaps_stay_gaps_and_nothing_that_is_no_number_reaches_the_picture() -> None:
+    line = ChartLine("loss", np.arange(6.0), np.array([1.0, 2.0, np.nan, 3.0, np.inf, 4.0]), "#2f86c9")
+    for log in (False, True):
+        chart = Chart("One", [Panel("Loss", "step", [line], log)])
+        assert len(list(parsed(chart).iter(f"{SVG}polyline"))) == 3
+        assert "nan" not in chart.to_svg()
+        assert "inf" not in chart.to_svg()
+
+
+@pytest.mark.parametrize("values", [[], [0.0], [5.0], [-1.0, -2.0], [1e-30, 1e30], [0.0, 1.0]])
+@pytest.mark.parametrize("log", [False, True])
+def test_every_line_stays_inside_of_its_axes(values: list[float], log: bool) -> None:
+    line = ChartLine("a", np.arange(float(len(values))), np.array(values), "#2f86c9", dots=True)
+    chart = Chart("One", [Panel("A", "step", [line], log)])
+    for dot in parsed(chart).iter(f"{SVG}circle"):
+        assert 57 <= float(dot.attrib["cx"]) <= 407
+        assert 43 <= float(dot.attrib["cy"]) <= 219
+
+
+def test_what_it_shows_is_said_in_words_and_names_are_escaped() -> None:
+    html = Chart("A <b>", [Panel("x & y", "step", [])], ["a < b"]).to_html()
+    assert '<figure><img alt="A &lt;b&gt;. a &lt; b" src="data:image/svg+xml;base64,' in html
+    assert "<li>a &lt; b</li>" in html
+    facts = history_chart(trained([3.0, 2.0])).to_html()
+    assert "<li>val_accuracy: 0.25 at the end.</li>" in facts
+    assert "<li>train_loss: 1 at the end, least 1.</li>" in facts
+
+
+def test_a_theme_is_fixed_or_follows_the_reader() -> None:
+    chart = history_chart(trained([1.0]))
+    assert "prefers-color-scheme" in chart.to_svg()
+    assert "prefers-color-scheme" not in chart.to_svg("dark") + chart.to_svg("light")
+    assert chart.to_svg("dark") != chart.to_svg("light")
+
+
+def test_engine_and_history_stay_in_a_saved_notebook() -> None:
+    engine: Any = pn.TrainingEngine(nn.Linear(3, 1), (torch.ones(8, 3), torch.ones(8, 1)), epochs=2, device="cpu")
+    assert "<img" not in engine._repr_html_() + engine.history._repr_html_()
+    engine.start()
+    assert engine.wait(60)
+    assert "Epoch 2 of 2, 2 steps" in engine._repr_html_()
+    assert "MSELoss (chosen: the targets are floats)" in engine._repr_html_()
+    assert "<img alt=" in engine._repr_html_()
+    assert "train_loss" in engine.history._repr_html_()
+    assert "loss" in engine.history._ipython_key_completions_()
