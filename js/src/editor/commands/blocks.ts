@@ -1,7 +1,6 @@
 import { innermost } from "../document/blocks";
 import { ownOps } from "../document/definitions";
 import { type GraphDocument, toState } from "../document/document";
-import { fragmentOf, pasteOps } from "../document/fragment";
 import { download } from "../host/download";
 import type { Editor } from "./editor";
 
@@ -20,19 +19,6 @@ export function chooseBlocks(editor: Editor): void {
     void input.files?.[0]?.text().then((text) => editor.session.loadBlocks(text));
   });
   input.click();
-}
-
-/** Draws a template node by node in an empty graph, as one edit; returns its first node. */
-export function beginWith(editor: Editor, template: string): string | null {
-  const scene = editor.scene();
-  const library = editor.session.store.get().catalog?.templates;
-  const graph = library?.graphs.get(template);
-  if (!scene || !library || !graph) return null;
-  const fragment = fragmentOf(library, graph, new Set(graph.nodes.keys()), new Set());
-  const { ops, names } = pasteOps(fragment, scene.document, scene.graphId, [0, 0]);
-  if (!editor.edit(ops, `Add ${template}`)) return null;
-  requestAnimationFrame(() => editor.viewport?.fit());
-  return names[0] ?? null;
 }
 
 /** Gives the node that a view is inside a definition of its own. */

@@ -1,5 +1,5 @@
 import type { Arrange, EdgeState, Op } from "../../protocol";
-import { type Fresh, freshBlock, shownType, templateNamed } from "../document/blocks";
+import { type Fresh, freshBlock, shownType, templateNamed, templateOps } from "../document/blocks";
 import { connectOps, matchPorts, refusalsFrom, type Scene, whyNotConnect } from "../document/connection";
 import { discardOps } from "../document/definitions";
 import { edgeId, nodeOf, toState } from "../document/document";
@@ -16,7 +16,6 @@ import { cardFor, centreOf, membersOf, ownerOf, placeOf, SceneMaker, type ShownS
 import { type Connecting, FIRST_VIEW, NOTHING, SETTLED, STILL, type ViewState } from "../scene/view";
 import type { Session } from "../session/session";
 import { Store } from "../session/store";
-import { beginWith } from "./blocks";
 
 /** What the canvas can do for the commands: it alone knows the viewport. */
 export interface Viewport {
@@ -193,7 +192,7 @@ export class Editor {
     const scene = this.scene();
     if (!scene) return null;
     const template = templateNamed(type);
-    if (template !== null && scene.graph.nodes.size === 0) return beginWith(this, template);
+    if (template !== null && scene.graph.nodes.size === 0) return this.beginWith(scene, template);
     const name = freeName(template ?? shownType(type), scene.graph.nodes);
     const only = at ? null : this.only();
     const source = only === null ? undefined : scene.cards.get(only)?.ports;
@@ -446,6 +445,15 @@ export class Editor {
 
   dispose(): void {
     if (this.nudging) clearTimeout(this.nudging);
+  }
+
+  /** Draws a template node by node in an empty graph, as one edit; returns its first node. */
+  private beginWith(scene: ShownScene, template: string): string | null {
+    const library = this.session.store.get().catalog?.templates;
+    const drawn = library && templateOps(template, library, scene.document, scene.graphId);
+    if (!drawn || !this.edit(drawn.ops, `Add ${template}`)) return null;
+    requestAnimationFrame(() => this.viewport?.fit());
+    return drawn.names[0] ?? null;
   }
 
   private fresh(scene: ShownScene, type: string, name: string): Fresh {

@@ -1,7 +1,7 @@
 import { MY_BLOCKS, type NodeState, type NodeTypeState, type Op, TEMPLATES } from "../../protocol";
 import { definitionOf, usesOf } from "./definitions";
 import type { GraphDocument } from "./document";
-import { definitionOps, fragmentOf } from "./fragment";
+import { definitionOps, fragmentOf, pasteOps } from "./fragment";
 import { type Ports, portsOf } from "./ports";
 
 /** No node type is called so. */
@@ -64,6 +64,19 @@ export function freshBlock(type: string, library: GraphDocument, document: Graph
   const { ops, ids } = definitionOps(fragment, document, graph);
   const definition = ids.get(definitionOf(node) ?? "") ?? "";
   return { type: "Subgraph", properties: { definition }, ports: portsOf(library, node, undefined), before: ops };
+}
+
+/** The ops that draw a template node by node in a graph, and the names of its nodes; null for an unknown template. */
+export function templateOps(
+  template: string,
+  library: GraphDocument,
+  document: GraphDocument,
+  graph: string,
+): { ops: readonly Op[]; names: readonly string[] } | null {
+  const drawn = library.graphs.get(template);
+  if (!drawn) return null;
+  const fragment = fragmentOf(library, drawn, new Set(drawn.nodes.keys()), new Set());
+  return pasteOps(fragment, document, graph, [0, 0]);
 }
 
 /** The block that a view is inside, when other nodes show the same definition: an edit there changes them all. */
