@@ -121,12 +121,11 @@ class Overfitting:
         best = min(range(len(pairs)), key=lambda index: pairs[index][1])
         (train_then, val_then), (train_now, val_now) = pairs[best], pairs[-1]
         since = len(pairs) - 1 - best
+        if since < self.epochs or train_now >= train_then:
+            return []
         after = [val for _, val in pairs[best + 1 :]]
         # One that jumps is as likely to come back.
-        rises = min(after[-self.epochs :], default=0.0) >= self.growth * val_then and val_now >= statistics.median(
-            after
-        )
-        if since < self.epochs or not rises or train_now >= train_then:
+        if min(after[-self.epochs :]) < self.growth * val_then or val_now < statistics.median(after):
             return []
         return [
             Finding(

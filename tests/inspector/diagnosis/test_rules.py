@@ -503,6 +503,19 @@ def test_a_loss_that_scatters_does_not_oscillate() -> None:
     assert found.reason == "The loss began at 1.4, has jumped to 9, and is at 1.4: steps overshoot."
 
 
+def test_a_validation_loss_that_jumps_or_was_just_the_best_is_no_overfitting() -> None:
+    def validated(values: list[float]) -> list[Frame]:
+        return [
+            EpochFrame(epoch, epoch, {"train_loss": 1 / epoch, "val_loss": value})
+            for epoch, value in enumerate(values, 1)
+        ]
+
+    [found] = diagnose(nn.Linear(1, 1), validated([0.5, 0.2, 0.25, 0.28, 0.3]), [Overfitting()])
+    assert found.kind == "overfitting"
+    for values in ([0.5, 0.2, 0.25, 0.29, 0.23], [0.24, 0.022, 0.13, 0.024, 0.027], [0.5, 0.4, 0.2, 0.1, 0.0]):
+        assert not diagnose(nn.Linear(1, 1), validated(values), [Overfitting()])
+
+
 def test_progress_is_slow_where_it_is_steady_and_not_where_it_ends() -> None:
     slow = [2.0 - 0.0005 * step for step in range(200)]
     [found] = diagnose(nn.Linear(1, 1), losses(slow), [SlowProgress()])
