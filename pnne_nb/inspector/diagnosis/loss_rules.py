@@ -27,7 +27,7 @@ class LossNotDecreasing:
         patience: Steps until then any fall is enough that the scatter of the losses cannot explain.
     """
 
-    least: int = 80
+    least: int = 75
     improvement: float = 0.02
     patience: int = 500
 
@@ -165,10 +165,12 @@ class Oscillation:
         late = losses[len(losses) // 2 :]
         low, high = _quantile(late, 0.1), _quantile(late, 0.9)
         turns = sum(before < began < after for before, after in itertools.pairwise(late))
+        usual = statistics.median(late)
+        scatter = 1.5 * statistics.median(abs(loss - usual) for loss in late)
         highest = max(map(statistics.median, zip(losses, losses[1:], losses[2:], strict=False)))
         if high >= self.jump * began and turns >= 2 and low <= self.fallen * began:
             reason = f"The loss jumps between {low:.4g} and {high:.4g}, and began at {began:.4g}: steps overshoot."
-        elif highest > self.jump * began and statistics.median(late) > (1 + self.fallen) / 2 * began:
+        elif highest > max(self.jump * began, began + 4 * scatter) and usual > (1 + self.fallen) / 2 * began:
             reason = f"The loss began at {began:.4g}, has jumped to {highest:.4g}, and is at {late[-1]:.4g}: steps overshoot."
         else:
             return []

@@ -269,7 +269,7 @@ def slow() -> Setup:
         x,
         x @ weight,
         nn.MSELoss(),
-        lambda parameters: torch.optim.SGD(parameters, lr=1e-4),
+        lambda parameters: torch.optim.SGD(parameters, lr=1e-5),
         steps=300,
     )
 
