@@ -269,7 +269,7 @@ def slow() -> Setup:
         x,
         x @ weight,
         nn.MSELoss(),
-        lambda parameters: torch.optim.SGD(parameters, lr=1e-5),
+        lambda parameters: torch.optim.SGD(parameters, lr=3e-6),
         steps=300,
     )
 
