@@ -18,6 +18,13 @@ from torch import Tensor, nn
 import pnne_nb as pn
 from tests.runtime import tasks
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning"),  # Lightning uses what torch has deprecated
+    pytest.mark.filterwarnings(
+        "ignore:invalid escape sequence"
+    ),  # torchao, which transformers imports, compiled for the first time
+]
+
 
 def test_a_training_of_lightning_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Lightning sets it, and leaves it set.
