@@ -56,7 +56,7 @@ from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, 
 from pnne_nb.compiler.importing.tracing.guards import Assumptions, FixedBatch, without_inputs
 from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of, with_fields
-from pnne_nb.compiler.importing.tracing.patching import Rebound
+from pnne_nb.compiler.importing.tracing.patched_functions import Rebound
 from pnne_nb.compiler.importing.tracing.proxies import (
     TYPE,
     UNKNOWN,
