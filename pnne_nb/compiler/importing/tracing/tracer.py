@@ -212,7 +212,7 @@ class ForwardTracer(recording.TraceRecorder):
             mode = wrap(self.graph.get_attr(MODE), self, self._training)
             self._by_mode.add(mode.node)
             watchers = stack.enter_context(intercepted(self, self._module, mode, self._calling, watched))
-            stack.enter_context(recording.Watch(self))
+            stack.enter_context(recording.FunctionWatch(self))
             for each, watcher in watchers:
                 stack.enter_context(self._rebound.one(each, watcher.methods))
             stack.enter_context(self._rebound.among(self._module.modules()))
