@@ -27,6 +27,7 @@ from pnne_nb.runtime.data.open_data import Array, Data
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.plots.palette import PALETTE
 
 MAX_ROWS: Final = 60
 """Nodes that have a switch: those with the most damage."""
@@ -38,6 +39,9 @@ BATCH: Final = 32
 """Examples in the batch that is timed."""
 
 _HEIGHT: Final = 520
+_NAMES: Final = "170px"
+_BAR: Final = 72
+_LINE: Final = "line-height:1.4;white-space:nowrap"
 
 
 @final
@@ -77,16 +81,16 @@ class QuantizationEditor(ipywidgets.HBox):
         val_data: Data | Array | None = None,
         reuse: nn.Module | None = None,
     ) -> None:
-        choose(kind, KINDS, "kind")
-        with private_random_state():
-            examples = read_examples(graph, data, val_data, reuse)
-            self._search = PrecisionSearch(examples, Criterion(budget, examples), kind, ())
-            self._report = self._fewest = self._search.report()
         self._changed = threading.Condition(fork_safe(threading.Lock()))  # guards what follows
         self._wanted: frozenset[str] | None = None
         self._at_work = False
         self._closed = False
         self._thread: threading.Thread | None = None
+        choose(kind, KINDS, "kind")
+        with private_random_state():
+            examples = read_examples(graph, data, val_data, reuse)
+            self._search = PrecisionSearch(examples, Criterion(budget, examples), kind, ())
+            self._report = self._fewest = self._search.report()
         self._setting = False
         measured = [node for node in self._report.nodes.values() if node.damage is not None]
         self._ranked = sorted(measured, key=lambda node: -(node.damage or 0.0))
@@ -97,17 +101,17 @@ class QuantizationEditor(ipywidgets.HBox):
             description="Fewest in float32", tooltip="What the budget allows", layout=ipywidgets.Layout(width="auto")
         )
         self._editor = GraphEditor(NodeGraph.from_json(self._search.given.to_json()), height=_HEIGHT, read_only=True)
-        rows = [
-            ipywidgets.HBox([self._switches[node.node], _facts(node, self._ranked)]) for node in self._ranked[:MAX_ROWS]
-        ]
+        largest = self._ranked[0].damage or 0.0 if self._ranked else 0.0
+        rows = [ipywidgets.HBox([self._switches[node.node], _facts(node, largest)]) for node in self._ranked[:MAX_ROWS]]
         more = len(self._ranked) - len(rows)
         table = ipywidgets.VBox(rows, layout=ipywidgets.Layout(max_height=f"{_HEIGHT - 150}px", overflow="auto"))
         note = [ipywidgets.HTML(f"<p>{more} nodes with less damage have no switch.</p>")] if more > 0 else []
         left = ipywidgets.VBox(
-            [self._headline, self._latency, reset, table, *note],
-            layout=ipywidgets.Layout(width="460px", flex="0 0 auto"),
+            [self._headline, self._latency, reset, _heading(), table, *note],
+            layout=ipywidgets.Layout(width="400px", flex="0 0 auto", margin="0 12px 0 0"),
         )
-        right = ipywidgets.Box([self._editor], layout=ipywidgets.Layout(flex="1 1 360px", min_width="320px"))
+        self._editor.layout.width = "100%"
+        right = ipywidgets.Box([self._editor], layout=ipywidgets.Layout(flex="1 1 360px", min_width="0"))
         super().__init__([left, right], layout=ipywidgets.Layout(flex_flow="row wrap"))
         self.add_class("pnne-quantization")
         reset.on_click(lambda _: self.choose(self._fewest.left_in_float))
@@ -191,10 +195,10 @@ class QuantizationEditor(ipywidgets.HBox):
             try:
                 self._measure_one(left or frozenset())
             except PnneError as error:
-                self._latency.value = f'<p role="alert">{html.escape(str(error))}</p>'
+                self._latency.value = _said(str(error))
 
     def _measure_one(self, left: frozenset[str]) -> None:
-        self._latency.value = "<p>Measuring …</p>"
+        self._latency.value = _said("Measuring …")
         with private_random_state():
             report = self._search.report(left)
             if self._is_late():
@@ -210,7 +214,7 @@ class QuantizationEditor(ipywidgets.HBox):
                 targets=[TIMED], batch_size=BATCH, quantized=report,
             )  # fmt: skip
         if not self._is_late():
-            self._latency.value = f"<p>{_time(table.rows[TIMED])}</p>"
+            self._latency.value = _said(_time(table.rows[TIMED]))
 
     def _is_late(self) -> bool:
         """Whether something else was chosen since, so that what was measured is of no use."""
@@ -225,23 +229,29 @@ class QuantizationEditor(ipywidgets.HBox):
 def _switch(node: QuantizedNode) -> ipywidgets.Checkbox:
     return ipywidgets.Checkbox(
         value=node.precision != "float32", description=node.node, indent=False,
-        tooltip=f"Whether {node.node} is converted", layout=ipywidgets.Layout(width="190px", flex="0 0 auto"),
+        tooltip=f"Whether {node.node} is converted", layout=ipywidgets.Layout(width=_NAMES, flex="0 0 auto"),
     )  # fmt: skip
 
 
-def _facts(node: QuantizedNode, ranked: list[QuantizedNode]) -> ipywidgets.HTML:
+def _heading() -> ipywidgets.HTML:
+    return ipywidgets.HTML(
+        f'<div style="{_LINE}"><b><span style="display:inline-block;width:{_NAMES}">Convert</span>'
+        f'<span style="display:inline-block;width:{_BAR + 8}px">damage</span>SQNR · mult-adds</b></div>'
+    )
+
+
+def _facts(node: QuantizedNode, largest: float) -> ipywidgets.HTML:
     """A bar as long as the node's share of the largest damage, and its figures."""
-    largest = max(ranked[0].damage or 0.0, 1e-30)
-    share = (node.damage or 0.0) / largest
+    width = max(1, round(_BAR * (node.damage or 0.0) / max(largest, 1e-30)))
     said = "" if node.sqnr is None else f"{node.sqnr:.0f} dB"
     if node.multiply_adds:
-        said += f" · {amount(node.multiply_adds, '')} multiply-adds"
-    bar = (
-        f'<span style="display:inline-block;height:8px;width:{max(1, round(72 * share))}px;background:#e69f00"></span>'
-        f'<span style="display:inline-block;width:{72 - max(1, round(72 * share))}px"></span>'
-    )
+        said += f" · {amount(node.multiply_adds, '')}"
     title = html.escape(f"{node.node}: damage {node.damage:.2g} at the outputs of the model", quote=True)
-    return ipywidgets.HTML(f'<span title="{title}">{bar} {html.escape(said)}</span>')
+    return ipywidgets.HTML(
+        f'<div style="{_LINE}" title="{title}">'
+        f'<span style="display:inline-block;height:8px;width:{width}px;margin-right:{_BAR + 8 - width}px;'
+        f'background:{PALETTE[1]}"></span>{html.escape(said)}</div>'
+    )
 
 
 def _headline(report: QuantizationReport) -> str:
@@ -253,17 +263,21 @@ def _headline(report: QuantizationReport) -> str:
         kept = "within" if report.loss <= report.budget else "over"
         facts.insert(0, f"{report.metric} {report.before:.4g} → {report.after:.4g}")
         facts.insert(1, f"lost {max(report.loss, 0.0):.2f} of {report.budget:g}: {kept} the budget")
-    return f"<p><b>{html.escape('; '.join(facts))}.</b></p>"
+    return f'<p style="line-height:1.4"><b>{html.escape("; ".join(facts))}.</b></p>'
 
 
 def _time(row: TargetRow) -> str:
     if row.latency is None:
-        return html.escape(f"{TIMED}: {row.missing}")
+        return f"{TIMED}: {row.missing}"
     ratio = row.latency.ratio
-    return html.escape(
+    return (
         f"{TIMED}: {1e3 * row.latency.p50.value:.2f} ms for {BATCH} examples, which is {ratio.value:.2f} times what eager "
         f"PyTorch takes ({ratio.low:.2f} to {ratio.high:.2f})."
     )
+
+
+def _said(text: str) -> str:
+    return f'<p role="status" style="line-height:1.4">{html.escape(text)}</p>'
 
 
 def _marks(report: QuantizationReport) -> Mapping[str, NodeMark]:
