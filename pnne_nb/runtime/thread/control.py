@@ -179,6 +179,21 @@ class Control:
             raise
         return True
 
+    def abandon(self, state: TrainingState) -> bool:
+        """Take a launch back whose thread has not begun, and may never: an interrupt has come in between.
+
+        Args:
+            state: The one before the launch.
+
+        Returns:
+            Whether there was such a launch; otherwise nothing has changed.
+        """
+        with self._lock:
+            found = self._alive and self._trainer is None
+            if found:
+                self._leave(state)
+            return found
+
     def pause(self) -> None:
         """Ask for a halt at the next boundary."""
         self._request(pause=True)
@@ -252,8 +267,16 @@ class Control:
 
     # The training thread's side
 
+    def claim(self) -> bool:
+        """Become the training thread; whether the caller is wanted as such, see `abandon`."""
+        with self._lock:
+            wanted = self._alive and self._trainer is None
+            if wanted:
+                self._trainer = threading.get_ident()
+            return wanted
+
     def enter(self) -> None:
-        """The calling thread becomes the training thread."""
+        """The calling thread becomes the training thread, in the place of the one that was."""
         self._trainer = threading.get_ident()
 
     def boundary(self) -> Verdict:

@@ -72,6 +72,47 @@ def test_states_of_a_whole_life(worker: Worker) -> None:
     assert not worker.control.alive
 
 
+def test_whoever_is_told_of_the_end_finds_nothing_asked_for_any_more() -> None:
+    # The last thing that a dashboard draws is what it finds then; "Stopping" would stand there for ever.
+    asked: list[tuple[TrainingState, str | None]] = []
+    worker = Worker()
+    worker.control = Control(lambda state: asked.append((state, worker.control.asked)))
+    worker.start()
+    worker.control.stop()
+    worker.thread.join(60)
+    assert asked == [("running", None), ("stopped", None)]
+
+
+def test_an_interrupted_ring_wakes_those_who_wait_all_the_same(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.start(steps=0)
+    assert worker.control.settled(60)
+
+    def interrupt(bell: Bell) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bell, "ring", interrupt)
+        worker.until(lambda: bool(worker.control._bells))
+        with pytest.raises(KeyboardInterrupt):
+            worker.control.resume()
+    worker.until(lambda: worker.steps > 0)
+
+
+def test_what_a_visitor_wants_is_done_in_the_training_thread_between_two_steps(worker: Worker) -> None:
+    worker.start()
+    done: list[int | None] = []
+    with worker.control.visit("a test"):
+        worker.control.have_done(lambda: done.append(threading.current_thread().ident))
+        with pytest.raises(ZeroDivisionError):
+            worker.control.have_done(lambda: done.append(1 // 0))
+    assert done == [worker.thread.ident]
+    worker.control.stop()
+    worker.thread.join(60)
+    # There is nobody to do it.
+    worker.control.have_done(lambda: done.append(None))
+    assert len(done) == 1
+
+
 def test_a_halted_training_makes_exactly_the_steps_allowed(worker: Worker) -> None:
     worker.start(steps=3)
     assert worker.control.settled(60)
