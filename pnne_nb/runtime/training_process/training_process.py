@@ -111,7 +111,8 @@ class TrainingProcess:
         server.start()
         self._link: ProcessLink | None = None
         self._fault: GoneError | None = None
-        self._halting = threading.Lock()
+        # Of both on the way to the process, a signal's handler may come again in the middle, with another command.
+        self._halting = threading.RLock()
         self._inbox: deque[FromProcess] = deque()
         self._doing: str | None = None
         self._started = self._running = self._ended = self._finished = False

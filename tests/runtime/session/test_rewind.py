@@ -208,7 +208,7 @@ class Cramped(nn.Module):
 def test_of_a_batch_in_pieces_the_rows_are_those_of_the_batch() -> None:
     engine, _ = watched(Cramped(), data=bad_row(tasks.images(), 37), shuffle=False, epochs=1, metrics=())
     engine.start()
-    with pytest.raises(TrainingError, match=r"In 'input', row 5, column 0 of batch 3 is NaN \(1 NaN\)"):
+    with pytest.raises(TrainingError, match=r"In 'input', row 5 of batch 3 is NaN \(1 NaN\)"):
         engine.wait(60)
     fault = engine.fault
     assert fault is not None
