@@ -13,7 +13,7 @@ from pnne_nb.process.direct_buttons import DirectButtons, Press
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.step_lock import has_turn
-from pnne_nb.telemetry.frames import ENDED, TrainingState
+from pnne_nb.telemetry.frames import ALIVE, TrainingState
 
 Verdict: TypeAlias = Literal["go", "stop"]
 
@@ -114,8 +114,8 @@ class Control:
     @property
     def asked(self) -> str | None:
         """What somebody has asked for and the training has not obeyed yet, in words, or None."""
-        # An end that was told already has come, although the thread has not left yet: whoever is told of it draws it last.
-        if self.stopping and self._state not in ENDED:
+        # The end is announced before the thread is gone, and whoever hears of it may ask at once.
+        if self.stopping and self._state in ALIVE:
             return "stopping"
         halts = self._alive and self._pause and not self._steps and self._state == "running"
         return "pausing" if halts else None

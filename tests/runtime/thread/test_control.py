@@ -20,12 +20,18 @@ class Worker:
 
     def __init__(self) -> None:
         self.states: list[TrainingState] = []
-        self.control = Control(self.states.append)
+        self.asked: list[str | None] = []
+        """What was still to be obeyed, as whoever is told of each state finds it."""
+        self.control = Control(self._take)
         self.steps = 0
         self.in_step = threading.Event()
         self.finish_step = threading.Event()
         self.finish_step.set()
         self.thread = threading.Thread(target=self._work)
+
+    def _take(self, state: TrainingState) -> None:
+        self.states.append(state)
+        self.asked.append(self.control.asked)
 
     def start(self, steps: int | None = None) -> None:
         assert self.control.launch(steps)
@@ -72,15 +78,15 @@ def test_states_of_a_whole_life(worker: Worker) -> None:
     assert not worker.control.alive
 
 
-def test_whoever_is_told_of_the_end_finds_nothing_asked_for_any_more() -> None:
-    # The last thing that a dashboard draws is what it finds then; "Stopping" would stand there for ever.
-    asked: list[tuple[TrainingState, str | None]] = []
-    worker = Worker()
-    worker.control = Control(lambda state: asked.append((state, worker.control.asked)))
+def test_who_hears_of_the_end_does_not_hear_that_it_is_still_to_come(worker: Worker) -> None:
     worker.start()
+    worker.finish_step.clear()
+    assert worker.in_step.wait(60)
     worker.control.stop()
-    worker.thread.join(60)
-    assert asked == [("running", None), ("stopped", None)]
+    assert worker.control.asked == "stopping"
+    worker.finish_step.set()
+    assert worker.control.settled(60)
+    assert worker.asked == [None, None]
 
 
 def test_an_interrupted_ring_wakes_those_who_wait_all_the_same(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
