@@ -16,13 +16,13 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import blame
 from pnne_nb.errors import Diagnostic, ExportError, PnneError, shown
-from pnne_nb.export.example_batches import SAMPLES, Maker, batch_size_of, first_batch, free_sizes_in
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportFormat, ExportRequest, FreeSize, TensorInfo, WrittenFile
 from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.proof.prove import Proof, prove
 from pnne_nb.export.repairs import with_repairs
-from pnne_nb.export.subject import HasExamples, Sizes, Subject, input_names, subject_of
+from pnne_nb.export.subject.example_batches import SAMPLES, Maker, batch_size_of, first_batch, free_sizes_in
+from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, subject_of
 from pnne_nb.process.version import __version__
 
 

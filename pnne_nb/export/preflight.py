@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pnne_nb.errors import Diagnostic, ExportError
 from pnne_nb.export.attempt import attempt, prepare, request_of
-from pnne_nb.export.example_batches import Maker
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.formats.traced_program import size_findings, trace
 from pnne_nb.export.repairs import with_repairs
-from pnne_nb.export.subject import Sizes
+from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.subject import Sizes
 from pnne_nb.process.random_state import private_random_state
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.errors import ArgumentError, ExportError, expect, shown
 from pnne_nb.export.attempt import prepare
-from pnne_nb.export.subject import Subject, input_names
+from pnne_nb.export.subject.subject import Subject, input_names
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, as_batch
 from pnne_nb.runtime.data.open_data import Array, Data, open_source

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, final
 from pnne_nb.process.direct_buttons import DirectButtons, Press
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
 from pnne_nb.runtime.thread.step_lock import has_turn
-from pnne_nb.telemetry.frames import TrainingState
+from pnne_nb.telemetry.frames import ALIVE, TrainingState
 
 Verdict: TypeAlias = Literal["go", "stop"]
 
@@ -109,7 +109,8 @@ class Control:
     @property
     def asked(self) -> str | None:
         """What somebody has asked for and the training has not obeyed yet, in words, or None."""
-        if self.stopping:
+        # The end is announced before the thread is gone, and whoever hears of it may ask at once.
+        if self.stopping and self._state in ALIVE:
             return "stopping"
         halts = self._alive and self._pause and not self._steps and self._state == "running"
         return "pausing" if halts else None

@@ -528,7 +528,7 @@ def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) 
 @contextmanager
 def _lent_model(reference: weakref.ref[GraphEditor]) -> Iterator[Lent]:
     """Give the model that an export writes: the one that is trained, between two steps, or the editor's own."""
-    from pnne_nb.export.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
+    from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
     from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
 
     editor = reference()

@@ -20,12 +20,18 @@ class Worker:
 
     def __init__(self) -> None:
         self.states: list[TrainingState] = []
-        self.control = Control(self.states.append)
+        self.asked: list[str | None] = []
+        """What was still to be obeyed, as whoever is told of each state finds it."""
+        self.control = Control(self._take)
         self.steps = 0
         self.in_step = threading.Event()
         self.finish_step = threading.Event()
         self.finish_step.set()
         self.thread = threading.Thread(target=self._work)
+
+    def _take(self, state: TrainingState) -> None:
+        self.states.append(state)
+        self.asked.append(self.control.asked)
 
     def start(self, steps: int | None = None) -> None:
         assert self.control.launch(steps)
@@ -70,6 +76,17 @@ def test_states_of_a_whole_life(worker: Worker) -> None:
     assert worker.control.settled(60)
     assert worker.states == ["running", "paused", "running", "stopped"]
     assert not worker.control.alive
+
+
+def test_who_hears_of_the_end_does_not_hear_that_it_is_still_to_come(worker: Worker) -> None:
+    worker.start()
+    worker.finish_step.clear()
+    assert worker.in_step.wait(60)
+    worker.control.stop()
+    assert worker.control.asked == "stopping"
+    worker.finish_step.set()
+    assert worker.control.settled(60)
+    assert worker.asked == [None, None]
 
 
 def test_a_halted_training_makes_exactly_the_steps_allowed(worker: Worker) -> None:

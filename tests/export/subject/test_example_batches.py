@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import pnne_nb as pn
-from pnne_nb.export.example_batches import SAMPLES, Maker, first_batch
 from pnne_nb.export.formats.base import TensorInfo
+from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch
 
 
 class Any(nn.Module):
