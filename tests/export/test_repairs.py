@@ -44,16 +44,6 @@ def test_a_transformer_that_looks_into_its_mask_can_be_told_not_to() -> None:
     assert repair(finding, graph) == finding
 
 
-def test_packed_sequences_are_told() -> None:
-    graph = pn.NodeGraph("net")
-    graph.add("pack_padded_sequence", "packed")
-    graph.add("GRU", "gru", input_size=3, hidden_size=2)
-    finding = Diagnostic("not-traceable", "torch.export cannot trace it.", "gru", hint="Write it otherwise.")
-    assert "leave pack_padded_sequence out" in repair(finding, graph).hint
-    graph.remove("packed")
-    assert repair(finding, graph) == finding
-
-
 def test_the_message_says_what_the_finding_says() -> None:
     finding = Diagnostic("no-translation", "There is none.", "pool", hint="Draw it otherwise.")
     with (
