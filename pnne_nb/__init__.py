@@ -280,8 +280,10 @@ Several small modules instead of one large: who forks, or wants another module, 
 _ELSEWHERE = {
     "Dashboard": "TrainingDashboard", "Editor": "GraphEditor", "Engine": "TrainingEngine", "Explorer": "ModuleExplorer",
     "Graph": "NodeGraph", "Model": "NodeGraph", "Network": "NodeGraph", "Sequential": "sequential",
-    "Trainer": "TrainingEngine", "fit": "TrainingEngine", "import_module": "from_module",
-    "train": "TrainingEngine",
+    "Trainer": "TrainingEngine", "draw": "GraphEditor", "evaluate": "confusion", "fit": "TrainingEngine",
+    "from_torch": "from_module", "import_model": "from_module", "import_module": "from_module", "load_model": "load",
+    "plot_model": "GraphEditor", "predict": "InferenceEngine", "save_model": "save", "show": "GraphEditor",
+    "to_onnx": "export", "train": "TrainingEngine", "view": "ModuleExplorer", "visualize": "ModuleExplorer",
 }  # fmt: skip
 """What people mean who know other libraries."""
 
