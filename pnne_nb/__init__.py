@@ -261,18 +261,35 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
-_DASHBOARD = "pnne_nb.widgets.dashboard.dashboard"
+_EDITOR = "pnne_nb.widgets.editor.editor"
+_SOON = (
+    "pnne_nb.widgets.dashboard.dashboard",
+    "pnne_nb.inspector.tools.benchmark",
+    "pnne_nb.inspector.tools.summary",
+    "pnne_nb.widgets.explorer.explorer",
+    "pnne_nb.inference.inference_engine",
+    "pnne_nb.export.preflight",
+    "torch.export._trace",
+    "pnne_nb.export.formats.onnx_writer",
+    "torch.onnx._internal.exporter._core",
+    "torch.onnx._internal.exporter._torchlib.ops",
+)
 _AHEAD = {
-    **dict.fromkeys(("NodeGraph", "from_module", "sequential"), (SYMBOLIC,)),
-    **dict.fromkeys(("GraphEditor", "TrainingEngine"), (SYMBOLIC, _DASHBOARD)),
+    **dict.fromkeys(("NodeGraph", "from_module", "sequential"), (_EDITOR, SYMBOLIC)),
+    **dict.fromkeys(("GraphEditor", "TrainingEngine"), (SYMBOLIC, *_SOON)),
 }
-"""What takes seconds to import, and is wanted soon by who names these: shapes and optimizers need torch's compiler."""
+"""What takes long to import, and is wanted soon by who names these: what is wanted first comes first.
+
+Several small modules instead of one large: who forks, or wants another module, waits only for the one under way.
+"""
 
 _ELSEWHERE = {
     "Dashboard": "TrainingDashboard", "Editor": "GraphEditor", "Engine": "TrainingEngine", "Explorer": "ModuleExplorer",
     "Graph": "NodeGraph", "Model": "NodeGraph", "Network": "NodeGraph", "Sequential": "sequential",
-    "Trainer": "TrainingEngine", "fit": "TrainingEngine", "import_module": "from_module",
-    "train": "TrainingEngine",
+    "Trainer": "TrainingEngine", "draw": "GraphEditor", "evaluate": "confusion", "fit": "TrainingEngine",
+    "from_torch": "from_module", "import_model": "from_module", "import_module": "from_module", "load_model": "load",
+    "plot_model": "GraphEditor", "predict": "InferenceEngine", "save_model": "save", "show": "GraphEditor",
+    "to_onnx": "export", "train": "TrainingEngine", "view": "ModuleExplorer", "visualize": "ModuleExplorer",
 }  # fmt: skip
 """What people mean who know other libraries."""
 
