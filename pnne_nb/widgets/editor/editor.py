@@ -33,23 +33,27 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state, with_floats
+from pnne_nb.protocol.export_messages import (
+    CancelExport,
+    ExportCheck,
+    ExportFormats,
+    ExportState,
+    GetExportFormats,
+    StartExport,
+    WatchExport,
+)
 from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
     Bundle,
-    CancelExport,
     Catalog,
     Committed,
     Derived,
     DerivedChanged,
     Edit,
     Event,
-    ExportCheck,
-    ExportFormats,
-    ExportState,
     GetBundle,
     GetCatalog,
-    GetExportFormats,
     GetPreview,
     GetSource,
     Group,
@@ -67,13 +71,11 @@ from pnne_nb.protocol.messages import (
     Request,
     Snapshot,
     Source,
-    StartExport,
     Sync,
     Training,
     Undo,
     Ungroup,
     Unpublish,
-    WatchExport,
 )
 from pnne_nb.widgets.editor.commit_throttle import Bursts
 from pnne_nb.widgets.editor.live_analysis import Derivation
