@@ -382,7 +382,7 @@ class NodeMark(msgspec.Struct, frozen=True, rename="camel"):
     title: str = ""
 
 
-class Marks(Message, frozen=True, tag="marks"):
+class Marks(_Message, frozen=True, tag="marks"):
     """The marks of all nodes that have one, by path."""
 
     marks: dict[str, NodeMark] = {}
@@ -400,12 +400,6 @@ Event: TypeAlias = (
     | Bundle
     | Preview
     | Training
-<<<<<<< HEAD
     | Marks
-    | ExportFormats
-    | ExportState
-    | ExportCheck
-=======
     | ExportEvent
->>>>>>> t15
 )
