@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
     from pnne_nb.inspector.tools.profile import profile
     from pnne_nb.inspector.tools.summary import summary
+    from pnne_nb.protocol.messages import NodeMark
     from pnne_nb.runtime.data.datasets import register_dataset
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
     from pnne_nb.widgets.editor.editor import GraphEditor
     from pnne_nb.widgets.explorer.explorer import ModuleExplorer
+    from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
 
     # The package itself is the mapping: its module has a class of its own.
     catalog: Mapping[str, NodeSpec]
@@ -144,12 +146,14 @@ __all__ = [
     "NameTakenError",
     "Node",
     "NodeGraph",
+    "NodeMark",
     "NodeSpec",
     "PassError",
     "PnneError",
     "PortTakenError",
     "Prediction",
     "ProtocolError",
+    "QuantizationEditor",
     "QuantizationReport",
     "RegistrationError",
     "ShapeError",
@@ -242,6 +246,8 @@ _MODULES = {
     "widgets.dashboard.dashboard": "TrainingDashboard",
     "widgets.editor.editor": "GraphEditor",
     "widgets.explorer.explorer": "ModuleExplorer",
+    "widgets.quantization.quantization_editor": "QuantizationEditor",
+    "protocol.messages": "NodeMark",
     "inspector.tools.checks": "check_gradients check_numerics",
     "inspector.diagnosis.rules": "Finding diagnose",
     "debugging.training_monitor": "TrainingMonitor",

@@ -404,6 +404,26 @@ class Training(_Message, frozen=True, tag="training"):
     layers: dict[str, LayerState] = {}
 
 
+class NodeMark(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node's card is marked with.
+
+    Attributes:
+        text: A few characters under the card.
+        level: The colour of the card's edge: from good to bad; ``"plain"`` has none.
+        title: What is shown while the pointer is over the text, and what a screen reader says after it.
+    """
+
+    text: str
+    level: Literal["plain", "good", "near", "warning", "bad"] = "plain"
+    title: str = ""
+
+
+class Marks(_Message, frozen=True, tag="marks"):
+    """The marks of all nodes that have one, by path."""
+
+    marks: dict[str, NodeMark] = {}
+
+
 class ExportFormatState(msgspec.Struct, frozen=True, rename="camel"):
     """A format that a model can be exported to.
 
@@ -544,6 +564,7 @@ Event: TypeAlias = (
     | Bundle
     | Preview
     | Training
+    | Marks
     | ExportFormats
     | ExportState
     | ExportCheck

@@ -33,7 +33,7 @@ from pnne_nb.compiler.ir.node_settings import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate, untouched
-from pnne_nb.compiler.weights.rename_tracking import follow
+from pnne_nb.compiler.weights.rename_log import follow
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT

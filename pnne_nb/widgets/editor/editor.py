@@ -56,6 +56,8 @@ from pnne_nb.protocol.messages import (
     HideTraining,
     HistoryState,
     LoadBlocks,
+    Marks,
+    NodeMark,
     NodeTypeAdded,
     Painted,
     Preview,
@@ -196,6 +198,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._edits = 0
         self._overlay: Overlay | None = None
         self._picture: Training | None = None
+        self._marks = Marks()
         self._derivation = Derivation.of(graph)
         self._kept = KeptPicture(lambda: repr(graph), self._derivation.picture)
         self._exports: ExportDialog | None = None  # as soon as somebody asks: most editors export nothing
@@ -289,6 +292,29 @@ class GraphEditor(anywidget.AnyWidget):
             before.close()
             self._show_training(Training(0))
 
+    @property
+    def marks(self) -> Mapping[str, NodeMark]:
+        """A few characters of your own under the cards of nodes, by path; a block shows the worst inside it.
+
+        ::
+
+            editor.marks = {"conv1": "12 ms", "fc": pn.NodeMark("slow", "warning", "It waits for the copy.")}
+
+        Raises:
+            ArgumentError: When set, if it is no mapping of paths to texts or marks.
+        """
+        return dict(self._marks.marks)
+
+    @marks.setter
+    def marks(self, marks: Mapping[str, NodeMark | str]) -> None:
+        way = 'editor.marks = {"conv1": "12 ms"}.'
+        expect(marks, Mapping, "marks", "a mapping of the paths of nodes to what is said there", way)
+        for path, mark in marks.items():
+            expect(path, str, "a path of marks", "a string", way)
+            expect(mark, (NodeMark, str), f"marks[{path!r}]", "a text or a pn.NodeMark", way)
+        self._marks = Marks({path: NodeMark(mark) if isinstance(mark, str) else mark for path, mark in marks.items()})
+        self._tell(lambda: self._marks)
+
     def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
 
@@ -372,6 +398,8 @@ class GraphEditor(anywidget.AnyWidget):
                     self._blocks_changed()
                 if self._picture is not None:
                     self._show_training(self._picture)
+                if self._marks.marks:
+                    self._tell(lambda: self._marks)
                 if self._exports is not None:
                     self._show_export(self._exports.state)
                     self._show_export(self._exports.check)
@@ -528,7 +556,7 @@ def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) 
 @contextmanager
 def _lent_model(reference: weakref.ref[GraphEditor]) -> Iterator[Lent]:
     """Give the model that an export writes: the one that is trained, between two steps, or the editor's own."""
-    from pnne_nb.export.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
+    from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
     from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
 
     editor = reference()
