@@ -104,6 +104,8 @@ test("what is pasted stands at the pointer, and keeps what fed it if asked to", 
   await paste(opened.editor, true);
   expect(opened.edges()).toContain("x.output -> a3.input");
   expect(opened.edits()).toHaveLength(2);
+  // Nor does a second copy at the same place cover the first.
+  expect(graphOf(opened).nodes.get("a3")?.position).toEqual([532, 288]);
   // At the original, a copy stands beside it.
   opened.editor.pointer = [10, 170];
   await paste(opened.editor);

@@ -18,7 +18,8 @@ function opened(): Opened {
       { source: "c.output", target: "d.input" },
     ],
   });
-  made.editor.viewport = { at: (x: number, y: number) => [x, y] } as Viewport;
+  const at: Viewport["at"] = (x, y) => [x, y];
+  made.editor.viewport = { at } as Viewport;
   return made;
 }
 

@@ -6,6 +6,8 @@ import { pictureOf } from "../scene/picture";
 import { SceneMaker, type ShownScene } from "../scene/scene";
 
 const GAP = 14;
+/** What stays free at the view's edges. */
+const EDGE = 8;
 const WIDTH = 320;
 const HEIGHT = 340;
 /** The picture is shown a little smaller than the graph around it: it is a look, not a place to work. */
@@ -38,9 +40,11 @@ export function Beside({ scene, card, label, title, note, actions, onClose, chil
   const [width, height] = [useStore((flow) => flow.width), useStore((flow) => flow.height)];
   const box = boxesOf(scene, moving).find((candidate) => candidate.name === card);
   if (!box) return null;
-  const right = x + (box.left + box.width) * zoom + GAP;
-  const left = right + WIDTH > width ? Math.max(8, x + box.left * zoom - GAP - WIDTH) : Math.max(8, right);
-  const top = Math.max(8, Math.min(y + box.top * zoom, height - HEIGHT - 8));
+  const [before, after] = [x + box.left * zoom, x + (box.left + box.width) * zoom];
+  const isRight = after + GAP + WIDTH <= width || width - after > before;
+  const wanted = isRight ? Math.min(after + GAP, width - WIDTH - EDGE) : before - GAP - WIDTH;
+  const left = Math.max(EDGE, wanted);
+  const top = Math.max(EDGE, Math.min(y + box.top * zoom, height - HEIGHT - EDGE));
   return (
     <div
       className="pnne-peek nowheel nopan nodrag"
