@@ -56,3 +56,6 @@ def test_an_edit_elsewhere_is_in_the_list(graph: NodeGraph, open_editor: OpenEdi
     graph.rename("a", "b")
     editor.deliver()
     expect(history.locator("[aria-current]")).to_contain_text("b")
+    editor.root.get_by_role("region", name="Graph").focus()
+    editor.page.keyboard.press("Escape")
+    expect(history).to_have_count(0)

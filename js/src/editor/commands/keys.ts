@@ -248,6 +248,7 @@ export function stepBack(editor: Editor, root: HTMLElement): void {
   if (view.stroke !== null) endStroke(editor, false);
   else if (view.peek !== null) editor.patch({ peek: null });
   else if (view.seen !== null) editor.patch({ seen: null });
+  else if (view.history) editor.patch({ history: false });
   else if (view.nodes.size + view.edges.size + view.frames.size > 0) editor.select([]);
   else if (view.path.length > 0) editor.enter(view.path.slice(0, -1));
   else if (view.keys === "here") editor.patch({ keys: "leaving" });
