@@ -34,23 +34,27 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state, with_floats
+from pnne_nb.protocol.export_messages import (
+    CancelExport,
+    ExportCheck,
+    ExportFormats,
+    ExportState,
+    GetExportFormats,
+    StartExport,
+    WatchExport,
+)
 from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
     Bundle,
-    CancelExport,
     Catalog,
     Committed,
     Derived,
     DerivedChanged,
     Edit,
     Event,
-    ExportCheck,
-    ExportFormats,
-    ExportState,
     GetBundle,
     GetCatalog,
-    GetExportFormats,
     GetPreview,
     GetSource,
     GetSteps,
@@ -58,6 +62,8 @@ from pnne_nb.protocol.messages import (
     HideTraining,
     HistoryState,
     LoadBlocks,
+    Marks,
+    NodeMark,
     NodeTypeAdded,
     Painted,
     Preview,
@@ -69,14 +75,12 @@ from pnne_nb.protocol.messages import (
     SeenTensor,
     Snapshot,
     Source,
-    StartExport,
     Steps,
     Sync,
     Training,
     Undo,
     Ungroup,
     Unpublish,
-    WatchExport,
 )
 from pnne_nb.widgets.editor.commit_throttle import Bursts
 from pnne_nb.widgets.editor.live_analysis import Derivation
@@ -206,6 +210,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._edits = 0
         self._overlay: Overlay | None = None
         self._picture: Training | None = None
+        self._marks = Marks()
         self._derivation = Derivation.of(graph)
         self._kept = KeptPicture(lambda: repr(graph), self._derivation.picture)
         self._example: Example | None = (
@@ -318,6 +323,29 @@ class GraphEditor(anywidget.AnyWidget):
     def example(self, args: Sequence[Any] | Tensor | None) -> None:
         self._example = None if args is None else call_arguments(args, None)
 
+    @property
+    def marks(self) -> Mapping[str, NodeMark]:
+        """A few characters of your own under the cards of nodes, by path; a block shows the worst inside it.
+
+        ::
+
+            editor.marks = {"conv1": "12 ms", "fc": pn.NodeMark("slow", "warning", "It waits for the copy.")}
+
+        Raises:
+            ArgumentError: When set, if it is no mapping of paths to texts or marks.
+        """
+        return dict(self._marks.marks)
+
+    @marks.setter
+    def marks(self, marks: Mapping[str, NodeMark | str]) -> None:
+        way = 'editor.marks = {"conv1": "12 ms"}.'
+        expect(marks, Mapping, "marks", "a mapping of the paths of nodes to what is said there", way)
+        for path, mark in marks.items():
+            expect(path, str, "a path of marks", "a string", way)
+            expect(mark, (NodeMark, str), f"marks[{path!r}]", "a text or a pn.NodeMark", way)
+        self._marks = Marks({path: NodeMark(mark) if isinstance(mark, str) else mark for path, mark in marks.items()})
+        self._tell(lambda: self._marks)
+
     def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
 
@@ -395,9 +423,6 @@ class GraphEditor(anywidget.AnyWidget):
                     self._overlay.acknowledge(tick)
             case HideTraining():
                 self.training = None
-            case GetBundle():
-                text = bundled("editor.js")
-                self._tell(lambda: Bundle(id, client, text))
             case Sync():
                 GraphEditor._arrived = True
                 self._tell(lambda: self._snapshot(id, client))
@@ -405,6 +430,8 @@ class GraphEditor(anywidget.AnyWidget):
                     self._blocks_changed()
                 if self._picture is not None:
                     self._show_training(self._picture)
+                if self._marks.marks:
+                    self._tell(lambda: self._marks)
                 if self._exports is not None:
                     self._show_export(self._exports.state)
                     self._show_export(self._exports.check)
@@ -414,13 +441,8 @@ class GraphEditor(anywidget.AnyWidget):
             case Publish() | Unpublish() | LoadBlocks():
                 _change_blocks(graph, request)
                 self._tell(lambda: Blocks(blocks.graph.state(), id, client))
-            case GetSource():
-                text = to_source(graph)
-                self._tell(lambda: Source(id, client, text))
-            case GetSteps():
-                done, undone = graph.step_labels()
-                earlier = max(0, len(done) - MOST_STEPS)
-                self._tell(lambda: Steps(id, client, done[earlier:], undone[:MOST_STEPS], earlier))
+            case GetBundle() | GetSource() | GetSteps():
+                self._answer_question(request)
             case GetExportFormats() | StartExport() | CancelExport() | WatchExport():
                 self._answer_export(request)
             case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup():
@@ -429,6 +451,22 @@ class GraphEditor(anywidget.AnyWidget):
                 if not committed:
                     # No observer will answer.
                     self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
+            case _:
+                assert_never(request)
+
+    def _answer_question(self, request: GetBundle | GetSource | GetSteps) -> None:
+        id, client = request.id, request.client
+        match request:
+            case GetBundle():
+                text = bundled("editor.js")
+                self._tell(lambda: Bundle(id, client, text))
+            case GetSource():
+                text = to_source(self._graph)
+                self._tell(lambda: Source(id, client, text))
+            case GetSteps():
+                done, undone = self._graph.step_labels()
+                earlier = max(0, len(done) - MOST_STEPS)
+                self._tell(lambda: Steps(id, client, done[earlier:], undone[:MOST_STEPS], earlier))
             case _:
                 assert_never(request)
 
@@ -580,7 +618,7 @@ def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) 
 @contextmanager
 def _lent_model(reference: weakref.ref[GraphEditor]) -> Iterator[Lent]:
     """Give the model that an export writes: the one that is trained, between two steps, or the editor's own."""
-    from pnne_nb.export.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
+    from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
     from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
 
     editor = reference()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pnne_nb.errors import CycleError, GraphError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.edits.apply import apply_op
-from pnne_nb.graph.edits.grouping import discarding, plan_group, plan_ungroup
+from pnne_nb.graph.edits.group_plans import discarding, plan_group, plan_ungroup
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect
 
@@ -116,7 +116,10 @@ def test_a_fresh_group_is_in_order_inside_and_its_open_results_are_outputs() -> 
     assert [node.type for node in inner.values()] == ["Input", "ReLU", "ReLU", "ReLU", "Output", "Output"]
     ys = [node.position[1] for node in inner.values() if node.position is not None]
     assert ys == [10, 150, 300, 450, 590, 590]
-    assert [edge.source for edge in graph.graphs["block"].edges if edge.target.startswith("output")] == ["b.output", "c.output"]
+    assert [edge.source for edge in graph.graphs["block"].edges if edge.target.startswith("output")] == [
+        "b.output",
+        "c.output",
+    ]
     for name in ("x", "block"):
         graph.move(name, x=0 if name == "x" else 400, y=0)
     graph.ungroup("block")
