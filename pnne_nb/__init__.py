@@ -343,7 +343,7 @@ class _Plots:
 
     @staticmethod
     def tiles(tiles: object, caption: str) -> str:
-        drawn: str = import_module("pnne_nb.widgets.explorer.images").picture(tiles, caption, signed=False, width=600)
+        drawn: str = import_module("pnne_nb.widgets.host.images").picture(tiles, caption, signed=False, width=600)
         return drawn
 
     @staticmethod

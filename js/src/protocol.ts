@@ -136,6 +136,8 @@ export type Request =
   | GetSource
   | GetBundle
   | GetPreview
+  | RunToHere
+  | GetSteps
   | Painted
   | HideTraining
   | GetExportFormats
@@ -152,8 +154,10 @@ export type Event =
   | NodeTypeAdded
   | Blocks
   | Source
+  | Steps
   | Bundle
   | Preview
+  | SeenTensor
   | Training
   | Marks
   | ExportFormats
@@ -594,6 +598,25 @@ export interface GetPreview {
   readonly target: string;
 }
 
+/** Run one example up to an output port, given by its path, and send what it gives there as `SeenTensor`. */
+export interface RunToHere {
+  readonly message: "runToHere";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly port: string;
+}
+
+/** Send the labels of what can be undone and redone, as `Steps`, to this view. */
+export interface GetSteps {
+  readonly message: "getSteps";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+}
+
 /** Picture number `tick` of a training has been painted: the next one may come. Not answered. */
 export interface Painted {
   readonly message: "painted";
@@ -921,6 +944,19 @@ export interface Source {
   readonly text: string;
 }
 
+/** Answer to `GetSteps`: labels in the order in which it was done. */
+export interface Steps {
+  readonly message: "steps";
+  readonly id: number;
+  readonly client: string;
+  /** What undo takes back, the last first. */
+  readonly done: readonly string[];
+  /** What redo brings back, the first first. */
+  readonly undone: readonly string[];
+  /** How many steps before those of `done` are left out. */
+  readonly earlier: number;
+}
+
 /** Answer to `GetBundle`: a JavaScript module. */
 export interface Bundle {
   readonly message: "bundle";
@@ -943,6 +979,39 @@ export interface Consequence {
   readonly shape: TensorShape | null;
   /** What would be wrong. */
   readonly diagnostics: readonly Diagnostic[];
+}
+
+/** Answer to `RunToHere`: what a port gives for one example. */
+export interface SeenTensor {
+  readonly message: "seenTensor";
+  readonly id: number;
+  readonly client: string;
+  /** Of the document that has been run. */
+  readonly version: number;
+  /** Of the tensor; None if it is something else, which `text` says. */
+  readonly shape: readonly number[] | null;
+  /** Its element type, or the type of what is no tensor. */
+  readonly dtype: string;
+  /** The values, where they are few. */
+  readonly text: string;
+  /** The example, and which weights are not those of a model, as sentences. */
+  readonly facts: readonly string[];
+  /** By name, in the order in which they are shown; of a large tensor, of an even sample. */
+  readonly statistics: Readonly<Record<string, number>>;
+  /** How its values are spread; None if there are none. */
+  readonly histogram: ValueHistogram | null;
+  /** A `data:` address, where the tensor can be seen as a picture; else empty. */
+  readonly picture: string;
+  /** What it shows. */
+  readonly caption: string;
+}
+
+/** How values are spread: counts in equally wide bins from `low` to `high`; `left_out` are in none, as infinite ones. */
+export interface ValueHistogram {
+  readonly low: number;
+  readonly high: number;
+  readonly counts: readonly number[];
+  readonly leftOut: number;
 }
 
 /** How the training of this graph stands, as picture number `tick`; without layers, nothing is shown. */

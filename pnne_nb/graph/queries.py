@@ -74,6 +74,12 @@ class ReadableGraph:
         with self._ledger.lock:
             return self._ledger.history.redo_label
 
+    def step_labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what `undo` and `redo` would do one by one, each in the order in which it was done."""
+        with self._ledger.lock:
+            history = self._ledger.history
+            return tuple(step.label for step in history.done), tuple(step.label for step in history.undone)
+
     def __getitem__(self, path: str) -> Node:
         """Return the node at a path.
 

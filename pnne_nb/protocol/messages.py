@@ -82,6 +82,10 @@ class GetSource(_Request, frozen=True, tag="getSource"):
     """Send the generated PyTorch source, as `Source`."""
 
 
+class GetSteps(_Request, frozen=True, tag="getSteps"):
+    """Send the labels of what can be undone and redone, as `Steps`, to this view."""
+
+
 class GetBundle(_Request, frozen=True, tag="getBundle"):
     """Send the editor's front end as `Bundle`, to a page that has not loaded it."""
 
@@ -91,6 +95,12 @@ class GetPreview(_Request, frozen=True, tag="getPreview"):
 
     source: str
     target: str
+
+
+class RunToHere(_Request, frozen=True, tag="runToHere"):
+    """Run one example up to an output port, given by its path, and send what it gives there as `SeenTensor`."""
+
+    port: str
 
 
 class Painted(_Request, frozen=True, tag="painted"):
@@ -124,7 +134,7 @@ class LoadBlocks(_Request, frozen=True, tag="loadBlocks"):
 
 Request: TypeAlias = (
     Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource
-    | GetBundle | GetPreview
+    | GetBundle | GetPreview | RunToHere | GetSteps
     | Painted | HideTraining
     | ExportRequest
 )  # fmt: skip
@@ -192,6 +202,22 @@ class HistoryState(msgspec.Struct, frozen=True, rename="camel"):
 
     undo: str | None = None
     redo: str | None = None
+
+
+class Steps(_Message, frozen=True, tag="steps"):
+    """Answer to `GetSteps`: labels in the order in which it was done.
+
+    Attributes:
+        done: What undo takes back, the last first.
+        undone: What redo brings back, the first first.
+        earlier: How many steps before those of `done` are left out.
+    """
+
+    id: int
+    client: str
+    done: tuple[str, ...]
+    undone: tuple[str, ...]
+    earlier: int = 0
 
 
 class Committed(_Message, frozen=True, tag="committed"):
@@ -328,6 +354,43 @@ class Preview(_Message, frozen=True, tag="preview"):
     consequence: Consequence
 
 
+class ValueHistogram(msgspec.Struct, frozen=True, rename="camel"):
+    """How values are spread: counts in equally wide bins from `low` to `high`; `left_out` are in none, as infinite ones."""
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    left_out: int = 0
+
+
+class SeenTensor(_Message, frozen=True, tag="seenTensor"):
+    """Answer to `RunToHere`: what a port gives for one example.
+
+    Attributes:
+        version: Of the document that has been run.
+        shape: Of the tensor; None if it is something else, which `text` says.
+        dtype: Its element type, or the type of what is no tensor.
+        text: The values, where they are few.
+        facts: The example, and which weights are not those of a model, as sentences.
+        statistics: By name, in the order in which they are shown; of a large tensor, of an even sample.
+        histogram: How its values are spread; None if there are none.
+        picture: A ``data:`` address, where the tensor can be seen as a picture; else empty.
+        caption: What it shows.
+    """
+
+    id: int
+    client: str
+    version: int
+    shape: tuple[int, ...] | None
+    dtype: str
+    text: str
+    facts: tuple[str, ...]
+    statistics: dict[str, float] = {}
+    histogram: ValueHistogram | None = None
+    picture: str = ""
+    caption: str = ""
+
+
 class Ailment(msgspec.Struct, frozen=True, rename="camel"):
     """What is wrong with a layer in training: a stable name, and what was seen, with numbers."""
 
@@ -397,8 +460,10 @@ Event: TypeAlias = (
     | NodeTypeAdded
     | Blocks
     | Source
+    | Steps
     | Bundle
     | Preview
+    | SeenTensor
     | Training
     | Marks
     | ExportEvent

@@ -10,7 +10,9 @@ import type {
   Op,
   Redo,
   Request,
+  SeenTensor,
   Snapshot,
+  Steps,
   Undo,
   Ungroup,
 } from "../../protocol";
@@ -228,6 +230,19 @@ export class Session {
       this.previews.clear();
       this.previews.set(this.tell({ message: "getPreview", source, target }), resolve);
     });
+  }
+
+  /** What a port, given by its full path, gives for one example; rejects with Python's reason. A run may take long. */
+  runToHere(port: string): Promise<SeenTensor> {
+    return new Promise((resolve, reject) => {
+      const asked = { resolve: (answer: Event) => resolve(answer as SeenTensor), reject };
+      this.questions.set(this.tell({ message: "runToHere", port }), asked);
+    });
+  }
+
+  /** What can be taken back and brought back, in the order in which it was done; rejects with Python's reason. */
+  steps(): Promise<Steps> {
+    return this.ask({ message: "getSteps" }) as Promise<Steps>;
   }
 
   /** Says that a picture of a training is on the screen, so that the next may come. */
