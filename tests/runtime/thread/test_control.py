@@ -89,6 +89,36 @@ def test_who_hears_of_the_end_does_not_hear_that_it_is_still_to_come(worker: Wor
     assert worker.asked == [None, None]
 
 
+def test_an_interrupted_ring_wakes_those_who_wait_all_the_same(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.start(steps=0)
+    assert worker.control.settled(60)
+
+    def interrupt(bell: Bell) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bell, "ring", interrupt)
+        worker.until(lambda: bool(worker.control._bells))
+        with pytest.raises(KeyboardInterrupt):
+            worker.control.resume()
+    worker.until(lambda: worker.steps > 0)
+
+
+def test_what_a_visitor_wants_is_done_in_the_training_thread_between_two_steps(worker: Worker) -> None:
+    worker.start()
+    done: list[int | None] = []
+    with worker.control.visit("a test"):
+        worker.control.have_done(lambda: done.append(threading.current_thread().ident))
+        with pytest.raises(ZeroDivisionError):
+            worker.control.have_done(lambda: done.append(1 // 0))
+    assert done == [worker.thread.ident]
+    worker.control.stop()
+    worker.thread.join(60)
+    # There is nobody to do it.
+    worker.control.have_done(lambda: done.append(None))
+    assert len(done) == 1
+
+
 def test_a_halted_training_makes_exactly_the_steps_allowed(worker: Worker) -> None:
     worker.start(steps=3)
     assert worker.control.settled(60)
