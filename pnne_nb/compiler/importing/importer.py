@@ -73,12 +73,7 @@ def from_module(
         ArgumentError: If `input_size` is no shape, or `args` are given too.
     """
     if not isinstance(net, nn.Module):
-        example = (
-            f", such as {net.__name__}(...), not its class"
-            if isinstance(net, type)
-            else f", not a {type(net).__name__}"
-        )
-        raise CompileError(f"pn.from_module takes an nn.Module{example}.")
+        raise CompileError(f"pn.from_module takes an nn.Module, {_instead(net)}.")
     if input_size is not None:
         args = normal_inputs(input_size, args)
     args, given = call_arguments(args, kwargs)
@@ -491,3 +486,8 @@ def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
 
 def _signature(arguments: Arguments) -> str:
     return repr(pytree.tree_map(lambda leaf: (leaf.name, leaf.tensor) if isinstance(leaf, Slot) else leaf, arguments))
+
+
+def _instead(given: object) -> str:
+    """What was given in the place of a module, and what to give."""
+    return f"such as {given.__name__}(...), not its class" if isinstance(given, type) else f"not a {type(given).__name__}"
