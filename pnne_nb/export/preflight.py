@@ -58,7 +58,7 @@ def check_export(
 
 def _traced(graph: object, data: object, sizes: Sizes | None) -> list[Diagnostic]:
     subject, _, example = prepare(graph, data, sizes)
-    tensors = Maker(subject.model, subject.inputs, subject.limits).tensors(example)
+    tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
     with with_repairs(subject.graph):
         return size_findings(trace(request_of(subject, tensors)).sizes)
 

@@ -293,7 +293,7 @@ class NodeGraph(ReadableGraph):
     ) -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
 
-        Edges that cross the border become Input and Output nodes of the nested graph.
+        Edges that cross the border become Input and Output nodes of the nested graph, and so do results that nothing takes.
 
         Args:
             nodes: Which nodes.

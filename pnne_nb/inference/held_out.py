@@ -162,6 +162,14 @@ def _halves(batch: Batch) -> Iterator[Batch]:
         )
 
 
+def joined(batches: Sequence[Batch]) -> Data:
+    """Return batches as one tuple of tensors, inputs before the target."""
+    parts = [torch.cat([batch.inputs[place] for batch in batches]) for place in range(len(batches[0].inputs))]
+    if batches[0].target is not None:
+        parts.append(torch.cat([batch.target for batch in batches]))
+    return tuple(parts)
+
+
 @final
 class Criterion:
     """The number that a model is judged by.

@@ -73,7 +73,12 @@ def from_module(
         ArgumentError: If `input_size` is no shape, or `args` are given too.
     """
     if not isinstance(net, nn.Module):
-        raise CompileError(f"pn.from_module takes an nn.Module, not a {type(net).__name__}.")
+        example = (
+            f", such as {net.__name__}(...), not its class"
+            if isinstance(net, type)
+            else f", not a {type(net).__name__}"
+        )
+        raise CompileError(f"pn.from_module takes an nn.Module{example}.")
     if input_size is not None:
         args = normal_inputs(input_size, args)
     args, given = call_arguments(args, kwargs)

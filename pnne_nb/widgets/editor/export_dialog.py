@@ -32,7 +32,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.storage import json_format
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.protocol.messages import ExportCheck, ExportFormatState, ExportState
+from pnne_nb.protocol.export_messages import ExportCheck, ExportFormatState, ExportState
 from pnne_nb.widgets.editor.export_process import Answer, Task, carry_out
 
 PAUSE: Final = 0.4

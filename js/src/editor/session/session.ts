@@ -10,7 +10,9 @@ import type {
   Op,
   Redo,
   Request,
+  SeenTensor,
   Snapshot,
+  Steps,
   Undo,
   Ungroup,
 } from "../../protocol";
@@ -20,6 +22,7 @@ import { bytesText } from "../values/amounts";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
 import { watchKernel } from "./kernel";
+import { type Lens, withBlocks } from "./marks";
 import type { Model } from "./model";
 import { Store } from "./store";
 import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
@@ -66,6 +69,8 @@ export interface SessionState {
   readonly readOnly: boolean;
   /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
+  /** What Python marks nodes with, by path. */
+  readonly marks: Lens;
   readonly exporting: ExportState;
   readonly exportCheck: ExportCheck;
   readonly notices: readonly Notice[];
@@ -138,6 +143,7 @@ export class Session {
       blocks: NO_BLOCKS,
       readOnly: model.get("read_only") === true,
       training: null,
+      marks: new Map(),
       exporting: NO_EXPORT,
       exportCheck: NO_CHECK,
       notices: [],
@@ -224,6 +230,19 @@ export class Session {
       this.previews.clear();
       this.previews.set(this.tell({ message: "getPreview", source, target }), resolve);
     });
+  }
+
+  /** What a port, given by its full path, gives for one example; rejects with Python's reason. A run may take long. */
+  runToHere(port: string): Promise<SeenTensor> {
+    return new Promise((resolve, reject) => {
+      const asked = { resolve: (answer: Event) => resolve(answer as SeenTensor), reject };
+      this.questions.set(this.tell({ message: "runToHere", port }), asked);
+    });
+  }
+
+  /** What can be taken back and brought back, in the order in which it was done; rejects with Python's reason. */
+  steps(): Promise<Steps> {
+    return this.ask({ message: "getSteps" }) as Promise<Steps>;
   }
 
   /** Says that a picture of a training is on the screen, so that the next may come. */
@@ -369,6 +388,9 @@ export class Session {
         break;
       case "training":
         this.patch({ training: liveTraining(event, state.training) });
+        break;
+      case "marks":
+        this.patch({ marks: withBlocks(new Map(Object.entries(event.marks ?? {}))) });
         break;
       case "blocks":
         this.patch({ blocks: fromState(event.document) });
