@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias, final
 
+from pnne_nb.process.bells import SLICE, Bells, Errand
 from pnne_nb.process.direct_buttons import DirectButtons, Press
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
 from pnne_nb.runtime.thread.cells import cells
@@ -16,10 +17,6 @@ from pnne_nb.runtime.thread.step_lock import has_turn
 from pnne_nb.telemetry.frames import ALIVE, TrainingState
 
 Verdict: TypeAlias = Literal["go", "stop"]
-
-_SLICE = 0.2
-"""Seconds between two looks while waiting: a wait without end cannot be interrupted everywhere, and an interrupt may have
-cut short whoever was ringing."""
 
 _GLANCE = 0.02
 """Seconds between two looks whether the training has ended."""
@@ -57,7 +54,7 @@ class Control:
         self.woken: Callable[[], None] = nothing
         self._changed = changed
         self._lock = fork_safe(threading.RLock())
-        self._bells: list[Bell] = []
+        self._bells = Bells(self._lock)
         self._state: TrainingState = "idle"
         self._alive = False
         self._pause = False
@@ -219,7 +216,7 @@ class Control:
                     self._stop = True
                     self.stop_asked.set()
                 self.asked_at = time.time()
-                self._ring()
+                self._bells.ring()
                 self.woken()
 
     def settled(self, timeout: float | None = None) -> bool:
@@ -235,7 +232,7 @@ class Control:
         """
         if self.in_training_thread():
             return False
-        return self._wait_until(self._has_obeyed, timeout)
+        return self._bells.wait_until(self._has_obeyed, timeout)
 
     def _has_obeyed(self) -> bool:
         if not (self._alive and (self._pause or self._stop)):
@@ -244,7 +241,7 @@ class Control:
 
     def wait_for_rest(self, *, wait: bool = True) -> None:
         """Wait until the training has obeyed, see `settled`; returns at once where that would be for ever."""
-        while wait and not self.in_a_step() and not self.settled(_SLICE):
+        while wait and not self.in_a_step() and not self.settled(SLICE):
             pass
 
     def wait_for_end(self, timeout: float | None) -> bool:
@@ -292,8 +289,8 @@ class Control:
         while True:
             with self._lock:
                 self._working = False
-                self._ring()
-            while not self._wait_until(lambda: self._errands or self._may_leave_boundary(), glance=self._glance):
+                self._bells.ring()
+            while not self._bells.wait_until(lambda: self._errands or self._may_leave_boundary(), glance=self._glance):
                 self.look()
             if self._errands:
                 self._run_errand()
@@ -306,7 +303,7 @@ class Control:
                 self._lent_since = None
                 if self._reserved:
                     self._reserved = False
-                    self._ring()
+                    self._bells.ring()
                 if self._stop:
                     return "stop"
                 news = self._news()
@@ -337,7 +334,7 @@ class Control:
         if self._reserved and not wants_to_work:
             # Meanwhile it was told to halt: nobody need wait for a turn that it does not take.
             self._reserved = False
-            self._ring()
+            self._bells.ring()
         return wants_to_work and not self._visits and self._loan_left() is None
 
     def _loan_left(self) -> float | None:
@@ -384,7 +381,7 @@ class Control:
             self._trainer = None
             self._errands.clear()
             buttons, self._buttons = self._buttons, None
-            self._ring()
+            self._bells.ring()
         if buttons is not None:
             buttons.close()
 
@@ -440,10 +437,10 @@ class Control:
             return True
 
         try:
-            self._wait_until(enter)
+            self._bells.wait_until(enter)
             self.woken()
             # A step of another training keeps this one's from beginning.
-            self._wait_until(lambda: has_turn() or not self._working)
+            self._bells.wait_until(lambda: has_turn() or not self._working)
         except BaseException:
             if self._visits.get(key, 0) > before:
                 self.leave(key)
@@ -462,7 +459,7 @@ class Control:
             else:
                 self._reasons.pop(key, None)
             self._reserved = self._queued and not self._visits and self._loan_left() is None
-            self._ring()
+            self._bells.ring()
 
     def have_done(self, work: Callable[[], None]) -> None:
         """Have the training thread do something between two steps, for a visitor: no interrupt cuts it short there.
@@ -479,8 +476,8 @@ class Control:
         with self._lock:
             if self._alive:
                 self._errands.append(errand)
-                self._ring()
-        self._wait_until(lambda: errand.done or not self._alive)
+                self._bells.ring()
+        self._bells.wait_until(lambda: errand.done or not self._alive)
         if errand.error is not None:
             raise errand.error
 
@@ -489,83 +486,3 @@ class Control:
         with self._lock:
             self._visits[key] = min(1, self._visits.get(key, 0))
             self.leave(key)
-
-    # Waiting
-
-    def _wait_until(
-        self,
-        ready: Callable[[], bool],
-        timeout: float | None = None,
-        glance: Callable[[], float | None] = lambda: None,
-    ) -> bool:
-        """Wait until `ready`, or for `timeout` seconds, or for those of `glance` since the last bell; whether it is ready.
-
-        Both functions are called with the lock held. No ``threading.Condition``: an interrupt that comes just when its
-        lock was taken (its ``__enter__`` is Python) would leave it taken for ever, and the training would never make
-        another step.
-        """
-        until = float("inf") if timeout is None else time.monotonic() + timeout
-        bell, rung = Bell(), True
-        try:
-            while True:
-                with self._lock:
-                    if ready():
-                        return True
-                    if bell not in self._bells:
-                        self._bells.append(bell)
-                    soon = glance()
-                left = until - time.monotonic()
-                if left <= 0 or not (rung or soon is None):
-                    return False
-                rung = bell.wait(min(_SLICE, left, _SLICE if soon is None else soon))
-        finally:
-            with self._lock:
-                if bell in self._bells:
-                    self._bells.remove(bell)
-
-    def _ring(self) -> None:
-        """Whoever waits looks again; called with the lock held."""
-        for bell in self._bells:
-            bell.ring()
-        self._bells.clear()
-
-
-@final
-class Errand:
-    """Something that the training thread does for a visitor.
-
-    Attributes:
-        done: Whether it has come to its end.
-        error: What it has raised.
-    """
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self.done = False
-        self.error: BaseException | None = None
-        self._work = work
-
-    def run(self) -> None:
-        """Do it; whoever waits for it finds what it raises."""
-        try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001  it is raised where somebody has asked for it
-            self.error = error
-        self.done = True
-
-
-@final
-class Bell:
-    """Wakes one thread. Both calls are single ones of C, in whose middle no interrupt comes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until it has rung, for so many seconds at most; whether it has."""
-        return self._lock.acquire(timeout=seconds)
-
-    def ring(self) -> None:
-        """Let whoever waits go on, or not wait at all."""
-        if self._lock.locked():
-            self._lock.release()

@@ -7,7 +7,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from pnne_nb.runtime.thread.control import Bell, Control
+from pnne_nb.process.bells import Bell
+from pnne_nb.runtime.thread.control import Control
 from pnne_nb.telemetry.frames import TrainingState
 
 
@@ -258,14 +259,6 @@ def test_the_training_looks_after_a_visitor_that_has_died(worker: Worker) -> Non
     worker.control.look = lambda: worker.control.forget("a dead thread")
     worker.start()
     worker.until(lambda: worker.steps > 2)
-
-
-def test_a_bell_that_has_rung_twice_wakes_once() -> None:
-    bell = Bell()
-    bell.ring()
-    bell.ring()
-    assert bell.wait(60)
-    assert not bell.wait(0)
 
 
 def test_the_training_thread_never_waits_for_itself() -> None:
