@@ -85,6 +85,9 @@ from pnne_nb.widgets.host.static_picture import KeptPicture
 if TYPE_CHECKING:
     from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lent
 
+QUICKLY_DRAWN: Final = 2000
+"""Nodes whose picture takes a fifth of a second; a cell that shows more does not wait for it."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -197,7 +200,9 @@ class GraphEditor(anywidget.AnyWidget):
         self._overlay: Overlay | None = None
         self._picture: Training | None = None
         self._derivation = Derivation.of(graph)
-        self._kept = KeptPicture(lambda: repr(graph), self._derivation.picture)
+        self._kept = KeptPicture(
+            lambda: repr(graph), self._derivation.picture, lambda: len(graph.nodes) <= QUICKLY_DRAWN
+        )
         self._exports: ExportDialog | None = None  # as soon as somebody asks: most editors export nothing
         self._bursts = Bursts(_weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
@@ -462,7 +467,8 @@ class GraphEditor(anywidget.AnyWidget):
         if done.client is not None or not self._bursts.hold():
             history = HistoryState(done.undo, done.redo)
             self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
-        if not all(isinstance(op, LookOp) for op in done.ops):
+        computes = not all(isinstance(op, LookOp) for op in done.ops)
+        if computes:
             self._edits += 1
             if self._exports is not None:
                 self._exports.edited()
@@ -471,7 +477,8 @@ class GraphEditor(anywidget.AnyWidget):
         # Traits tell the page only of what has changed.
         self.selection = still_there(self.selection, self._graph, done.ops)
         self.folded = still_there(self.folded, self._graph, done.ops)
-        self._derivation.request()
+        if computes:
+            self._derivation.request()
 
     def _catch_up(self) -> None:
         self._tell(self._snapshot)
