@@ -320,3 +320,20 @@ test("a closed session listens to nothing", () => {
   session.dispose();
   expect(model.listening).toBe(0);
 });
+
+test("what is worked out in pieces is shown once, when all of it is there", () => {
+  const states: number[] = [];
+  model.receive(snapshot(1, ["a", "b"]));
+  session.store.subscribe(() => states.push(session.store.get().derived.shapes.size));
+  const rest = { resolved: {}, diagnostics: {}, costs: {}, example: null };
+  const piece = (port: string, more: boolean): Event => ({
+    message: "derivedChanged",
+    version: 1,
+    derived: { ...rest, shapes: { [port]: { shape: [1], dtype: "float32" } } },
+    more,
+  });
+  model.receive(piece("a.output", true));
+  expect(states).toEqual([]);
+  model.receive(piece("b.output", false));
+  expect(states).toEqual([2]);
+});

@@ -483,8 +483,8 @@ class GraphEditor(anywidget.AnyWidget):
     def _catch_up(self) -> None:
         self._tell(self._snapshot)
 
-    def _derived(self, version: int, delta: Derived) -> None:
-        self._tell(lambda: DerivedChanged(version, delta))
+    def _derived(self, version: int, delta: Derived, more: bool) -> None:  # as followers are called
+        self._tell(lambda: DerivedChanged(version, delta, more))
 
     def _show_training(self, picture: Training) -> None:
         self._picture = picture if picture.layers else None

@@ -26,7 +26,8 @@ _log: Final = logging.getLogger(__name__)
 PIECE: Final = 400
 """Entries of a delta that are told at once: some 40 kB."""
 
-Tell = Callable[[int, Derived], None]
+Tell = Callable[[int, Derived, bool], None]
+"""Takes the version, what has changed, and whether more of it follows."""
 
 
 @final
@@ -70,6 +71,8 @@ class Derivation:
 
     def follow(self, tell: Tell) -> Callable[[], None]:
         """Have `tell` receive the version and the delta of each refresh that finds one, one call at a time.
+
+        A large delta comes in pieces.
 
         Returns:
             A function that ends this; a refresh that is under way ends first.
@@ -135,9 +138,10 @@ class Derivation:
             if delta.example is not None:
                 self._whole = msgspec.structs.replace(self._whole, example=delta.example)
             followers = self._followers
-        for piece in pieces(delta):
+        found = list(pieces(delta))
+        for place, piece in enumerate(found, 1):
             for tell in followers:
-                tell(version, piece)
+                tell(version, piece, place < len(found))
 
     def _leave(self, tell: Tell) -> None:
         with self._starting:

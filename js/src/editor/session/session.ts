@@ -1,6 +1,7 @@
 import type {
   Arrange,
   Consequence,
+  Derived,
   Diagnostic,
   Event,
   ExportCheck,
@@ -19,6 +20,7 @@ import { Refusal } from "../document/reduce";
 import { bytesText } from "../values/amounts";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
+import { NO_CHECK, NO_EXPORT } from "./exporting";
 import { watchKernel } from "./kernel";
 import type { Model } from "./model";
 import { Store } from "./store";
@@ -75,30 +77,6 @@ export interface SessionState {
 
 const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
 
-const NO_EXPORT: ExportState = {
-  message: "exportState",
-  state: "idle",
-  format: "",
-  path: "",
-  seconds: 0,
-  cancellable: true,
-  stale: false,
-  error: "",
-  diagnostics: [],
-  result: null,
-  id: null,
-  client: null,
-};
-const NO_CHECK: ExportCheck = {
-  message: "exportCheck",
-  state: "off",
-  format: "",
-  findings: [],
-  error: "",
-  id: null,
-  client: null,
-};
-
 type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
 
 /** A change that Python alone can work out, so that it is not shown before it is done. */
@@ -126,6 +104,8 @@ export class Session {
   private readonly closing = new AbortController();
   private gone = false;
   private heard = 0;
+  /** What Python has worked out of a change so far, while more of it is to come. */
+  private readonly pieces: Derived[] = [];
 
   constructor(private readonly model: Model) {
     const catalog = cachedCatalog(model.get("catalog_key"));
@@ -356,7 +336,9 @@ export class Session {
         if (own) this.refused(event.id, event.error, event.diagnostics ?? []);
         break;
       case "derivedChanged":
-        this.patch({ derived: applyDerived(state.derived, event.derived) });
+        this.pieces.push(event.derived);
+        // The graph is drawn once for all pieces of a change.
+        if (!event.more) this.patch({ derived: this.pieces.splice(0).reduce(applyDerived, state.derived) });
         break;
       case "snapshot":
         this.open(event);
@@ -393,6 +375,7 @@ export class Session {
     if (!snapshot?.document) return;
     const { sync } = this.store.get();
     if (sync && snapshot.version < sync.version && snapshot.id == null) return;
+    this.pieces.length = 0; // the snapshot has them
     const settled = snapshot.client === this.client && snapshot.id != null ? snapshot.id : -1;
     const lost: { id: number; repeat: () => void }[] = (sync?.pending ?? [])
       .filter((edit) => edit.id < settled)
