@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import ClassVar, Final, final
+from typing import ClassVar, Final, TypeVar, final
 
 import msgspec
 
@@ -22,6 +22,7 @@ from pnne_nb.protocol.messages import Consequence, Derived
 
 _log: Final = logging.getLogger(__name__)
 
+Value = TypeVar("Value")
 
 PIECE: Final = 400
 """Entries of a delta that are told at once: some 40 kB."""
@@ -186,17 +187,18 @@ class Derivation:
 
 def _take_over(whole: Derived, delta: Derived) -> None:
     """Change what is known by what has changed of it: most of the time that is little."""
-    for known, changes in (
-        (whole.shapes, delta.shapes),
-        (whole.resolved, delta.resolved),
-        (whole.diagnostics, delta.diagnostics),
-        (whole.costs, delta.costs),
-    ):
-        for path, value in changes.items():
-            if value:
-                known[path] = value  # type: ignore[index]  # of the same field
-            else:
-                known.pop(path, None)
+    _change(whole.shapes, delta.shapes)
+    _change(whole.resolved, delta.resolved)
+    _change(whole.diagnostics, delta.diagnostics)
+    _change(whole.costs, delta.costs)
+
+
+def _change(known: dict[str, Value], changes: Mapping[str, Value]) -> None:
+    for path, value in changes.items():
+        if value:
+            known[path] = value
+        else:
+            known.pop(path, None)
 
 
 def pieces(delta: Derived) -> Iterator[Derived]:

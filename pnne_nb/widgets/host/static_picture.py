@@ -162,7 +162,7 @@ class KeptPicture:
                 self._handle = DisplayHandle()  # type: ignore[no-untyped-call]  # IPython's
             name = self._handle.display_id
         quick = self._is_quick()
-        body = self._draw() if quick else "<p>The graph is large: its picture is drawn as soon as nothing changes.</p>"
+        body = None if quick else "<p>The graph is large: its picture is drawn as soon as nothing changes.</p>"
         display(self._bundle(body), raw=True, display_id=name)  # type: ignore[no-untyped-call]  # IPython's
         if not quick:
             self.changed()
@@ -181,7 +181,7 @@ class KeptPicture:
         with self._lock:
             handle = self._handle
         if handle is not None:
-            handle.update(self._bundle(self._draw()), raw=True)  # type: ignore[no-untyped-call]  # IPython's
+            handle.update(self._bundle(), raw=True)  # type: ignore[no-untyped-call]  # IPython's
 
     def close(self) -> None:
         """Leave it as it is."""
@@ -213,8 +213,8 @@ class KeptPicture:
             return  # `changed` has seen to it that it is drawn later
         self._pause = max(QUIET, (time.thread_time() - started) / _SHARE)
 
-    def _bundle(self, body: str) -> dict[str, str]:
+    def _bundle(self, body: str | None = None) -> dict[str, str]:
         return {
             "text/plain": f"Picture of {self._title()}",
-            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{body}{self._report}</div>',
+            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{self._draw() if body is None else body}{self._report}</div>',
         }
