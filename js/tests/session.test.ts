@@ -242,6 +242,20 @@ test("a silent kernel is reported after three and fifteen seconds", () => {
   expect(session.store.get().connection).toBe("ready");
 });
 
+test("a kernel that is only busy is waited for, as long as it says that it lives", async () => {
+  let alive = true;
+  const requestListSubshell = () => ({ done: alive ? Promise.resolve({}) : new Promise(() => {}) });
+  model = new FakeModel();
+  Object.assign(model, { widget_manager: { kernel: { supportsSubshells: true, requestListSubshell } } });
+  const other = new Session(model);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(other.store.get().connection).toBe("waiting");
+  alive = false;
+  await vi.advanceTimersByTimeAsync(21_000);
+  expect(other.store.get().connection).toBe("offline");
+  other.dispose();
+});
+
 test("a kernel that the host says was restarted is reported as soon as it does not answer", () => {
   model.emit("comm_live_update");
   expect(session.store.get().connection).toBe("ready");

@@ -214,7 +214,8 @@ class KeptPicture:
         self._pause = max(QUIET, (time.thread_time() - started) / _SHARE)
 
     def _bundle(self, body: str | None = None) -> dict[str, str]:
+        shown = self._draw() if body is None else body
         return {
             "text/plain": f"Picture of {self._title()}",
-            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{self._draw() if body is None else body}{self._report}</div>',
+            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}</div>',
         }

@@ -21,8 +21,8 @@ import { bytesText } from "../values/amounts";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
 import { NO_CHECK, NO_EXPORT } from "./exporting";
-import { watchKernel } from "./kernel";
-import type { Model } from "./model";
+import { heartbeat, watchKernel } from "./kernel";
+import { type Model, sizeOf } from "./model";
 import { Store } from "./store";
 import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
 import { type LiveTraining, liveTraining } from "./training";
@@ -33,6 +33,8 @@ export const WAITING_AFTER = 3_000;
 export const OFFLINE_AFTER = 15_000;
 /** The same once the host has hinted that the kernel has gone. */
 export const GONE_AFTER = 1_200;
+/** How long after the kernel has said that it lives it is asked again, while a request is waiting. */
+const BEAT_AFTER = 5_000;
 /** A timer may fire a little before its time. */
 const SLACK = 50;
 const NOTICE_LASTS = 7_000;
@@ -104,6 +106,9 @@ export class Session {
   private readonly closing = new AbortController();
   private gone = false;
   private heard = 0;
+  /** When the kernel said that it lives. */
+  private beat = 0;
+  private listening = false;
   /** What Python has worked out of a change so far, while more of it is to come. */
   private readonly pieces: Derived[] = [];
 
@@ -291,8 +296,7 @@ export class Session {
   private request(request: Unaddressed<Request>): number {
     const id = this.tell(request);
     this.waiting.add(id, Date.now());
-    this.later(WAITING_AFTER, () => this.watch());
-    this.later(OFFLINE_AFTER, () => this.watch());
+    for (const delay of [WAITING_AFTER, OFFLINE_AFTER]) this.later(delay, () => this.watch());
     return id;
   }
 
@@ -421,9 +425,7 @@ export class Session {
 
   /** Whether a message can hold this; says so if not. */
   private canSend(content: unknown, what: string): boolean {
-    const text = JSON.stringify(content);
-    // No character takes more than three bytes for each of its units.
-    const size = text.length * 3 < LARGEST_MESSAGE ? 0 : new TextEncoder().encode(text).length;
+    const size = sizeOf(content);
     if (size <= LARGEST_MESSAGE) return true;
     const sizes = `${bytesText(size)}, and at most ${bytesText(LARGEST_MESSAGE)} can be sent`;
     this.notify(`${what} is too large: ${sizes}. Make it in smaller steps, or from Python.`);
@@ -458,13 +460,28 @@ export class Session {
     });
   }
 
-  /** Says how long the oldest request has been waiting. */
+  /** Says how long the oldest request has been waiting; a kernel that only is busy says so of itself. */
   private watch(): void {
-    const waited = Date.now() - this.waiting.oldest();
-    const silence = waited >= OFFLINE_AFTER - SLACK ? "offline" : waited >= WAITING_AFTER - SLACK ? "waiting" : "ready";
+    const now = Date.now();
+    const waited = now - this.waiting.oldest();
+    const unheard = Math.min(waited, now - this.beat);
+    const silence = waited < WAITING_AFTER - SLACK ? "ready" : unheard < OFFLINE_AFTER - SLACK ? "waiting" : "offline";
     this.patch({ connection: this.gone ? "gone" : silence });
+    if (silence !== "ready" && now - this.beat >= BEAT_AFTER - SLACK) this.listen();
     // Whether the request was lost or is only waiting, the answer to another one tells.
-    if (silence === "offline" && !this.waiting.has(this.lastSync)) this.sync();
+    if (waited >= OFFLINE_AFTER - SLACK && !this.waiting.has(this.lastSync)) this.sync();
+  }
+
+  private listen(): void {
+    if (this.listening) return;
+    this.listening = true;
+    void heartbeat(this.model).then((alive) => {
+      this.listening = false;
+      if (!alive || this.closing.signal.aborted) return;
+      this.beat = Date.now();
+      for (const delay of [BEAT_AFTER, OFFLINE_AFTER]) this.later(delay, () => this.watch());
+      this.watch();
+    });
   }
 
   private later(delay: number, action: () => void): void {
