@@ -79,7 +79,9 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(CHROMIUM_FLAGS))
         graph = network(NODES)
+        print(f"{NODES} nodes are made", flush=True)
         kernel = kernel_ms(graph)
+        print(f"{kernel:.0f} ms in the kernel", flush=True)
         page, editor, host = page_ms(browser, graph)
         print(f"{NODES} nodes: first paint {kernel:.0f} ms in the kernel and {page:.0f} ms in the page")
         report("first paint", "first paint", kernel + page)

@@ -79,8 +79,10 @@ class Monkey:
 
     def play(self, gestures: int) -> None:
         """Make so many gestures."""
-        kinds = (self._key, self._key, self._click, self._drag, self._drag, self._double_click, self._wheel)
-        kinds += (self._link, self._type, self._menu, self._button)
+        kinds = (
+            *(self._key, self._key, self._click, self._drag, self._drag, self._double_click, self._wheel),
+            *(self._link, self._type, self._menu, self._button),
+        )
         for _ in range(gestures):
             view = self._chance.choice(self._views)
             kind = self._chance.choice(kinds)
@@ -119,8 +121,9 @@ class Monkey:
             self._page.keyboard.press(key)
 
     def _click(self, view: EditorPage) -> None:
-        modifiers = self._chance.choice(([], [], ["Shift"]))
-        self._any(view.root.locator("[data-node]")).click(timeout=500, force=True, modifiers=modifiers)
+        held = self._chance.random() < 0.3
+        node = self._any(view.root.locator("[data-node]"))
+        node.click(timeout=500, force=True, modifiers=["Shift"] if held else [])
 
     def _drag(self, view: EditorPage) -> None:
         start = self._chance.choice((self._spot(view), self._place(self._any(view.root.locator("[data-node]")))))
@@ -167,6 +170,35 @@ class Monkey:
         name = self._chance.choice(BUTTONS)
         self.log[-1] += f" {name}"
         view.root.get_by_role("button", name=name, exact=True).first.click(timeout=500)
+
+
+def play(workbench: Workbench, known: frozenset[str], folder: Path, gestures: int, seed: int) -> None:
+    """Play in two views while code edits the same graph; fail where something is not as it should be at the end.
+
+    Args:
+        workbench: The notebook.
+        known: Console errors that are JupyterLab's own.
+        folder: For the documents as the views have them.
+        gestures: How many.
+        seed: Of the gestures and of the edits.
+    """
+    views = workbench.open_views(2, "chain('Linear', 'ReLU', 'Linear', out_features=4)", "height=430")
+    before, seen = workbench.state(), len(workbench.notebook.console_errors)
+    workbench.execute(ALSO_IN_PYTHON.replace("{seed}", str(seed)))
+    monkey = Monkey(workbench, views, seed)
+    try:
+        monkey.play(gestures)
+    finally:
+        workbench.execute("enough.set(); editing.join(); enough.clear()")
+    workbench.page.keyboard.press("Escape")
+    for view in views:
+        workbench.in_step(view)
+    errors = [error for error in workbench.notebook.console_errors[seen:] if error not in known]
+    assert errors == [], "\n".join(monkey.log[-30:])
+    truth = comparable(workbench.value("__import__('json').loads(graph.to_json())"))
+    for place, view in enumerate(views):
+        assert comparable(saved(view, folder / f"view{place}.json")) == truth
+    assert workbench.state() == before
 
 
 def saved(view: EditorPage, path: Path) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.browser.monkey import ALSO_IN_PYTHON, Monkey, comparable, saved
+from tests.browser.monkey import play
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,25 +17,4 @@ GESTURES = 60
 def test_random_gestures_beside_edits_from_python(
     workbench: Workbench, baseline_errors: frozenset[str], tmp_path: Path
 ) -> None:
-    run(workbench, baseline_errors, tmp_path, GESTURES, seed=5)
-
-
-def run(workbench: Workbench, known: frozenset[str], folder: Path, gestures: int, seed: int) -> None:
-    """Play, and say what is not as it should be."""
-    views = workbench.open_views(2, "chain('Linear', 'ReLU', 'Linear', out_features=4)", "height=430")
-    before, seen = workbench.state(), len(workbench.notebook.console_errors)
-    workbench.execute(ALSO_IN_PYTHON.replace("{seed}", str(seed)))
-    monkey = Monkey(workbench, views, seed)
-    try:
-        monkey.play(gestures)
-    finally:
-        workbench.execute("enough.set(); editing.join(); enough.clear()")
-    workbench.page.keyboard.press("Escape")
-    for view in views:
-        workbench.in_step(view)
-    errors = [error for error in workbench.notebook.console_errors[seen:] if error not in known]
-    assert errors == [], "\n".join(monkey.log[-30:])
-    truth = comparable(workbench.value("__import__('json').loads(graph.to_json())"))
-    for place, view in enumerate(views):
-        assert comparable(saved(view, folder / f"view{place}.json")) == truth
-    assert workbench.state() == before
+    play(workbench, baseline_errors, tmp_path, GESTURES, seed=5)

@@ -183,7 +183,7 @@ def _wires(
         start, end = (above.x + x1, above.y + y1), (below.x + x2, below.y + y2)
         across = above.geometry.across
         others = [card.box for name, card in around.items() if name not in {above.name, target}]
-        points = routed(start, end, others, across=across)
+        points = routed(start, end, others, own=(above.box, below.box) if around else (), across=across)
         given = shape_of(edge.source)
         label = shape_label(given.shape, given.dtype) if given is not None else ""
         best = shortest.setdefault(edge.source, len(wires))

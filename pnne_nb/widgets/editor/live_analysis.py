@@ -165,7 +165,8 @@ class Derivation:
                     return
                 self._wanted = False
             try:
-                with idle_work(lambda: self._wanted):
+                # Nobody waits for it any more when all who followed have left.
+                with idle_work(lambda: self._wanted or self._analysis is None):
                     self.refresh()
             except OutOfDateError:
                 continue  # with what has been asked for since
