@@ -12,6 +12,8 @@ Box = tuple[float, float, float, float]
 CLEARANCE = 16.0
 TURN = 20.0
 """How far from its ends an edge turns that leads back up; its label has room there."""
+BETWEEN = 36.0
+"""How far beside nodes it rises, where there is room: in the middle between two columns."""
 DETOUR = 4
 """Points of an edge that is bent; one with more runs straight from point to point."""
 _SAMPLES = 12
@@ -70,13 +72,15 @@ def _rising(start: Point, end: Point, boxes: Sequence[Box], own: Sequence[Box]) 
         )
         return sum(_meet(piece, box) for piece in pieces for box in obstacles)
 
-    lanes = {x for box in obstacles for x in (box[0] - CLEARANCE, box[2] + CLEARANCE)} or {left - CLEARANCE}
-    best, fewest = left, len(obstacles) * 3 + 1
-    for lane in sorted(lanes, key=lambda x: (abs(x - start[0]) + abs(x - end[0]), x)):
-        if (count := blocked(lane)) < fewest:
-            best, fewest = lane, count
-        if not count:
-            break
+    best, fewest = left - BETWEEN, len(obstacles) * 3 + 1
+    # Nearer to a node, other edges run that go around it.
+    for room in (BETWEEN, CLEARANCE):
+        lanes = {x for box in obstacles for x in (box[0] - room, box[2] + room)}
+        for lane in sorted(lanes, key=lambda x: (abs(x - start[0]) + abs(x - end[0]), x)):
+            if (count := blocked(lane)) < fewest:
+                best, fewest = lane, count
+            if not fewest:
+                break
     return start, (start[0], low), (best, low), (best, high), (end[0], high), end
 
 

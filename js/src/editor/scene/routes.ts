@@ -9,6 +9,8 @@ const CLEARANCE = 16;
 const SAMPLES = 12;
 /** How far from its ends an edge turns that leads back up; its label has room there. */
 const TURN = 20;
+/** How far beside nodes it rises, where there is room: in the middle between two columns. */
+const BETWEEN = 36;
 /** Points of an edge that is bent; one with more runs straight from point to point. */
 const DETOUR = 4;
 
@@ -63,14 +65,15 @@ function rising(start: Point, end: Point, boxes: readonly Box[], own: readonly B
     return pieces.reduce((sum, piece) => sum + obstacles.filter((box) => meet(piece, box)).length, 0);
   };
   const length = (lane: number) => Math.abs(lane - start[0]) + Math.abs(lane - end[0]);
-  const lanes = new Set(obstacles.flatMap((box) => [box.left - CLEARANCE, box.left + box.width + CLEARANCE]));
-  const left = Math.min(start[0], end[0]);
-  if (lanes.size === 0) lanes.add(left - CLEARANCE);
-  let [best, fewest] = [left, Number.POSITIVE_INFINITY];
-  for (const lane of [...lanes].sort((a, b) => length(a) - length(b) || a - b)) {
-    const count = blocked(lane);
-    if (count < fewest) [best, fewest] = [lane, count];
-    if (count === 0) break;
+  let [best, fewest] = [Math.min(start[0], end[0]) - BETWEEN, Number.POSITIVE_INFINITY];
+  // Nearer to a node, other edges run that go around it.
+  for (const room of [BETWEEN, CLEARANCE]) {
+    const lanes = new Set(obstacles.flatMap((box) => [box.left - room, box.left + box.width + room]));
+    for (const lane of [...lanes].sort((a, b) => length(a) - length(b) || a - b)) {
+      const count = blocked(lane);
+      if (count < fewest) [best, fewest] = [lane, count];
+      if (fewest === 0) break;
+    }
   }
   return [start, [start[0], low], [best, low], [best, high], [end[0], high], end];
 }
