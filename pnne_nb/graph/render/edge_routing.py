@@ -51,8 +51,19 @@ def routed(
     room = max(0.0, min(CLEARANCE, (end[1] - start[1]) / 2))
     top, bottom = max(top, start[1] + room), min(bottom, end[1] - room)
     lanes = [min(box[0] for box in between) - CLEARANCE, max(box[2] for box in between) + CLEARANCE]
-    free = [lane for lane in lanes if not any(_inside(lane, top, bottom, box) for box in boxes)] or lanes
-    lane = min(free, key=lambda x: abs(x - start[0]) + abs(x - end[0]))
+
+    def blocked(lane: float) -> int:
+        return sum(
+            _inside(lane, top, bottom, box) or _crosses(start, (lane, top), box) or _crosses((lane, bottom), end, box)
+            for box in boxes
+        )
+
+    ways = {lane: blocked(lane) for lane in lanes}
+    if all(ways.values()):
+        # Farther away, between other nodes: where the fewest of them are in the way.
+        beside = [box for box in boxes if box[1] < bottom and top < box[3]]
+        ways |= {x: blocked(x) for box in beside for x in (box[0] - CLEARANCE, box[2] + CLEARANCE)}
+    lane = min(ways, key=lambda x: (ways[x], abs(x - start[0]) + abs(x - end[0])))
     return start, (lane, top), (lane, bottom), end
 
 

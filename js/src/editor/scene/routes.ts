@@ -45,9 +45,19 @@ export function routed(
     Math.min(...between.map((box) => box.left)) - CLEARANCE,
     Math.max(...between.map((box) => box.left + box.width)) + CLEARANCE,
   ];
-  const free = lanes.filter((lane) => !boxes.some((box) => standsIn(lane, top, bottom, box)));
-  const detour = (lane: number) => Math.abs(lane - start[0]) + Math.abs(lane - end[0]);
-  const [lane = 0] = (free.length > 0 ? free : lanes).sort((a, b) => detour(a) - detour(b));
+  const blocked = (lane: number) => {
+    const ways = [curveBetween(start, [lane, top]), curveBetween([lane, bottom], end)];
+    return boxes.filter((box) => standsIn(lane, top, bottom, box) || ways.some((way) => crosses(way, box))).length;
+  };
+  const ways = lanes.map((at) => [at, blocked(at)]);
+  if (ways.every(([, count]) => count)) {
+    // Farther away, between other nodes: where the fewest of them are in the way.
+    const beside = boxes.filter((box) => box.top < bottom && top < box.top + box.height);
+    for (const box of beside)
+      for (const at of [box.left - CLEARANCE, box.left + box.width + CLEARANCE]) ways.push([at, blocked(at)]);
+  }
+  const detour = (at: number) => Math.abs(at - start[0]) + Math.abs(at - end[0]);
+  const [[lane = 0] = []] = ways.sort(([a = 0, m = 0], [b = 0, n = 0]) => m - n || detour(a) - detour(b));
   return [start, [lane, top], [lane, bottom], end];
 }
 
