@@ -155,6 +155,7 @@ export type Event =
   | Bundle
   | Preview
   | Training
+  | Marks
   | ExportFormats
   | ExportState
   | ExportCheck;
@@ -975,6 +976,22 @@ export interface LayerState {
 export interface Ailment {
   readonly kind: "dead" | "exploding" | "notFinite" | "saturated" | "vanishing";
   readonly reason: string;
+}
+
+/** The marks of all nodes that have one, by path. */
+export interface Marks {
+  readonly message: "marks";
+  readonly marks: Readonly<Record<string, NodeMark>>;
+}
+
+/** What a node's card is marked with. */
+export interface NodeMark {
+  /** A few characters under the card. */
+  readonly text: string;
+  /** The colour of the card's edge: from good to bad; `"plain"` has none. */
+  readonly level: "bad" | "good" | "near" | "plain" | "warning";
+  /** What is shown while the pointer is over the text, and what a screen reader says after it. */
+  readonly title: string;
 }
 
 /** Answer to `GetExportFormats`. */

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, expect, shown
+from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, expect, no_attribute, shown
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.edits.undo_stack import Step
@@ -24,6 +24,7 @@ from pnne_nb.graph.render.scene import NO_SHAPES, Scene, Shapes
 from pnne_nb.graph.render.scene import scene as scene_of
 from pnne_nb.graph.render.svg import ThemeName, svg
 from pnne_nb.graph.schema.analysis_hook import installed
+from pnne_nb.graph.schema.habits import METHODS
 from pnne_nb.graph.storage import json_format
 from pnne_nb.graph.storage.json_format import DocumentState
 
@@ -80,6 +81,12 @@ class ReadableGraph:
             UnknownNodeError: If there is none.
         """
         return self._at(path)
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = {} if name.startswith("_") or name not in self else {name: f'graph["{name}"]'}
+            raise no_attribute(self, name, METHODS | own)
 
     def __contains__(self, path: object) -> bool:
         try:

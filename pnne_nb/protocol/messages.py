@@ -19,25 +19,11 @@ from pnne_nb.graph.schema.categories import Category
 from pnne_nb.graph.schema.property_types import PropertyType
 from pnne_nb.graph.schema.spec import NodeKind, Port
 from pnne_nb.graph.storage.json_format import DocumentState
-
-
-class _Message(msgspec.Struct, frozen=True, tag_field="message", rename="camel"):
-    pass
-
+from pnne_nb.protocol.base_message import Message as _Message
+from pnne_nb.protocol.base_message import ViewRequest as _Request
+from pnne_nb.protocol.export_messages import ExportEvent, ExportRequest
 
 # From the browser
-
-
-class _Request(_Message, frozen=True):
-    """A request.
-
-    Attributes:
-        id: Rises by one per request of a client.
-        client: Random name of the view that asks.
-    """
-
-    id: int
-    client: str
 
 
 class Edit(_Request, frozen=True, tag="edit"):
@@ -136,33 +122,11 @@ class LoadBlocks(_Request, frozen=True, tag="loadBlocks"):
     text: str
 
 
-class GetExportFormats(_Request, frozen=True, tag="getExportFormats"):
-    """Send the `ExportFormats` to this view."""
-
-
-class StartExport(_Request, frozen=True, tag="startExport"):
-    """Write the model to `path` on the kernel's machine and prove the file; answered by an `ExportState` to every view."""
-
-    format: str
-    path: str
-    overwrite: bool = False
-
-
-class CancelExport(_Request, frozen=True, tag="cancelExport"):
-    """End the export that is under way; no file stays. Answered by an `ExportState` to every view."""
-
-
-class WatchExport(_Request, frozen=True, tag="watchExport"):
-    """Check after every edit what an export would do, as `ExportCheck` to every view; an empty `format` ends it."""
-
-    format: str = ""
-
-
 Request: TypeAlias = (
     Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource
     | GetBundle | GetPreview
     | Painted | HideTraining
-    | GetExportFormats | StartExport | CancelExport | WatchExport
+    | ExportRequest
 )  # fmt: skip
 
 
@@ -405,132 +369,24 @@ class Training(_Message, frozen=True, tag="training"):
     layers: dict[str, LayerState] = {}
 
 
-class ExportFormatState(msgspec.Struct, frozen=True, rename="camel"):
-    """A format that a model can be exported to.
+class NodeMark(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node's card is marked with.
 
     Attributes:
-        name: What ``pn.export(format=...)`` calls it.
-        suffix: The usual end of its files' names.
-        note: What a person should know before: that it takes minutes, that torch deprecates it.
-        missing: The packages that it needs and that are not installed, as a sentence; empty if none is.
+        text: A few characters under the card.
+        level: The colour of the card's edge: from good to bad; ``"plain"`` has none.
+        title: What is shown while the pointer is over the text, and what a screen reader says after it.
     """
 
-    name: str
-    suffix: str
-    note: str = ""
-    missing: str = ""
+    text: str
+    level: Literal["plain", "good", "near", "warning", "bad"] = "plain"
+    title: str = ""
 
 
-class ExportFormats(_Message, frozen=True, tag="exportFormats"):
-    """Answer to `GetExportFormats`.
+class Marks(_Message, frozen=True, tag="marks"):
+    """The marks of all nodes that have one, by path."""
 
-    Attributes:
-        formats: In the order in which they are offered.
-        folder: Where a path that is not absolute begins.
-        weights: Which weights a file would get, as a sentence.
-    """
-
-    id: int
-    client: str
-    formats: tuple[ExportFormatState, ...]
-    folder: str
-    weights: str
-
-
-class ValueHistograms(msgspec.Struct, frozen=True, rename="camel"):
-    """How the values of a node are spread in the model and in an exported file.
-
-    Attributes:
-        low: Where the first bin begins.
-        high: Where the last bin ends; all bins are equally wide.
-        model: Counts of the model's values.
-        file: Counts of the file's.
-        left_out: Values of both that are in no bin, such as infinite ones.
-    """
-
-    low: float
-    high: float
-    model: tuple[int, ...]
-    file: tuple[int, ...]
-    left_out: int = 0
-
-
-class NodeError(msgspec.Struct, frozen=True, rename="camel"):
-    """How far an exported file is from the model at one node.
-
-    Attributes:
-        node: Its path.
-        type: Its type.
-        error: The largest distance, in the unit of the values; None if it was not compared or is not finite.
-        ratio: The error divided by what is tolerated; above 1, file and model differ. None as for `error`.
-        ok: Whether they agree, as far as they were compared.
-        note: Why it was not compared, or where it differs.
-        histograms: How the values are spread; None if they were not compared.
-    """
-
-    node: str
-    type: str
-    error: float | None
-    ratio: float | None
-    ok: bool
-    note: str = ""
-    histograms: ValueHistograms | None = None
-
-
-class ExportResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What an export came to: a sentence, further facts one a line, and every node in the order in which they run."""
-
-    ok: bool
-    headline: str
-    facts: tuple[str, ...]
-    nodes: tuple[NodeError, ...]
-
-
-class ExportState(_Message, frozen=True, tag="exportState"):
-    """How the latest export stands.
-
-    Attributes:
-        state: ``"idle"``: there was none; ``"done"``: a file was written, which `result` says how well it agrees.
-        format: The name of its format.
-        path: Where the file goes.
-        seconds: How long it has taken so far.
-        cancellable: Whether it can be ended before it is done.
-        stale: Whether the graph was edited since.
-        error: Why there is no file.
-        diagnostics: The same at nodes.
-        result: How well the file agrees with the model.
-    """
-
-    state: Literal["idle", "running", "done", "failed", "cancelled"] = "idle"
-    format: str = ""
-    path: str = ""
-    seconds: float = 0.0
-    cancellable: bool = True
-    stale: bool = False
-    error: str = ""
-    diagnostics: tuple[Diagnostic, ...] = ()
-    result: ExportResult | None = None
-    id: int | None = None
-    client: str | None = None
-
-
-class ExportCheck(_Message, frozen=True, tag="exportCheck"):
-    """What an export of the graph as it is drawn would do.
-
-    Attributes:
-        state: ``"checking"``: `findings` are those of the graph before the latest edits; ``"failed"``: `error` says why
-            there are none.
-        format: The name of the format; empty if none is watched.
-        findings: As of ``pn.check_export``.
-        error: Why the check could not be made.
-    """
-
-    state: Literal["off", "checking", "done", "failed"] = "off"
-    format: str = ""
-    findings: tuple[Diagnostic, ...] = ()
-    error: str = ""
-    id: int | None = None
-    client: str | None = None
+    marks: dict[str, NodeMark] = {}
 
 
 Event: TypeAlias = (
@@ -545,7 +401,6 @@ Event: TypeAlias = (
     | Bundle
     | Preview
     | Training
-    | ExportFormats
-    | ExportState
-    | ExportCheck
+    | Marks
+    | ExportEvent
 )

@@ -13,23 +13,27 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.protocol.codec import catalog_event, decode_request, encode_event
+from pnne_nb.protocol.export_messages import (
+    CancelExport,
+    ExportCheck,
+    ExportFormats,
+    ExportFormatState,
+    ExportState,
+    GetExportFormats,
+    StartExport,
+    WatchExport,
+)
 from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
-    CancelExport,
     Committed,
     Consequence,
     Derived,
     DerivedChanged,
     Edit,
     Event,
-    ExportCheck,
-    ExportFormats,
-    ExportFormatState,
-    ExportState,
     GetBundle,
     GetCatalog,
-    GetExportFormats,
     GetPreview,
     GetSource,
     Group,
@@ -44,14 +48,12 @@ from pnne_nb.protocol.messages import (
     Rejected,
     Snapshot,
     Source,
-    StartExport,
     Sync,
     TensorShape,
     Training,
     Undo,
     Ungroup,
     Unpublish,
-    WatchExport,
 )
 
 SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")

@@ -33,7 +33,7 @@ from pnne_nb.compiler.ir.node_settings import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate, untouched
-from pnne_nb.compiler.weights.rename_tracking import follow
+from pnne_nb.compiler.weights.rename_log import follow
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT
@@ -73,7 +73,12 @@ def from_module(
         ArgumentError: If `input_size` is no shape, or `args` are given too.
     """
     if not isinstance(net, nn.Module):
-        raise CompileError(f"pn.from_module takes an nn.Module, not a {type(net).__name__}.")
+        example = (
+            f", such as {net.__name__}(...), not its class"
+            if isinstance(net, type)
+            else f", not a {type(net).__name__}"
+        )
+        raise CompileError(f"pn.from_module takes an nn.Module{example}.")
     if input_size is not None:
         args = normal_inputs(input_size, args)
     args, given = call_arguments(args, kwargs)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias, final
 
 from pnne_nb.process.direct_buttons import DirectButtons, Press
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
+from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.step_lock import has_turn
-from pnne_nb.telemetry.frames import TrainingState
+from pnne_nb.telemetry.frames import ALIVE, TrainingState
 
 Verdict: TypeAlias = Literal["go", "stop"]
 
 _SLICE = 0.2
-"""Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
+"""Seconds between two looks while waiting: a wait without end cannot be interrupted everywhere, and an interrupt may have
+cut short whoever was ringing."""
 
 _GLANCE = 0.02
 """Seconds between two looks whether the training has ended."""
@@ -69,6 +72,7 @@ class Control:
         self._trainer: int | None = None
         self._visits: dict[Hashable, int] = {}
         self._reasons: dict[Hashable, str] = {}
+        self._errands: deque[Errand] = deque()
         self._forked = False
         self._buttons: DirectButtons | None = None
         renewed_after_fork(self)
@@ -83,6 +87,7 @@ class Control:
         self._visits.clear()
         self._reasons.clear()
         self._bells.clear()
+        self._errands.clear()
         self._buttons = None
 
     @property
@@ -109,7 +114,8 @@ class Control:
     @property
     def asked(self) -> str | None:
         """What somebody has asked for and the training has not obeyed yet, in words, or None."""
-        if self.stopping:
+        # The end is announced before the thread is gone, and whoever hears of it may ask at once.
+        if self.stopping and self._state in ALIVE:
             return "stopping"
         halts = self._alive and self._pause and not self._steps and self._state == "running"
         return "pausing" if halts else None
@@ -172,6 +178,21 @@ class Control:
             self._leave(before)
             raise
         return True
+
+    def abandon(self, state: TrainingState) -> bool:
+        """Take a launch back whose thread has not begun, and may never: an interrupt has come in between.
+
+        Args:
+            state: The one before the launch.
+
+        Returns:
+            Whether there was such a launch; otherwise nothing has changed.
+        """
+        with self._lock:
+            found = self._alive and self._trainer is None
+            if found:
+                self._leave(state)
+            return found
 
     def pause(self) -> None:
         """Ask for a halt at the next boundary."""
@@ -246,8 +267,16 @@ class Control:
 
     # The training thread's side
 
+    def claim(self) -> bool:
+        """Become the training thread; whether the caller is wanted as such, see `abandon`."""
+        with self._lock:
+            wanted = self._alive and self._trainer is None
+            if wanted:
+                self._trainer = threading.get_ident()
+            return wanted
+
     def enter(self) -> None:
-        """The calling thread becomes the training thread."""
+        """The calling thread becomes the training thread, in the place of the one that was."""
         self._trainer = threading.get_ident()
 
     def boundary(self) -> Verdict:
@@ -257,15 +286,18 @@ class Control:
             buttons.look()
         with self._lock:
             # At most boundaries nobody wants anything, and a small model's step is short.
-            wanted = self._pause or self._stop or self._visits or self._lent_since is not None
+            wanted = self._pause or self._stop or self._visits or self._errands or self._lent_since is not None
             if not wanted and self._working and self._state == "running":
                 return "go"
         while True:
             with self._lock:
                 self._working = False
                 self._ring()
-            while not self._wait_until(self._may_leave_boundary, glance=self._glance):
+            while not self._wait_until(lambda: self._errands or self._may_leave_boundary(), glance=self._glance):
                 self.look()
+            if self._errands:
+                self._run_errand()
+                continue
             with self._lock:
                 # Somebody may have come, or taken a request back, since the bell has rung.
                 if not self._may_leave_boundary():
@@ -283,6 +315,13 @@ class Control:
                     return "go"
                 self._state = news
             self._changed(news)
+
+    def _run_errand(self) -> None:
+        with self._lock:
+            # Nobody else has the model meanwhile.
+            self._working = True
+            errand = self._errands.popleft()
+        errand.run()
 
     def _glance(self) -> float | None:
         """Seconds after which the training thread looks again: nobody rings when a loan runs out, or a visitor has died."""
@@ -343,6 +382,7 @@ class Control:
         with self._lock:
             self._alive = False
             self._trainer = None
+            self._errands.clear()
             buttons, self._buttons = self._buttons, None
             self._ring()
         if buttons is not None:
@@ -371,11 +411,17 @@ class Control:
         if self.in_training_thread():
             yield
             return
+        if cells.open_here():
+            cells.at_interrupt(self._end_visit)
         self.arrive(key, reason)
         try:
             yield
         finally:
             self.leave(key, linger)
+
+    def _end_visit(self) -> None:
+        """An interrupt has ended the cell in the calling thread: it may have cut short how a visit ends."""
+        self.forget(threading.get_ident())
 
     def arrive(self, key: Hashable, reason: str) -> None:
         """Begin a visit; blocks until the running step has ended.
@@ -389,8 +435,8 @@ class Control:
         def enter() -> bool:
             if self._reserved and key not in self._visits:
                 return False
-            self._reasons.setdefault(key, reason)
             self._visits[key] = before + 1
+            self._reasons.setdefault(key, reason)
             return True
 
         try:
@@ -418,6 +464,26 @@ class Control:
             self._reserved = self._queued and not self._visits and self._loan_left() is None
             self._ring()
 
+    def have_done(self, work: Callable[[], None]) -> None:
+        """Have the training thread do something between two steps, for a visitor: no interrupt cuts it short there.
+
+        An interrupt ends the waiting for it. Of a training that ends, it is not done.
+
+        Raises:
+            BaseException: What the work raises.
+        """
+        if self.in_training_thread():
+            work()
+            return
+        errand = Errand(work)
+        with self._lock:
+            if self._alive:
+                self._errands.append(errand)
+                self._ring()
+        self._wait_until(lambda: errand.done or not self._alive)
+        if errand.error is not None:
+            raise errand.error
+
     def forget(self, key: Hashable) -> None:
         """End every visit of `key`."""
         with self._lock:
@@ -439,7 +505,6 @@ class Control:
         another step.
         """
         until = float("inf") if timeout is None else time.monotonic() + timeout
-        longest = _SLICE if threading.current_thread() is threading.main_thread() else threading.TIMEOUT_MAX
         bell, rung = Bell(), True
         try:
             while True:
@@ -452,7 +517,7 @@ class Control:
                 left = until - time.monotonic()
                 if left <= 0 or not (rung or soon is None):
                     return False
-                rung = bell.wait(min(longest, left, longest if soon is None else soon))
+                rung = bell.wait(min(_SLICE, left, _SLICE if soon is None else soon))
         finally:
             with self._lock:
                 if bell in self._bells:
@@ -460,9 +525,32 @@ class Control:
 
     def _ring(self) -> None:
         """Whoever waits looks again; called with the lock held."""
-        bells, self._bells = self._bells, []
-        for bell in bells:
+        for bell in self._bells:
             bell.ring()
+        self._bells.clear()
+
+
+@final
+class Errand:
+    """Something that the training thread does for a visitor.
+
+    Attributes:
+        done: Whether it has come to its end.
+        error: What it has raised.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.done = False
+        self.error: BaseException | None = None
+        self._work = work
+
+    def run(self) -> None:
+        """Do it; whoever waits for it finds what it raises."""
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001  it is raised where somebody has asked for it
+            self.error = error
+        self.done = True
 
 
 @final

@@ -33,29 +33,35 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state, with_floats
+from pnne_nb.protocol.export_messages import (
+    CancelExport,
+    ExportCheck,
+    ExportFormats,
+    ExportState,
+    GetExportFormats,
+    StartExport,
+    WatchExport,
+)
 from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
     Bundle,
-    CancelExport,
     Catalog,
     Committed,
     Derived,
     DerivedChanged,
     Edit,
     Event,
-    ExportCheck,
-    ExportFormats,
-    ExportState,
     GetBundle,
     GetCatalog,
-    GetExportFormats,
     GetPreview,
     GetSource,
     Group,
     HideTraining,
     HistoryState,
     LoadBlocks,
+    Marks,
+    NodeMark,
     NodeTypeAdded,
     Painted,
     Preview,
@@ -65,13 +71,11 @@ from pnne_nb.protocol.messages import (
     Request,
     Snapshot,
     Source,
-    StartExport,
     Sync,
     Training,
     Undo,
     Ungroup,
     Unpublish,
-    WatchExport,
 )
 from pnne_nb.widgets.editor.commit_throttle import Bursts
 from pnne_nb.widgets.editor.live_analysis import Derivation
@@ -199,6 +203,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._edits = 0
         self._overlay: Overlay | None = None
         self._picture: Training | None = None
+        self._marks = Marks()
         self._derivation = Derivation.of(graph)
         self._kept = KeptPicture(
             lambda: repr(graph), self._derivation.picture, lambda: len(graph.nodes) <= QUICKLY_DRAWN
@@ -294,6 +299,29 @@ class GraphEditor(anywidget.AnyWidget):
             before.close()
             self._show_training(Training(0))
 
+    @property
+    def marks(self) -> Mapping[str, NodeMark]:
+        """A few characters of your own under the cards of nodes, by path; a block shows the worst inside it.
+
+        ::
+
+            editor.marks = {"conv1": "12 ms", "fc": pn.NodeMark("slow", "warning", "It waits for the copy.")}
+
+        Raises:
+            ArgumentError: When set, if it is no mapping of paths to texts or marks.
+        """
+        return dict(self._marks.marks)
+
+    @marks.setter
+    def marks(self, marks: Mapping[str, NodeMark | str]) -> None:
+        way = 'editor.marks = {"conv1": "12 ms"}.'
+        expect(marks, Mapping, "marks", "a mapping of the paths of nodes to what is said there", way)
+        for path, mark in marks.items():
+            expect(path, str, "a path of marks", "a string", way)
+            expect(mark, (NodeMark, str), f"marks[{path!r}]", "a text or a pn.NodeMark", way)
+        self._marks = Marks({path: NodeMark(mark) if isinstance(mark, str) else mark for path, mark in marks.items()})
+        self._tell(lambda: self._marks)
+
     def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
 
@@ -377,6 +405,8 @@ class GraphEditor(anywidget.AnyWidget):
                     self._blocks_changed()
                 if self._picture is not None:
                     self._show_training(self._picture)
+                if self._marks.marks:
+                    self._tell(lambda: self._marks)
                 if self._exports is not None:
                     self._show_export(self._exports.state)
                     self._show_export(self._exports.check)
@@ -535,7 +565,7 @@ def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) 
 @contextmanager
 def _lent_model(reference: weakref.ref[GraphEditor]) -> Iterator[Lent]:
     """Give the model that an export writes: the one that is trained, between two steps, or the editor's own."""
-    from pnne_nb.export.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
+    from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
     from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
 
     editor = reference()

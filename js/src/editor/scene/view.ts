@@ -1,6 +1,6 @@
 import type { EdgeState } from "../../protocol";
 import type { FrameBox } from "../document/frame";
-import type { Lens } from "../session/exporting";
+import type { Lens } from "../session/marks";
 import type { Point } from "./placement";
 
 /** What belongs to one view in one browser and never to the document. */

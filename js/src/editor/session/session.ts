@@ -22,6 +22,7 @@ import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./cata
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
 import { NO_CHECK, NO_EXPORT } from "./exporting";
 import { heartbeat, watchKernel } from "./kernel";
+import { type Lens, withBlocks } from "./marks";
 import { type Model, sizeOf } from "./model";
 import { Store } from "./store";
 import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
@@ -70,6 +71,8 @@ export interface SessionState {
   readonly readOnly: boolean;
   /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
+  /** What Python marks nodes with, by path. */
+  readonly marks: Lens;
   readonly exporting: ExportState;
   readonly exportCheck: ExportCheck;
   readonly notices: readonly Notice[];
@@ -123,6 +126,7 @@ export class Session {
       blocks: NO_BLOCKS,
       readOnly: model.get("read_only") === true,
       training: null,
+      marks: new Map(),
       exporting: NO_EXPORT,
       exportCheck: NO_CHECK,
       notices: [],
@@ -355,6 +359,9 @@ export class Session {
         break;
       case "training":
         this.patch({ training: liveTraining(event, state.training) });
+        break;
+      case "marks":
+        this.patch({ marks: withBlocks(new Map(Object.entries(event.marks ?? {}))) });
         break;
       case "blocks":
         this.patch({ blocks: fromState(event.document) });

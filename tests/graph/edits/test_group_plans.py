@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pnne_nb.errors import CycleError, GraphError
 from pnne_nb.graph.edits.apply import apply_op
-from pnne_nb.graph.edits.grouping import discarding, plan_group, plan_ungroup
+from pnne_nb.graph.edits.group_plans import discarding, plan_group, plan_ungroup
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect
 
