@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ class Draw:
     def __init__(self, name: str) -> None:
         self.graph = pn.NodeGraph(name)
 
-    def __call__(self, type: str, name: str, *sources: str, **values: object) -> str:
+    def __call__(self, type: str, name: str, *sources: str, **values: Any) -> str:
         self.graph.add(type, name=name, **values)
         ports = [port.name for port in self.graph.graphs[""].input_ports(name) or ()]
         for port, source in zip(ports, sources, strict=False):

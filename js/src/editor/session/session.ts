@@ -24,6 +24,7 @@ import { NO_CHECK, NO_EXPORT } from "./exporting";
 import { heartbeat, watchKernel } from "./kernel";
 import { type Lens, withBlocks } from "./marks";
 import { type Model, sizeOf } from "./model";
+import type { Notice, Offer } from "./notices";
 import { Store } from "./store";
 import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
 import { type LiveTraining, liveTraining } from "./training";
@@ -44,20 +45,6 @@ export const LARGEST_MESSAGE = 8 << 20;
 
 /** `gone`: the kernel that holds the document is no more, and only running the cell again helps. */
 export type Connection = "ready" | "waiting" | "offline" | "gone";
-
-/** Something to tell the person once. */
-export interface Notice {
-  readonly id: number;
-  readonly text: string;
-  readonly diagnostics: readonly Diagnostic[];
-  /** What can be done about it with one click. */
-  readonly offer: Offer | null;
-}
-
-export interface Offer {
-  readonly label: string;
-  readonly run: () => void;
-}
 
 export interface SessionState {
   readonly sync: SyncState | null;
