@@ -746,11 +746,12 @@ export interface Retype {
   readonly label: string;
 }
 
-/** A delta of `Derived` for the document at `version`. */
+/** A delta of `Derived` for the document at `version`; `more` of it follows where it is told in pieces. */
 export interface DerivedChanged {
   readonly message: "derivedChanged";
   readonly version: number;
   readonly derived: Derived;
+  readonly more: boolean;
 }
 
 /** What Python has worked out about the document; as a delta, only what changed. */

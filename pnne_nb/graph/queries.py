@@ -216,7 +216,9 @@ class ReadableGraph:
 
     def _scene(self, within: str, shapes: Shapes, resolved: Resolved, fold: bool) -> Scene:
         with self._ledger.lock:
-            return scene_of(self._content, within, self._types, shapes, resolved, fold=fold)
+            # Nobody must wait with an edit until a large graph is drawn.
+            content = self._content.copy()
+        return scene_of(content, within, self._types, shapes, resolved, fold=fold)
 
     # Its file
 

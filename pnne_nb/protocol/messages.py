@@ -242,10 +242,11 @@ class Rejected(_Message, frozen=True, tag="rejected"):
 
 
 class DerivedChanged(_Message, frozen=True, tag="derivedChanged"):
-    """A delta of `Derived` for the document at `version`."""
+    """A delta of `Derived` for the document at `version`; `more` of it follows where it is told in pieces."""
 
     version: int
     derived: Derived
+    more: bool = False
 
 
 class Snapshot(_Message, frozen=True, tag="snapshot"):

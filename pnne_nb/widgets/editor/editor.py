@@ -95,6 +95,9 @@ if TYPE_CHECKING:
     from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lent
     from pnne_nb.widgets.editor.run_to_here import Example, PortRuns
 
+QUICKLY_DRAWN: Final = 2000
+"""Nodes whose picture takes a fifth of a second; a cell that shows more does not wait for it."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -212,7 +215,9 @@ class GraphEditor(anywidget.AnyWidget):
         self._picture: Training | None = None
         self._marks = Marks()
         self._derivation = Derivation.of(graph)
-        self._kept = KeptPicture(lambda: repr(graph), self._derivation.picture)
+        self._kept = KeptPicture(
+            lambda: repr(graph), self._derivation.picture, lambda: len(graph.nodes) <= QUICKLY_DRAWN
+        )
         self._example: Example | None = (
             None if module is None or input_size is not None else call_arguments(args, kwargs)
         )
@@ -552,7 +557,8 @@ class GraphEditor(anywidget.AnyWidget):
         if done.client is not None or not self._bursts.hold():
             history = HistoryState(done.undo, done.redo)
             self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
-        if not all(isinstance(op, LookOp) for op in done.ops):
+        computes = not all(isinstance(op, LookOp) for op in done.ops)
+        if computes:
             self._edits += 1
             if self._exports is not None:
                 self._exports.edited()
@@ -561,13 +567,14 @@ class GraphEditor(anywidget.AnyWidget):
         # Traits tell the page only of what has changed.
         self.selection = still_there(self.selection, self._graph, done.ops)
         self.folded = still_there(self.folded, self._graph, done.ops)
-        self._derivation.request()
+        if computes:
+            self._derivation.request()
 
     def _catch_up(self) -> None:
         self._tell(self._snapshot)
 
-    def _derived(self, version: int, delta: Derived) -> None:
-        self._tell(lambda: DerivedChanged(version, delta))
+    def _derived(self, version: int, delta: Derived, more: bool) -> None:  # as followers are called
+        self._tell(lambda: DerivedChanged(version, delta, more))
 
     def _show_training(self, picture: Training) -> None:
         self._picture = picture if picture.layers else None

@@ -31,6 +31,7 @@ export function routeOf(
     points[1],
     boxes.filter((box) => box !== source && box !== target),
     isAcross(ends, edge),
+    source && target ? [source, target] : [],
   );
 }
 

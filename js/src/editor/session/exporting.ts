@@ -3,6 +3,30 @@ import type { GraphDocument } from "../document/document";
 import { numberText } from "../values/amounts";
 import { type Lens, withBlocks } from "./marks";
 
+export const NO_EXPORT: ExportState = {
+  message: "exportState",
+  state: "idle",
+  format: "",
+  path: "",
+  seconds: 0,
+  cancellable: true,
+  stale: false,
+  error: "",
+  diagnostics: [],
+  result: null,
+  id: null,
+  client: null,
+};
+export const NO_CHECK: ExportCheck = {
+  message: "exportCheck",
+  state: "off",
+  format: "",
+  findings: [],
+  error: "",
+  id: null,
+  client: null,
+};
+
 /** What colours nodes: how well the exported file agrees at each, or what an export would do to each. */
 export type LensKind = "error" | "check";
 
