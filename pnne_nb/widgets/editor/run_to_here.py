@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pnne_nb.compiler.analysis.example_inputs import example_inputs
 from pnne_nb.compiler.analysis.run_to_port import Fragment, compile_to_port, run_fragment
 from pnne_nb.errors import ArgumentError, CompileError, PnneError
-from pnne_nb.export.example_batches import first_batch
+from pnne_nb.export.subject.example_batches import first_batch
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.statistics.histogram import INSPECTION_SAMPLE, histograms
 from pnne_nb.inspector.statistics.sampling import measurable, sample, to_host
