@@ -171,6 +171,7 @@ export type ControlRequest =
   | RateMessage
   | ShowMessage
   | ExportMessage
+  | DismissMessage
   | AckMessage;
 
 export type ControlEvent =
@@ -1209,6 +1210,13 @@ export interface ExportMessage {
   readonly on: boolean;
 }
 
+/** A finding is to be shown no more, by its number; null shows all of them again. */
+export interface DismissMessage {
+  readonly kind: "dismiss";
+  readonly id: number;
+  readonly number: number | null;
+}
+
 /** Frame number `tick` was painted. Not answered. */
 export interface AckMessage {
   readonly kind: "ack";
@@ -1279,7 +1287,10 @@ export interface TrainingStatus {
   readonly saved: Saved | null;
   /** Frames that came too fast to be looked at. */
   readonly dropped: number;
+  /** What was found, the most probable cause first, and what has happened, in its order. */
   readonly notices: readonly Notice[];
+  /** Findings that a person has dismissed. */
+  readonly dismissed: number;
   /** What can be done about a NaN that has ended the training. */
   readonly remedies: readonly Command[];
   /** The batch that it came from, in words, while it is shown; else empty. */
@@ -1292,12 +1303,27 @@ export interface Saved {
   readonly path: string;
 }
 
-/** A finding: where it was made, what it means, what to do. */
+/** A finding: where it was made, what it means, what to do, and what shows it, for a small picture. */
 export interface Notice {
+  readonly number: number;
   readonly step: number;
   readonly message: string;
   readonly node: string | null;
   readonly hint: string | null;
+  readonly bars: readonly EvidenceBar[];
+  readonly curves: readonly EvidenceCurve[];
+}
+
+/** One of the numbers that show a finding. */
+export interface EvidenceBar {
+  readonly label: string;
+  readonly value: number;
+}
+
+/** How a quantity ran until a finding was made; null where it was no number. */
+export interface EvidenceCurve {
+  readonly label: string;
+  readonly values: readonly (number | null)[];
 }
 
 export const DTYPES = [

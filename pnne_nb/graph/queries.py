@@ -261,7 +261,7 @@ class ReadableGraph:
         """Call `observer` with each transaction after it is committed, in order; return a function that ends this.
 
         It is called in the thread that made the change, without the document's lock, and may itself change the
-        document: what it changes is told after what it was told. What it raises is logged, and undoes nothing.
+        document: observers hear of its changes after this one. Its errors are logged, and undo nothing.
         """
         if not callable(observer):
             raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")

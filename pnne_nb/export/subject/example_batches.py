@@ -142,7 +142,10 @@ class Maker:
             f"data=..., or values: sizes={{...}}. The last trial said: {said}",
             [
                 Diagnostic(
-                    "no-example", f"The model took no example: {said}", self._failed and blame(self._failed), hint=hint
+                    "no-example",
+                    f"The model took no example: {said}",
+                    None if self._failed is None else blame(self._failed),
+                    hint=hint,
                 )
             ],
         )

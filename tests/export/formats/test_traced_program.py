@@ -49,5 +49,5 @@ def test_what_cannot_be_traced_is_refused_at_its_node_with_a_repair(tmp_path: Pa
         pn.export(Packing(), tmp_path / "net.pt2", data=data)
     (finding,) = caught.value.diagnostics
     assert finding.node == "gru"
-    assert finding.hint.startswith("torch.export traces no packed sequences: leave pack_padded_sequence out")
+    assert "torch.export traces no packed sequences: leave pack_padded_sequence out" in str(finding.hint)
     assert not list(tmp_path.iterdir())
