@@ -171,4 +171,4 @@ def test_a_document_is_a_collection_of_its_nodes() -> None:
     graph.add("ReLU", name="a")
     graph.group(["a"], name="block")
     assert (len(graph), list(graph), "a" in graph, "block.a" in graph) == (1, ["block"], False, True)
-    assert graph._ipython_key_completions_() == ["block", "block.a"]
+    assert graph._ipython_key_completions_() == ["block", "block.a", "block.output"]
