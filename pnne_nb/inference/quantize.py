@@ -15,7 +15,7 @@ from pnne_nb.compiler.passes import FuseBatchNorm, RemoveDeadNodes, RemoveIdenti
 from pnne_nb.compiler.passes.graph_pass import PassSubject
 from pnne_nb.compiler.shapes.cost import state_bytes
 from pnne_nb.errors import ExportError, choose
-from pnne_nb.export.quantization.calibration import calibrate, require_calibration
+from pnne_nb.export.quantization.calibration import calibrate, correct_biases, require_calibration
 from pnne_nb.export.quantization.candidates import Candidate, find_candidates, require_inference_graph
 from pnne_nb.export.quantization.node_error import PrecisionLoss, measure_nodes, replaced, total_multiply_adds
 from pnne_nb.export.quantization.quantization_report import QuantizationReport, QuantizedNode
@@ -125,8 +125,8 @@ class PrecisionSearch:
         self._skipped |= dict.fromkeys(keep, "it is named by keep")
         self._drop(keep)
         ranges: Mapping[str, InputRange] = {}
+        calls = [functools.partial(_call, batch=batch) for batch in examples.calibration]
         if kind == "static":
-            calls = [functools.partial(_call, batch=batch) for batch in examples.calibration]
             ranges = calibrate(self._model, self._candidates, calls)
             unseen = require_calibration(ranges, self._candidates)
             self._skipped |= unseen
@@ -135,6 +135,8 @@ class PrecisionSearch:
             each.path: convert(self._model.get_submodule(each.modules[0]), kind, ranges.get(each.path, InputRange()))
             for each in self._candidates
         }
+        if kind == "static":
+            self._layers = correct_biases(self._model, self._candidates, self._layers, calls)
         self._modules = {path: layer.module() for path, layer in self._layers.items()}
         self._values: dict[frozenset[str], float] = {}
 
