@@ -117,6 +117,7 @@ class _Observed:
     def __init__(self, path: str) -> None:
         self._path = path
         self._low = self._high = 0.0
+        self._chance = torch.Generator().manual_seed(0)
         self.samples: list[Tensor] = []
 
     def observe(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -127,7 +128,10 @@ class _Observed:
         if not (low > -float("inf") and high < float("inf")):
             raise not_finite(self._path, "input")
         self._low, self._high = min(self._low, low), max(self._high, high)
-        self.samples.append(values[:: max(1, values.numel() // SAMPLES)][:SAMPLES].clone())
+        if values.numel() > SAMPLES:
+            # At equal distances, they could all be of one pixel, such as a corner.
+            values = values[torch.randint(values.numel(), (SAMPLES,), generator=self._chance)]
+        self.samples.append(values.clone())
 
     def chosen(self) -> InputRange:
         """Return the range with the least squared error on the samples."""

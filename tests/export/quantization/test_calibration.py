@@ -45,6 +45,15 @@ def test_rare_ends_are_cut_where_the_others_gain_by_it() -> None:
     assert high < 12.0
 
 
+def test_values_of_all_places_count() -> None:
+    # Of 64 images of 64 channels, 16 by 16 pixels: nothing but noise in the corners, and what matters elsewhere.
+    images = 0.1 * torch.randn(64, 64, 16, 16, generator=torch.Generator().manual_seed(0)).abs()
+    images[:, :, 4:12, 4:12] += 2.0
+    net = nn.Sequential(nn.Conv2d(64, 2, 1))
+    found = calibrate(net, [Candidate("0", "", "0", ("0",))], [lambda model: model(images)])["0"]
+    assert (255 - found.zero_point) * found.scale > 2.2
+
+
 def test_all_batches_count() -> None:
     low, high = ranges(torch.full((4, 4), 1.0), torch.full((4, 4), -2.0))
     assert (low, high) == pytest.approx((-2, 1), abs=0.02)
