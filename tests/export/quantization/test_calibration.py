@@ -90,7 +90,7 @@ def test_no_channel_is_shifted_by_rounding(layer: nn.Module, shape: tuple[int, .
     # Inputs that are never negative, as after ReLU: rounded weights then shift every output to one side.
     batches = [torch.rand(shape, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
     net, candidate = nn.Sequential(layer).eval(), Candidate("0", "", "0", ("0",))
-    calls = [lambda model, x=x: model(x) for x in batches]  # type: ignore[misc]  # bound early
+    calls = [lambda model, x=x: model(x) for x in batches]
     inputs = calibrate(net, [candidate], calls)["0"]
     plain = {"0": convert(layer, "static", inputs)}
     corrected = correct_biases(net, [candidate], plain, calls)
