@@ -55,7 +55,7 @@ from pnne_nb.widgets.dashboard.status import Status
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.batched_updates import Picture
 from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
-from pnne_nb.widgets.host.pacing import IN_FLIGHT
+from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 from pnne_nb.widgets.host.pump import Pump
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.layer_plots import HistogramPlot, MetricPlots, NormPlot

@@ -87,5 +87,4 @@ def test_without_anything_measured_there_is_no_picture() -> None:
     findings = Findings(History())
     findings.take(AnomalyFrame(0, "divergence", "It grows."))
     [notice] = findings.shown()
-    assert notice.curves == []
-    assert notice.bars == []
+    assert (notice.curves, notice.bars) == ([], [])
