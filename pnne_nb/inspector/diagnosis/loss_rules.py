@@ -193,12 +193,12 @@ class SlowProgress:
     falls ever more slowly instead, and is left alone.
 
     Attributes:
-        least: Steps before it says anything.
+        least: Steps before it says anything: a transformer may take as many before it begins to learn.
         gain: Share of the first loss that it should have fallen by.
         steady: Share of the pace of the first half that the second half still has.
     """
 
-    least: int = 50
+    least: int = 150
     gain: float = 0.1
     steady: float = 0.5
 
