@@ -2,6 +2,7 @@
 # make test    set everything up, a Chromium included, and run every test (what CI runs)
 # make check   linters, type checkers, import contracts, generated files
 # make bench   benchmarks: ratios measured in one run
+# make test-trainers  the callbacks against Lightning and Hugging Face's Trainer, in an environment of their own
 # make test-oldest    the Python tests on the oldest versions that pyproject.toml allows
 #
 # Needed beforehand: Python >= 3.11, git, make. See README.md.
@@ -11,6 +12,7 @@ SHELL := /bin/bash -o pipefail
 
 VENV := .venv
 OLDEST := .venv-oldest
+TRAINERS := .venv-trainers
 CONSTRAINTS := constraints.txt
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/stamps
@@ -25,11 +27,11 @@ TESTS := tests
 IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
-.PHONY: help lab test test-python test-oldest test-front-end check check-python check-front-end bench front-end format \
-    types notebooks screenshots chromium clean
+.PHONY: help lab test test-python test-trainers test-oldest test-front-end check check-python check-front-end bench front-end format \
+    types notebooks screenshots chromium clean with-trainers
 
 help:
-	@sed -n '1,8p' Makefile
+	@sed -n '1,9p' Makefile
 
 $(STAMPS)/venv: scripts/create_venv.sh
 	@scripts/create_venv.sh $(VENV)
@@ -96,6 +98,13 @@ test-python: front-end chromium
 test-oldest:
 	@$(MAKE) --no-print-directory test-python VENV=$(OLDEST) CONSTRAINTS=$(OLDEST)/oldest.txt
 
+test-trainers:
+	@$(MAKE) --no-print-directory with-trainers VENV=$(TRAINERS)
+
+with-trainers: $(STAMPS)/dev
+	$(PIP_INSTALL) -e '.[lightning,transformers]'
+	$(PY) -m pytest tests/debugging/with_trainers.py $(PYTEST_ARGS)
+
 $(OLDEST)/oldest.txt: pyproject.toml
 	@mkdir -p $(OLDEST)
 	grep -oE '"[a-z-]+>=[0-9.]+"' $< | tr -d '"' | sed 's/>=/==/' >$@
@@ -113,4 +122,4 @@ notebooks: front-end
 	$(PY) scripts/run_notebooks.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) dist js/node_modules pnne_nb/widgets/static tests/artifacts
+	rm -rf $(VENV) $(OLDEST) $(TRAINERS) dist js/node_modules pnne_nb/widgets/static tests/artifacts

@@ -21,7 +21,8 @@ from playwright.sync_api import Page, sync_playwright
 
 from hatch_build import install_packages, npm
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.render.scene import NO_SHAPES, NONE_RESOLVED, scene
+from pnne_nb.graph.layout.cards import NONE_RESOLVED
+from pnne_nb.graph.render.scene import NO_SHAPES, scene
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.storage.json_format import read
 from tests.browser.jupyter import CHROMIUM_FLAGS, chromium_path

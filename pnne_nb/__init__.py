@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
     from pnne_nb.inspector.tools.profile import profile
     from pnne_nb.inspector.tools.summary import summary
+    from pnne_nb.protocol.messages import NodeMark
     from pnne_nb.runtime.data.datasets import register_dataset
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
     from pnne_nb.widgets.editor.editor import GraphEditor
     from pnne_nb.widgets.explorer.explorer import ModuleExplorer
+    from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
 
     # The package itself is the mapping: its module has a class of its own.
     catalog: Mapping[str, NodeSpec]
@@ -144,12 +146,14 @@ __all__ = [
     "NameTakenError",
     "Node",
     "NodeGraph",
+    "NodeMark",
     "NodeSpec",
     "PassError",
     "PnneError",
     "PortTakenError",
     "Prediction",
     "ProtocolError",
+    "QuantizationEditor",
     "QuantizationReport",
     "RegistrationError",
     "ShapeError",
@@ -242,6 +246,8 @@ _MODULES = {
     "widgets.dashboard.dashboard": "TrainingDashboard",
     "widgets.editor.editor": "GraphEditor",
     "widgets.explorer.explorer": "ModuleExplorer",
+    "widgets.quantization.quantization_editor": "QuantizationEditor",
+    "protocol.messages": "NodeMark",
     "inspector.tools.checks": "check_gradients check_numerics",
     "inspector.diagnosis.rules": "Finding diagnose",
     "debugging.training_monitor": "TrainingMonitor",
@@ -255,18 +261,35 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
-_DASHBOARD = "pnne_nb.widgets.dashboard.dashboard"
+_EDITOR = "pnne_nb.widgets.editor.editor"
+_SOON = (
+    "pnne_nb.widgets.dashboard.dashboard",
+    "pnne_nb.inspector.tools.benchmark",
+    "pnne_nb.inspector.tools.summary",
+    "pnne_nb.widgets.explorer.explorer",
+    "pnne_nb.inference.inference_engine",
+    "pnne_nb.export.preflight",
+    "torch.export._trace",
+    "pnne_nb.export.formats.onnx_writer",
+    "torch.onnx._internal.exporter._core",
+    "torch.onnx._internal.exporter._torchlib.ops",
+)
 _AHEAD = {
-    **dict.fromkeys(("NodeGraph", "from_module", "sequential"), (SYMBOLIC,)),
-    **dict.fromkeys(("GraphEditor", "TrainingEngine"), (SYMBOLIC, _DASHBOARD)),
+    **dict.fromkeys(("NodeGraph", "from_module", "sequential"), (_EDITOR, SYMBOLIC)),
+    **dict.fromkeys(("GraphEditor", "TrainingEngine"), (SYMBOLIC, *_SOON)),
 }
-"""What takes seconds to import, and is wanted soon by who names these: shapes and optimizers need torch's compiler."""
+"""What takes long to import, and is wanted soon by who names these: what is wanted first comes first.
+
+Several small modules instead of one large: who forks, or wants another module, waits only for the one under way.
+"""
 
 _ELSEWHERE = {
     "Dashboard": "TrainingDashboard", "Editor": "GraphEditor", "Engine": "TrainingEngine", "Explorer": "ModuleExplorer",
     "Graph": "NodeGraph", "Model": "NodeGraph", "Network": "NodeGraph", "Sequential": "sequential",
-    "Trainer": "TrainingEngine", "fit": "TrainingEngine", "import_module": "from_module",
-    "train": "TrainingEngine",
+    "Trainer": "TrainingEngine", "draw": "GraphEditor", "evaluate": "confusion", "fit": "TrainingEngine",
+    "from_torch": "from_module", "import_model": "from_module", "import_module": "from_module", "load_model": "load",
+    "plot_model": "GraphEditor", "predict": "InferenceEngine", "save_model": "save", "show": "GraphEditor",
+    "to_onnx": "export", "train": "TrainingEngine", "view": "ModuleExplorer", "visualize": "ModuleExplorer",
 }  # fmt: skip
 """What people mean who know other libraries."""
 
@@ -320,7 +343,7 @@ class _Plots:
 
     @staticmethod
     def tiles(tiles: object, caption: str) -> str:
-        drawn: str = import_module("pnne_nb.widgets.explorer.images").picture(tiles, caption, signed=False, width=600)
+        drawn: str = import_module("pnne_nb.widgets.host.images").picture(tiles, caption, signed=False, width=600)
         return drawn
 
     @staticmethod

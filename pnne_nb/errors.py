@@ -38,7 +38,7 @@ PnneError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Literal, TypeVar
 
@@ -317,3 +317,19 @@ def near(name: object, known: Iterable[str]) -> str:
         return ""
     matches = list(dict.fromkeys(matches))[:3]
     return f" Did you mean {' or '.join(repr(match) for match in matches)}?"
+
+
+def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
+    """Return the error for an attribute that `owner` lacks, with what to write instead.
+
+    Args:
+        owner: The object that was asked.
+        name: The attribute. Of names with an underscore, which protocols ask for, only the absence is reported.
+        elsewhere: The line to write, by what other libraries call it.
+    """
+    message = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    if name in elsewhere:
+        message += f". Write {elsewhere[name]}."
+    elif not name.startswith("_") and (meant := near(name, (known for known in dir(owner) if known[0] != "_"))):
+        message += f".{meant}"
+    return AttributeError(message)

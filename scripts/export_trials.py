@@ -35,10 +35,10 @@ import pnne_nb as pn
 from pnne_nb.compiler.analysis.verify import tensors_in
 from pnne_nb.errors import Diagnostic
 from pnne_nb.export import formats
-from pnne_nb.export.example_batches import Maker
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats.base import TensorInfo
-from pnne_nb.export.subject import input_names
+from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.subject import input_names
 from tests.export.architectures import ARCHITECTURES, declared_shapes
 from tests.export.faults import Exported, first_bad
 from tests.export.kinds import KINDS

@@ -1,8 +1,9 @@
 """Measures the rules that say what is wrong with a training: recall on faults, false alarms on healthy runs.
 
-``python scripts/fault_rules.py [healthy]``; 60 healthy runs unless told otherwise. Every fault is put into every model; it
-counts as found if its kind is among what ``pn.diagnose(engine)`` says, and as named if it comes first. A healthy run that is
-accused of anything is a false alarm.
+``python scripts/fault_rules.py [healthy [first]]``; 300 healthy runs unless told otherwise, from number `first` on. Every
+fault is put into every model; it counts as found if its kind is among what ``pn.diagnose(engine)`` says, and as named if it
+comes first. A healthy run that is accused of anything is a false alarm. Each run has the dashboard with its default settings,
+whose findings are counted apart, and an inspector that watches everything.
 """
 
 from __future__ import annotations
@@ -81,12 +82,47 @@ def recurrent() -> nn.Module:
 MODELS: Final[tuple[Callable[[], nn.Module], ...]] = (mlp, cnn, Attending, recurrent)
 
 
-def blobs(seed: int, noise: float = 0.7, count: int = 320) -> tuple[Tensor, Tensor]:
-    """Four noisy classes: `[count, 16]` and their numbers."""
+Data = Callable[[int, float, int], tuple[Tensor, Tensor]]
+"""Of a seed, a noise and a number of examples: inputs `[count, 16]` and one of four classes for each."""
+
+
+def _drawn(seed: int, count: int) -> tuple[torch.Generator, Tensor, Tensor]:
     draws = torch.Generator().manual_seed(seed)
-    y = torch.randint(CLASSES, (count,), generator=draws)
+    return draws, torch.randint(CLASSES, (count,), generator=draws), torch.randn(count, WIDTH, generator=draws)
+
+
+def blobs(seed: int, noise: float = 0.7, count: int = 640) -> tuple[Tensor, Tensor]:
+    """Four clouds."""
+    _, y, scatter = _drawn(seed, count)
     centres = torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(99))
-    return centres[y] + noise * torch.randn(count, WIDTH, generator=draws), y
+    return centres[y] + noise * scatter, y
+
+
+def waves(seed: int, noise: float = 0.7, count: int = 640) -> tuple[Tensor, Tensor]:
+    """Four frequencies, with any phase within a quarter."""
+    draws, y, scatter = _drawn(seed, count)
+    phase = 1.5 * torch.rand(count, 1, generator=draws)
+    return 1.4 * torch.sin(0.5 * (y[:, None] + 1) * torch.arange(WIDTH) + phase) + noise * scatter, y
+
+
+def stripes(seed: int, noise: float = 0.7, count: int = 640) -> tuple[Tensor, Tensor]:
+    """Pictures of 4 x 4 with a bright row."""
+    _, y, scatter = _drawn(seed, count)
+    x = noise * scatter.unflatten(1, (4, 4))
+    x[torch.arange(count), y] += 2
+    return (x - 0.5).flatten(1), y
+
+
+def taught(seed: int, noise: float = 0.7, count: int = 640) -> tuple[Tensor, Tensor]:
+    """What a network with random weights says of random inputs, with some noise on its scores."""
+    draws, _, x = _drawn(seed, count)
+    fixed = torch.Generator().manual_seed(77)
+    first, second = torch.randn(WIDTH, 8, generator=fixed) / 4, torch.randn(8, CLASSES, generator=fixed)
+    scores = torch.tanh(x @ first) @ second
+    return x, (scores + 0.3 * noise * torch.randn(scores.shape, generator=draws)).argmax(1)
+
+
+DATA: Final[tuple[Data, ...]] = (blobs, waves, stripes, taught)
 
 
 class Setup(NamedTuple):
@@ -176,6 +212,22 @@ FAULTS: Final[dict[str, tuple[str | tuple[str, ...], Callable[[Setup], Setup]]]]
         ("divergence", "nan-loss", "nan-gradient"),
         lambda one: _with(one, optimizer=("SGD", {"lr": 100.0, "momentum": 0.9})),
     ),
+    "rate far too large": (
+        ("oscillation", "divergence", "update-ratio-high", "exploding-gradients", "nan-loss", "nan-gradient"),
+        lambda one: _with(one, optimizer=("SGD", {"lr": 3.0, "momentum": 0.9})),
+    ),
+    "rate 300 times too large": (
+        ("oscillation", "divergence", "update-ratio-high", "exploding-gradients"),
+        lambda one: _with(one, optimizer=("Adam", {"lr": 1.0})),
+    ),
+    "rate 1000 times too small": (
+        ("slow-progress", "loss-not-decreasing", "update-ratio-low"),
+        lambda one: _with(one, optimizer=("SGD", {"lr": 1e-4}), epochs=20),
+    ),
+    "rate 100 times too small": (
+        ("slow-progress", "loss-not-decreasing", "update-ratio-low"),
+        lambda one: _with(one, optimizer=("Adam", {"lr": 3e-5}), epochs=20),
+    ),
     "overfitting": (
         "overfitting",
         lambda one: _with(
@@ -191,29 +243,54 @@ What ends in NaN is found where that names it.
 
 
 def healthy(number: int) -> Setup:
-    """One of the healthy setups: models, optimizers, noises and seeds in turn."""
-    model = MODELS[number % len(MODELS)]
+    """One of the healthy setups: models, data, optimizers, noises and seeds in turn."""
+    model, data = MODELS[number % len(MODELS)], DATA[number // len(MODELS) % len(DATA)]
     optimizer = OPTIMIZERS[number % len(OPTIMIZERS)]
     torch.manual_seed(number)
-    noise = (0.3, 0.7, 1.0, 1.5)[number // len(MODELS) % 4]
+    noise = (0.3, 0.7, 1.0, 1.5)[number // (len(MODELS) * len(DATA)) % 4]
     options: dict[str, Any] = {"optimizer": optimizer, "batch_size": 32, "epochs": 5}
-    return Setup(model(), blobs(number, noise), blobs(number + 10_000, noise, 96), options)
+    return Setup(model(), data(number, noise, 640), data(number + 10_000, noise, 192), options)
 
 
-def findings(setup: Setup) -> list[str]:
-    """The kinds of what is found in a training, in their order."""
+def findings(setup: Setup, *, watched: bool = True) -> list[str]:
+    """The kinds of what is found in one training, in their order.
+
+    Args:
+        setup: What is trained.
+        watched: Whether an inspector watches everything; otherwise there is a dashboard with its default settings.
+    """
     engine = pn.TrainingEngine(setup.model, setup.train, setup.val, device="cpu", metrics=(), **setup.options)
-    inspector = pn.Inspector(engine.module)
-    inspector.watch("*", what=("activations", "updates"))
-    inspector.attach(engine, budget="50%", hz=1000)
+    if watched:
+        inspector = pn.Inspector(engine.module)
+        inspector.watch("*", what=("activations", "updates"))
+        inspector.attach(engine, budget="50%", hz=1000)
+    dashboard = None if watched else pn.TrainingDashboard(engine)
     engine.start()
     with contextlib.suppress(pn.TrainingError):  # some faults end a training
         engine.wait(120)
+    if dashboard is not None:
+        dashboard.close()
     return [finding.kind for finding in pn.diagnose(engine)]
 
 
-def main(count: int) -> None:
+def main(count: int, begin: int) -> None:
     """Print recall, how often the first is right, and false alarms."""
+    if begin == 0:
+        faults()
+    for watched, what in ((True, "everything watched"), (False, "the dashboard's default settings")):
+        accused: Counter[str] = Counter()
+        wrong = 0
+        for number in range(begin, begin + count):
+            kinds = findings(healthy(number), watched=watched)
+            if kinds:
+                print(f"accused: number {number} of {kinds}", flush=True)
+            wrong += bool(kinds)
+            accused.update(kinds)
+        print(f"{what}: {wrong} of {count} healthy runs accused: {dict(accused)}", flush=True)
+
+
+def faults() -> None:
+    """Put every fault into every model."""
     found: Counter[str] = Counter()
     first: Counter[str] = Counter()
     asked: Counter[str] = Counter()
@@ -223,22 +300,18 @@ def main(count: int) -> None:
         right = {kind} if isinstance(kind, str) else set(kind)
         found[name] += not right.isdisjoint(kinds)
         first[name] += kinds[0] in right if kinds else 0
-        if right.isdisjoint(kinds):
-            print(f"missed: {name} in {MODELS[number].__name__}; found {kinds}")
-    accused: Counter[str] = Counter()
-    wrong = 0
-    for number in range(count):
-        kinds = findings(healthy(number))
-        wrong += bool(kinds)
-        accused.update(kinds)
+        if not kinds or kinds[0] not in right:
+            said = "not named first" if not right.isdisjoint(kinds) else "missed"
+            print(f"{said}: {name} in {MODELS[number].__name__}; found {kinds}", flush=True)
     for name, total in asked.items():
         print(f"{name:>30}: found {found[name]} of {total}, named first {first[name]}")
     print(
         f"recall averaged over kinds {sum(found[name] / total for name, total in asked.items()) / len(asked):.0%}, named "
-        f"first {sum(first.values()) / sum(asked.values()):.0%}"
+        f"first {sum(first.values()) / sum(asked.values()):.0%}",
+        flush=True,
     )
-    print(f"{wrong} of {count} healthy runs accused: {dict(accused)}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
+    torch.set_num_threads(1)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 300, int(sys.argv[2]) if len(sys.argv) > 2 else 0)

@@ -136,6 +136,8 @@ export type Request =
   | GetSource
   | GetBundle
   | GetPreview
+  | RunToHere
+  | GetSteps
   | Painted
   | HideTraining
   | GetExportFormats
@@ -152,9 +154,12 @@ export type Event =
   | NodeTypeAdded
   | Blocks
   | Source
+  | Steps
   | Bundle
   | Preview
+  | SeenTensor
   | Training
+  | Marks
   | ExportFormats
   | ExportState
   | ExportCheck;
@@ -166,6 +171,7 @@ export type ControlRequest =
   | RateMessage
   | ShowMessage
   | ExportMessage
+  | DismissMessage
   | AckMessage;
 
 export type ControlEvent =
@@ -593,6 +599,25 @@ export interface GetPreview {
   readonly target: string;
 }
 
+/** Run one example up to an output port, given by its path, and send what it gives there as `SeenTensor`. */
+export interface RunToHere {
+  readonly message: "runToHere";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly port: string;
+}
+
+/** Send the labels of what can be undone and redone, as `Steps`, to this view. */
+export interface GetSteps {
+  readonly message: "getSteps";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+}
+
 /** Picture number `tick` of a training has been painted: the next one may come. Not answered. */
 export interface Painted {
   readonly message: "painted";
@@ -721,11 +746,12 @@ export interface Retype {
   readonly label: string;
 }
 
-/** A delta of `Derived` for the document at `version`. */
+/** A delta of `Derived` for the document at `version`; `more` of it follows where it is told in pieces. */
 export interface DerivedChanged {
   readonly message: "derivedChanged";
   readonly version: number;
   readonly derived: Derived;
+  readonly more: boolean;
 }
 
 /** What Python has worked out about the document; as a delta, only what changed. */
@@ -920,6 +946,19 @@ export interface Source {
   readonly text: string;
 }
 
+/** Answer to `GetSteps`: labels in the order in which it was done. */
+export interface Steps {
+  readonly message: "steps";
+  readonly id: number;
+  readonly client: string;
+  /** What undo takes back, the last first. */
+  readonly done: readonly string[];
+  /** What redo brings back, the first first. */
+  readonly undone: readonly string[];
+  /** How many steps before those of `done` are left out. */
+  readonly earlier: number;
+}
+
 /** Answer to `GetBundle`: a JavaScript module. */
 export interface Bundle {
   readonly message: "bundle";
@@ -942,6 +981,39 @@ export interface Consequence {
   readonly shape: TensorShape | null;
   /** What would be wrong. */
   readonly diagnostics: readonly Diagnostic[];
+}
+
+/** Answer to `RunToHere`: what a port gives for one example. */
+export interface SeenTensor {
+  readonly message: "seenTensor";
+  readonly id: number;
+  readonly client: string;
+  /** Of the document that has been run. */
+  readonly version: number;
+  /** Of the tensor; None if it is something else, which `text` says. */
+  readonly shape: readonly number[] | null;
+  /** Its element type, or the type of what is no tensor. */
+  readonly dtype: string;
+  /** The values, where they are few. */
+  readonly text: string;
+  /** The example, and which weights are not those of a model, as sentences. */
+  readonly facts: readonly string[];
+  /** By name, in the order in which they are shown; of a large tensor, of an even sample. */
+  readonly statistics: Readonly<Record<string, number>>;
+  /** How its values are spread; None if there are none. */
+  readonly histogram: ValueHistogram | null;
+  /** A `data:` address, where the tensor can be seen as a picture; else empty. */
+  readonly picture: string;
+  /** What it shows. */
+  readonly caption: string;
+}
+
+/** How values are spread: counts in equally wide bins from `low` to `high`; `left_out` are in none, as infinite ones. */
+export interface ValueHistogram {
+  readonly low: number;
+  readonly high: number;
+  readonly counts: readonly number[];
+  readonly leftOut: number;
 }
 
 /** How the training of this graph stands, as picture number `tick`; without layers, nothing is shown. */
@@ -974,6 +1046,22 @@ export interface LayerState {
 export interface Ailment {
   readonly kind: "dead" | "exploding" | "notFinite" | "saturated" | "vanishing";
   readonly reason: string;
+}
+
+/** The marks of all nodes that have one, by path. */
+export interface Marks {
+  readonly message: "marks";
+  readonly marks: Readonly<Record<string, NodeMark>>;
+}
+
+/** What a node's card is marked with. */
+export interface NodeMark {
+  /** A few characters under the card. */
+  readonly text: string;
+  /** The colour of the card's edge: from good to bad; `"plain"` has none. */
+  readonly level: "bad" | "good" | "near" | "plain" | "warning";
+  /** What is shown while the pointer is over the text, and what a screen reader says after it. */
+  readonly title: string;
 }
 
 /** Answer to `GetExportFormats`. */
@@ -1123,6 +1211,13 @@ export interface ExportMessage {
   readonly on: boolean;
 }
 
+/** A finding is to be shown no more, by its number; null shows all of them again. */
+export interface DismissMessage {
+  readonly kind: "dismiss";
+  readonly id: number;
+  readonly number: number | null;
+}
+
 /** Frame number `tick` was painted. Not answered. */
 export interface AckMessage {
   readonly kind: "ack";
@@ -1193,7 +1288,10 @@ export interface TrainingStatus {
   readonly saved: Saved | null;
   /** Frames that came too fast to be looked at. */
   readonly dropped: number;
+  /** What was found, the most probable cause first, and what has happened, in its order. */
   readonly notices: readonly Notice[];
+  /** Findings that a person has dismissed. */
+  readonly dismissed: number;
   /** What can be done about a NaN that has ended the training. */
   readonly remedies: readonly Command[];
   /** The batch that it came from, in words, while it is shown; else empty. */
@@ -1206,12 +1304,27 @@ export interface Saved {
   readonly path: string;
 }
 
-/** A finding: where it was made, what it means, what to do. */
+/** A finding: where it was made, what it means, what to do, and what shows it, for a small picture. */
 export interface Notice {
+  readonly number: number;
   readonly step: number;
   readonly message: string;
   readonly node: string | null;
   readonly hint: string | null;
+  readonly bars: readonly EvidenceBar[];
+  readonly curves: readonly EvidenceCurve[];
+}
+
+/** One of the numbers that show a finding. */
+export interface EvidenceBar {
+  readonly label: string;
+  readonly value: number;
+}
+
+/** How a quantity ran until a finding was made; null where it was no number. */
+export interface EvidenceCurve {
+  readonly label: string;
+  readonly values: readonly (number | null)[];
 }
 
 export const DTYPES = [

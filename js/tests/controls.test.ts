@@ -38,6 +38,7 @@ const status: TrainingStatus = {
   saved: null,
   dropped: 0,
   notices: [],
+  dismissed: 0,
   remedies: [],
   batchText: "",
 };
@@ -77,11 +78,14 @@ test("a learning rate is read and written in few digits, and nothing else is tak
 });
 
 test("a finding that the error tells is not told twice", () => {
-  const notices = ["The loss became nan at step 47.", "relu2 is dead."].map((message) => ({
+  const notices = ["The loss became nan at step 47.", "relu2 is dead."].map((message, number) => ({
+    number,
     step: 47,
     message,
     node: null,
     hint: null,
+    bars: [],
+    curves: [],
   }));
   expect(findings({ ...status, notices })).toEqual(notices);
   expect(findings({ ...status, notices, error: "NotFiniteError: The loss became nan at step 47. Try …" })).toEqual([
@@ -91,7 +95,7 @@ test("a finding that the error tells is not told twice", () => {
 
 test("the finding that quotes the error and says more stands for it", () => {
   const message = "The data failed while fetching batch 11: OSError: disk is gone. While reading example 333.";
-  const notices = [{ step: 11, message, node: null, hint: "Try again." }];
+  const notices = [{ number: 0, step: 11, message, node: null, hint: "Try again.", bars: [], curves: [] }];
   const failed: TrainingStatus = {
     ...status,
     state: "failed",

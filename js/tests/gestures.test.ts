@@ -104,6 +104,8 @@ test("what is pasted stands at the pointer, and keeps what fed it if asked to", 
   await paste(opened.editor, true);
   expect(opened.edges()).toContain("x.output -> a3.input");
   expect(opened.edits()).toHaveLength(2);
+  // Nor does a second copy at the same place cover the first.
+  expect(graphOf(opened).nodes.get("a3")?.position).toEqual([532, 288]);
   // At the original, a copy stands beside it.
   opened.editor.pointer = [10, 170];
   await paste(opened.editor);
@@ -169,7 +171,7 @@ test("the menu offers what fits the selection, and only looking to who may not c
   editor.select(["a"]);
   expect(offered()).toEqual(expect.arrayContaining(["F2", "t", "Delete", "Mod+d"]));
   editor.select([], ["x.output->a.input"]);
-  expect(offered()).toEqual([" ", "r", "Delete"]);
+  expect(offered()).toEqual(["i", " ", "r", "Delete"]);
   editor.select(["x", "a"]);
   expect(offered()).not.toContain("F2");
   model.traits.set("read_only", true);

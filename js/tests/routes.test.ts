@@ -9,6 +9,7 @@ interface Case {
   start: Point;
   end: Point;
   boxes: [number, number, number, number][];
+  own?: [number, number, number, number][];
   points: Point[];
 }
 
@@ -16,21 +17,12 @@ const path = fileURLToPath(new URL("../../tests/cases/routes.json", import.meta.
 const { cases } = JSON.parse(readFileSync(path, "utf8")) as { cases: Case[] };
 
 describe("edges run around nodes as in Python", () => {
-  test.each(cases)("$about", ({ start, end, boxes, points }) => {
-    const between = boxes.map(([left, top, right, bottom]) => ({
-      left,
-      top,
-      width: right - left,
-      height: bottom - top,
-    }));
-    expect(routed(start, end, between)).toEqual(points);
+  test.each(cases)("$about", ({ start, end, boxes, own = [], points }) => {
+    const asBoxes = (all: Case["boxes"]) =>
+      all.map(([left, top, right, bottom]) => ({ left, top, width: right - left, height: bottom - top }));
+    expect(routed(start, end, asBoxes(boxes), false, asBoxes(own))).toEqual(points);
     const turn = ([x, y]: Point): Point => [y, x];
-    const turned = between.map(({ left, top, width, height }) => ({
-      left: top,
-      top: left,
-      width: height,
-      height: width,
-    }));
-    expect(routed(turn(start), turn(end), turned, true)).toEqual(points.map(turn));
+    const turned = (all: Case["boxes"]) => asBoxes(all.map(([left, top, right, bottom]) => [top, left, bottom, right]));
+    expect(routed(turn(start), turn(end), turned(boxes), true, turned(own))).toEqual(points.map(turn));
   });
 });

@@ -242,6 +242,20 @@ test("a silent kernel is reported after three and fifteen seconds", () => {
   expect(session.store.get().connection).toBe("ready");
 });
 
+test("a kernel that is only busy is waited for, as long as it says that it lives", async () => {
+  let alive = true;
+  const requestListSubshell = () => ({ done: alive ? Promise.resolve({}) : new Promise(() => {}) });
+  model = new FakeModel();
+  Object.assign(model, { widget_manager: { kernel: { supportsSubshells: true, requestListSubshell } } });
+  const other = new Session(model);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(other.store.get().connection).toBe("waiting");
+  alive = false;
+  await vi.advanceTimersByTimeAsync(21_000);
+  expect(other.store.get().connection).toBe("offline");
+  other.dispose();
+});
+
 test("a kernel that the host says was restarted is reported as soon as it does not answer", () => {
   model.emit("comm_live_update");
   expect(session.store.get().connection).toBe("ready");
@@ -319,4 +333,21 @@ test("a read-only session refuses to edit", () => {
 test("a closed session listens to nothing", () => {
   session.dispose();
   expect(model.listening).toBe(0);
+});
+
+test("what is worked out in pieces is shown once, when all of it is there", () => {
+  const states: number[] = [];
+  model.receive(snapshot(1, ["a", "b"]));
+  session.store.subscribe(() => states.push(session.store.get().derived.shapes.size));
+  const rest = { resolved: {}, diagnostics: {}, costs: {}, example: null };
+  const piece = (port: string, more: boolean): Event => ({
+    message: "derivedChanged",
+    version: 1,
+    derived: { ...rest, shapes: { [port]: { shape: [1], dtype: "float32" } } },
+    more,
+  });
+  model.receive(piece("a.output", true));
+  expect(states).toEqual([]);
+  model.receive(piece("b.output", false));
+  expect(states).toEqual([2]);
 });

@@ -111,7 +111,7 @@ def describe(
     if not _is_name(label) or label.startswith("__"):
         raise RegistrationError(
             f"{shown(label)} cannot be the name of a node type: it must be a Python identifier of A-Z a-z, digits and "
-            'underscores, because it stands in generated source. Pass one, for example @pn.register_node(name="my_node").'
+            'underscores, because generated source contains it. Pass one, for example @pn.register_node(name="my_node").'
         )
     _refuse_backward(label, target)
     reader = _reader(label, target)
@@ -341,7 +341,7 @@ class _Reader:
             )
         return RegistrationError(
             f"{self._label} cannot become a node: {name!r} has no annotation, or one that is neither a tensor nor a "
-            f"plain value, so it is not clear whether it is a port or a property. Annotate it, for example "
+            f"plain value, so it could be a port or a property. Annotate it, for example "
             f"def {self._label}({name}: torch.Tensor, alpha: float = 1.0) -> torch.Tensor."
         )
 

@@ -56,7 +56,7 @@ _DOCS = {
     "value": "What is assigned.",
     "train": "The value in training mode.",
     "eval": "The value in evaluation mode.",
-    "message": "What is said when the condition does not hold.",
+    "message": "The message if the condition is false.",
 }
 _VALUE = Port("output", kind="value")
 _MATHEMATICS: dict[Callable[..., Any], str] = {

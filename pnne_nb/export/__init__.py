@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, final
 
 if TYPE_CHECKING:
     from pnne_nb.export.export_report import ExportReport
-    from pnne_nb.export.subject import Sizes
+    from pnne_nb.export.subject.subject import Sizes
 
 
 @final

@@ -16,13 +16,13 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import blame
 from pnne_nb.errors import Diagnostic, ExportError, PnneError, shown
-from pnne_nb.export.example_batches import SAMPLES, Maker, batch_size_of, first_batch, free_sizes_in
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportFormat, ExportRequest, FreeSize, TensorInfo, WrittenFile
 from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.proof.prove import Proof, prove
 from pnne_nb.export.repairs import with_repairs
-from pnne_nb.export.subject import HasExamples, Sizes, Subject, input_names, subject_of
+from pnne_nb.export.subject.example_batches import SAMPLES, Maker, batch_size_of, first_batch, free_sizes_in
+from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, subject_of
 from pnne_nb.process.version import __version__
 
 
@@ -44,7 +44,7 @@ def attempt(
     subject, batch, example = prepare(given, data, sizes)
     fixed: dict[str, FreeSize] = {}
     while True:
-        maker = Maker(subject.model, subject.inputs, subject.limits)
+        maker = Maker(subject.model, subject.inputs, subject.limits, subject.seen)
         request = request_of(subject, maker.tensors(example), opset)
         written = _write(format, request, path)
         usable, notes = _fitting(batch, subject, written)
@@ -81,8 +81,14 @@ def _prepare(
     subject = subject_of(given, batch, sizes)
     if batch is not None:
         _check_data(subject.inputs, batch)
+        whole = {
+            info.name: tensor
+            for info, tensor in zip(subject.inputs, batch, strict=True)
+            if tensor.numel() and not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+        }
+        subject = replace(subject, seen=whole)
     example = _example(subject, batch)
-    tensors = Maker(subject.model, subject.inputs, subject.limits).tensors(example)
+    tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
     return _with_named_outputs(subject, tensors), batch, example
 
 
@@ -171,7 +177,7 @@ def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
 
 def _example(subject: Subject, batch: Sequence[Tensor] | None) -> dict[str, int]:
     """Return the sizes of the example: those of the data where they can stand for others, else chosen ones."""
-    maker = Maker(subject.model, subject.inputs, subject.limits)
+    maker = Maker(subject.model, subject.inputs, subject.limits, subject.seen)
     if batch is not None:
         found = free_sizes_in(subject.inputs, batch)
         samples = batch_size_of(subject.inputs)
@@ -179,7 +185,12 @@ def _example(subject: Subject, batch: Sequence[Tensor] | None) -> dict[str, int]
             found[samples] = next((n for n in (3, 4, 5, 6) if n not in {*found.values()} - {found[samples]}), 3)
         if min(found.values(), default=2) > 1 and len({*found.values()}) == len(found) and maker.accepts(found):
             return found
-    return maker.example()
+    try:
+        return maker.example()
+    except ExportError:
+        if subject.imported and maker.accepts(subject.imported):
+            return dict(subject.imported)
+        raise
 
 
 def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenFile:
@@ -195,7 +206,8 @@ def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenF
             raise ExportError(f"{path.name!r} cannot be written, the disk may be full: {said}") from error
         node = blame(error)
         message = f"The model has no form as {format.name!r}{f', at node {node!r}' if node else ''}: {said}"
-        raise ExportError(message, [Diagnostic("not-exportable", message, node)]) from error
+        hint = "Draw the node from others, or choose another format."
+        raise ExportError(f"{message}. {hint}", [Diagnostic("not-exportable", message, node, hint=hint)]) from error
     finally:
         request.model.load_state_dict(before)  # tracing may have run what counts batches
 

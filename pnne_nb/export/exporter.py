@@ -14,7 +14,7 @@ from pnne_nb.export.attempt import attempt
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.proof.comparison import Tolerance
-from pnne_nb.export.subject import Sizes
+from pnne_nb.export.subject.subject import Sizes
 from pnne_nb.process.atomic_file import written_beside
 from pnne_nb.process.random_state import private_random_state
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pnne_nb.errors import Diagnostic, ExportError
 from pnne_nb.export.attempt import attempt, prepare, request_of
-from pnne_nb.export.example_batches import Maker
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.formats.traced_program import size_findings, trace
 from pnne_nb.export.repairs import with_repairs
-from pnne_nb.export.subject import Sizes
+from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.subject import Sizes
 from pnne_nb.process.random_state import private_random_state
 
 
@@ -58,7 +58,7 @@ def check_export(
 
 def _traced(graph: object, data: object, sizes: Sizes | None) -> list[Diagnostic]:
     subject, _, example = prepare(graph, data, sizes)
-    tensors = Maker(subject.model, subject.inputs, subject.limits).tensors(example)
+    tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
     with with_repairs(subject.graph):
         return size_findings(trace(request_of(subject, tensors)).sizes)
 

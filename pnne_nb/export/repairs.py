@@ -34,6 +34,13 @@ CAUSAL: Final = {"TransformerEncoder": "is_causal", "TransformerDecoder": "tgt_i
 """Types that look into their mask to see whether it is causal, with the property that says so instead."""
 
 
+PACKED: Final = (
+    "torch.export traces no packed sequences: leave pack_padded_sequence out, and take the output at the last step of each "
+    "sequence by gather; or keep the model as it is in a package: pn.save."
+)
+"""What to do where sequences are packed: torch fails in the recurrent layer behind it."""
+
+
 @contextmanager
 def with_repairs(graph: NodeGraph | None) -> Iterator[None]:
     """Add to what is raised in this block, for each node, the change that would help, where one is known.
@@ -67,6 +74,9 @@ def repair(finding: Diagnostic, graph: NodeGraph) -> Diagnostic:
         return msgspec.structs.replace(
             finding, hint=hint, fix=Retype(finding.node, other, f"Change {finding.node} to {other}")
         )
+    packs = any(each.type == "pack_padded_sequence" for each in graph.nodes.values())
+    if finding.code == "not-traceable" and packs:
+        return msgspec.structs.replace(finding, hint=PACKED)
     if finding.code == "data-dependent" and node.type in CAUSAL and node.properties.get(CAUSAL[node.type]) is None:
         name = CAUSAL[node.type]
         hint = f"Set its property {name} to False: it then uses the mask as it is, without looking into it."

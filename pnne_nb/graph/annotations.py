@@ -52,7 +52,7 @@ class Frames(Mapping[str, Frame]):
         return f"Frames({', '.join(self)})"
 
     def held(self, path: str) -> Held:
-        """Return the names of what stands in a frame, and moves with it.
+        """Return the names of the nodes and frames inside a frame, which move with it.
 
         Raises:
             GraphError: If there is no such frame.
@@ -114,7 +114,7 @@ class Frames(Mapping[str, Frame]):
         colour: str | None = None,
         box: Box | None = None,
     ) -> None:
-        """Change some of a frame; what stands in it stays where it is.
+        """Change a frame; the nodes inside stay where they are.
 
         Raises:
             GraphError: If there is no such frame.
@@ -125,7 +125,7 @@ class Frames(Mapping[str, Frame]):
             self._ledger.apply([ChangeFrame(name, box, title, text, colour, graph.id)])
 
     def move(self, path: str, dx: float, dy: float) -> None:
-        """Move a frame, and what stands in it, by so many pixels.
+        """Move a frame and its contents by a number of pixels.
 
         Raises:
             GraphError: If there is no such frame.
@@ -145,7 +145,7 @@ class Frames(Mapping[str, Frame]):
             self._ledger.apply(ops, f"Move frame {name}")
 
     def remove(self, path: str) -> None:
-        """Remove a frame; what stands in it stays.
+        """Remove a frame; its contents stay.
 
         Raises:
             GraphError: If there is no such frame.

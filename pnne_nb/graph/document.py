@@ -13,7 +13,7 @@ from typing import Self, final, get_args
 
 from pnne_nb.errors import GraphError, choose, expect
 from pnne_nb.graph.annotations import Frames
-from pnne_nb.graph.edits import grouping
+from pnne_nb.graph.edits import group_plans
 from pnne_nb.graph.edits.add_node import addition, parts_of, place
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.autoconnect import connection, edges_between, loose_end
@@ -282,7 +282,7 @@ class NodeGraph(ReadableGraph):
                 graph, node, _ = find_node(self._content, path)
                 self._ledger.apply([RemoveNode(node.name, graph.id)])
                 if node.definition is not None:
-                    self._ledger.apply(grouping.discarding(self._content, node.definition))
+                    self._ledger.apply(group_plans.discarding(self._content, node.definition))
 
     def group(
         self,
@@ -293,7 +293,7 @@ class NodeGraph(ReadableGraph):
     ) -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
 
-        Edges that cross the border become Input and Output nodes of the nested graph.
+        Edges that cross the border become Input and Output nodes of the nested graph, and so do results that nothing takes.
 
         Args:
             nodes: Which nodes.
@@ -308,7 +308,7 @@ class NodeGraph(ReadableGraph):
         expect(nodes, (str, Node, Iterable), "nodes", "nodes of the graph, or their names")
         refs = [nodes] if isinstance(nodes, (str, Node)) else list(nodes)
         with self._ledger.editing():
-            plan = grouping.plan_group(self._content, refs, name, graph)
+            plan = group_plans.plan_group(self._content, refs, name, graph)
             self._ledger.apply(plan.ops, f"Group {plan.name}", keeps_proofs=True)
             return self._at(plan.paths[0], graph)
 
@@ -324,7 +324,7 @@ class NodeGraph(ReadableGraph):
             GraphError: If it is no Subgraph node, or shares its weights with another.
         """
         with self._ledger.editing():
-            plan = grouping.plan_ungroup(self._content, node, graph)
+            plan = group_plans.plan_ungroup(self._content, node, graph)
             self._ledger.apply(plan.ops, f"Ungroup {plan.name}", keeps_proofs=True)
             return [self._at(path, graph) for path in plan.paths]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, expect, shown
+from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, expect, no_attribute, shown
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.edits.undo_stack import Step
@@ -24,6 +24,7 @@ from pnne_nb.graph.render.scene import NO_SHAPES, Scene, Shapes
 from pnne_nb.graph.render.scene import scene as scene_of
 from pnne_nb.graph.render.svg import ThemeName, svg
 from pnne_nb.graph.schema.analysis_hook import installed
+from pnne_nb.graph.schema.habits import METHODS
 from pnne_nb.graph.storage import json_format
 from pnne_nb.graph.storage.json_format import DocumentState
 
@@ -73,6 +74,12 @@ class ReadableGraph:
         with self._ledger.lock:
             return self._ledger.history.redo_label
 
+    def step_labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what `undo` and `redo` would do one by one, each in the order in which it was done."""
+        with self._ledger.lock:
+            history = self._ledger.history
+            return tuple(step.label for step in history.done), tuple(step.label for step in history.undone)
+
     def __getitem__(self, path: str) -> Node:
         """Return the node at a path.
 
@@ -80,6 +87,12 @@ class ReadableGraph:
             UnknownNodeError: If there is none.
         """
         return self._at(path)
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = {} if name.startswith("_") or name not in self else {name: f'graph["{name}"]'}
+            raise no_attribute(self, name, METHODS | own)
 
     def __contains__(self, path: object) -> bool:
         try:
@@ -203,7 +216,9 @@ class ReadableGraph:
 
     def _scene(self, within: str, shapes: Shapes, resolved: Resolved, fold: bool) -> Scene:
         with self._ledger.lock:
-            return scene_of(self._content, within, self._types, shapes, resolved, fold=fold)
+            # Nobody must wait with an edit until a large graph is drawn.
+            content = self._content.copy()
+        return scene_of(content, within, self._types, shapes, resolved, fold=fold)
 
     # Its file
 
@@ -248,7 +263,7 @@ class ReadableGraph:
         """Call `observer` with each transaction after it is committed, in order; return a function that ends this.
 
         It is called in the thread that made the change, without the document's lock, and may itself change the
-        document: what it changes is told after what it was told. What it raises is logged, and undoes nothing.
+        document: observers hear of its changes after this one. Its errors are logged, and undo nothing.
         """
         if not callable(observer):
             raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.errors import ArgumentError, ExportError, expect, shown
 from pnne_nb.export.attempt import prepare
-from pnne_nb.export.subject import Subject, input_names
+from pnne_nb.export.subject.subject import Subject, input_names
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, as_batch
 from pnne_nb.runtime.data.open_data import Array, Data, open_source
@@ -160,6 +160,14 @@ def _halves(batch: Batch) -> Iterator[Batch]:
             None if batch.target is None else batch.target[place::2],
             len(range(place, batch.examples, 2)),
         )
+
+
+def joined(batches: Sequence[Batch]) -> Data:
+    """Return batches as one tuple of tensors, inputs before the target."""
+    parts = [torch.cat([batch.inputs[place] for batch in batches]) for place in range(len(batches[0].inputs))]
+    if batches[0].target is not None:
+        parts.append(torch.cat([batch.target for batch in batches]))
+    return tuple(parts)
 
 
 @final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
 import torch
@@ -15,7 +15,7 @@ from pnne_nb.compiler.passes import FuseBatchNorm, RemoveDeadNodes, RemoveIdenti
 from pnne_nb.compiler.passes.graph_pass import PassSubject
 from pnne_nb.compiler.shapes.cost import state_bytes
 from pnne_nb.errors import ExportError, choose
-from pnne_nb.export.quantization.calibration import calibrate, require_calibration
+from pnne_nb.export.quantization.calibration import calibrate, correct_biases, require_calibration
 from pnne_nb.export.quantization.candidates import Candidate, find_candidates, require_inference_graph
 from pnne_nb.export.quantization.node_error import PrecisionLoss, measure_nodes, replaced, total_multiply_adds
 from pnne_nb.export.quantization.quantization_report import QuantizationReport, QuantizedNode
@@ -81,15 +81,28 @@ def quantize(
         require_inference_graph(graph)
     with private_random_state():
         examples = read_examples(graph, data, val_data, reuse)
-        return _Search(examples, Criterion(budget, examples), kind, keep).report()
+        return PrecisionSearch(examples, Criterion(budget, examples), kind, keep).report()
 
 
 @final
-class _Search:
-    """The search for the fewest nodes to leave in float32."""
+class PrecisionSearch:
+    """The search for the fewest nodes to leave in float32.
+
+    Args:
+        examples: The model and its data.
+        criterion: What the model is judged by.
+        kind: What to convert to, as in `quantize`.
+        keep: Paths of nodes that are not to be converted at all.
+
+    Attributes:
+        examples: As given.
+
+    Raises:
+        ExportError: As in `quantize`.
+    """
 
     def __init__(self, examples: Examples, criterion: Criterion, kind: Kind, keep: Sequence[str]) -> None:
-        self._examples, self._criterion, self._kind = examples, criterion, kind
+        self.examples, self._criterion, self._kind = examples, criterion, kind
         drawn = examples.subject.graph
         if drawn is None:
             raise ExportError(
@@ -103,10 +116,7 @@ class _Search:
         if norms:
             times = "once" if len(norms) == 1 else f"{len(norms)} times"
             self._notes.append(f"Batch normalisation was fused into the layer before it, {times}.")
-        self._given = fused.graph
-        self._subject = PassSubject(
-            NodeGraph.from_json(fused.graph.to_json()), fused.model.eval().requires_grad_(False), inputs, {}
-        )
+        self._subject = PassSubject(fused.graph, fused.model.eval().requires_grad_(False), inputs, {})
         self._candidates, self._skipped = find_candidates(self._subject, kind)
         unknown = [path for path in keep if path not in {each.path for each in self._candidates}]
         if unknown:
@@ -115,8 +125,8 @@ class _Search:
         self._skipped |= dict.fromkeys(keep, "it is named by keep")
         self._drop(keep)
         ranges: Mapping[str, InputRange] = {}
+        calls = [functools.partial(_call, batch=batch) for batch in examples.calibration]
         if kind == "static":
-            calls = [functools.partial(_call, batch=batch) for batch in examples.calibration]
             ranges = calibrate(self._model, self._candidates, calls)
             unseen = require_calibration(ranges, self._candidates)
             self._skipped |= unseen
@@ -125,8 +135,15 @@ class _Search:
             each.path: convert(self._model.get_submodule(each.modules[0]), kind, ranges.get(each.path, InputRange()))
             for each in self._candidates
         }
+        if kind == "static":
+            self._layers = correct_biases(self._model, self._candidates, self._layers, calls)
         self._modules = {path: layer.module() for path, layer in self._layers.items()}
         self._values: dict[frozenset[str], float] = {}
+
+    @property
+    def given(self) -> NodeGraph:
+        """The document in float32, as it is converted: fused, and without dropout."""
+        return self._subject.graph
 
     @property
     def _model(self) -> nn.Module:
@@ -135,27 +152,37 @@ class _Search:
     def _drop(self, paths: Sequence[str] | Mapping[str, str]) -> None:
         self._candidates = [each for each in self._candidates if each.path not in paths]
 
-    def report(self) -> QuantizationReport:
-        """Search, and return what was found."""
-        calls = [functools.partial(_call, batch=batch) for batch in self._examples.held_out[:ERROR_BATCHES]]
-        measured = sum(batch.examples for batch in self._examples.held_out[:ERROR_BATCHES])
-        errors = measure_nodes(self._model, self._modules, self._candidates, calls)
-        total = total_multiply_adds(self._model, calls) // max(1, measured)
-        left = self._fewest(sorted(self._candidates, key=lambda each: -errors[each.path].damage))
+    def report(self, left: Collection[str] | None = None) -> QuantizationReport:
+        """Return what comes of leaving nodes in float32.
+
+        Args:
+            left: Their paths; None searches for the fewest that the budget allows.
+        """
+        errors, total, measured = self._errors
+        if left is None:
+            left = self._fewest(sorted(self._candidates, key=lambda each: -errors[each.path].damage))
+        else:
+            left = {each.path: "it was chosen by hand" for each in self._candidates if each.path in left}
         chosen = [each for each in self._candidates if each.path not in left]
         before, after = self._value([]), self._value(chosen)
         bytes_before = state_bytes(self._model)
         graph, model = rewrite(self._subject, chosen, self._layers)
         self._prove(model, chosen)
-        if not chosen:
-            graph = self._given
         nodes = self._nodes(errors, left, measured)
         return QuantizationReport(
             graph=graph, model=model, kind=self._kind, nodes=nodes, metric=self._criterion.name, before=before, after=after,
-            budget=self._criterion.budget, loss=self._criterion.lost(before, after), examples=self._examples.count,
+            budget=self._criterion.budget, loss=self._criterion.lost(before, after), examples=self.examples.count,
             evaluations=len(self._values), bytes_before=bytes_before, bytes_after=state_bytes(model), multiply_adds=total,
             notes=tuple(self._notes),
         )  # fmt: skip
+
+    @functools.cached_property
+    def _errors(self) -> tuple[dict[str, PrecisionLoss], int, int]:
+        """What each node costs, the multiply-adds of one example, and the number of examples measured."""
+        calls = [functools.partial(_call, batch=batch) for batch in self.examples.held_out[:ERROR_BATCHES]]
+        measured = sum(batch.examples for batch in self.examples.held_out[:ERROR_BATCHES])
+        errors = measure_nodes(self._model, self._modules, self._candidates, calls)
+        return errors, total_multiply_adds(self._model, calls) // max(1, measured), measured
 
     def _fewest(self, ranked: Sequence[Candidate]) -> dict[str, str]:
         """Return the nodes to leave in float32, each with the reason: by bisection, then one by one back again."""
@@ -187,7 +214,7 @@ class _Search:
         key = frozenset(each.path for each in converted)
         if key not in self._values:
             with replaced(self._model, converted, self._modules):
-                self._values[key] = self._criterion.value(self._model, self._examples.held_out)
+                self._values[key] = self._criterion.value(self._model, self.examples.held_out)
         return self._values[key]
 
     def _prove(self, model: nn.Module, chosen: Sequence[Candidate]) -> None:
@@ -196,7 +223,7 @@ class _Search:
         Raises:
             ExportError: If they differ.
         """
-        call = functools.partial(_call, batch=self._examples.held_out[0])
+        call = functools.partial(_call, batch=self.examples.held_out[0])
         with torch.inference_mode():
             with replaced(self._model, chosen, self._modules):
                 measured = call(self._model)

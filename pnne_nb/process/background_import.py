@@ -16,6 +16,8 @@ SYMBOLIC: Final = "torch._dynamo"
 
 _log: Final = logging.getLogger(__name__)
 _starting: Final = fork_safe(threading.Lock())
+_importing: Final = threading.RLock()
+"""Held for each module, and by a fork: a child would keep a module that is half imported as it is."""
 _asked: Final[dict[str, threading.Event]] = {}
 """Each module that was asked for, and whether it is there, or cannot be."""
 _waiting: Final[list[str]] = []
@@ -56,7 +58,7 @@ def wait_for_import(module: str = SYMBOLIC) -> None:
 
 
 def wait_for_imports() -> None:
-    """Return when no import is under way: in a forked child, a module that is half imported would stay so."""
+    """Return when nothing that was asked for is still to come."""
     for thread in _thread:
         if thread is not threading.current_thread():
             thread.join()
@@ -69,11 +71,22 @@ def _import() -> None:
                 _thread.clear()
                 return
             module = _waiting.pop(0)
-        try:
-            import_module(module)
-        except Exception:  # noqa: BLE001  # whoever needs it imports it again, and is told
-            _log.debug("%s cannot be imported beforehand", module, exc_info=True)
+        with _importing:
+            try:
+                import_module(module)
+            except Exception:  # noqa: BLE001  # whoever needs it imports it again, and is told
+                _log.debug("%s cannot be imported beforehand", module, exc_info=True)
         _asked[module].set()
 
 
-os.register_at_fork(before=wait_for_imports)
+def _forget_in_child() -> None:
+    """A forked child has no thread that imports: nobody waits for it, and what was to come can be asked for again."""
+    _importing.release()
+    _thread.clear()
+    _waiting.clear()
+    for module in [module for module, there in _asked.items() if not there.is_set()]:
+        _asked.pop(module).set()
+
+
+# A fork waits for the module that is being imported, and not for those behind it.
+os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_forget_in_child)

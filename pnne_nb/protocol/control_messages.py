@@ -69,6 +69,13 @@ class ExportMessage(_Message, frozen=True, tag="export"):
     on: bool
 
 
+class DismissMessage(_Message, frozen=True, tag="dismiss"):
+    """A finding is to be shown no more, by its number; null shows all of them again."""
+
+    id: int
+    number: int | None
+
+
 class AckMessage(_Message, frozen=True, tag="ack"):
     """Frame number `tick` was painted. Not answered."""
 
@@ -82,20 +89,44 @@ class MoveMessage(_Message, frozen=True, tag="move"):
 
 
 ControlRequest: TypeAlias = (
-    CommandMessage | ChooseMessage | ScaleMessage | RateMessage | ShowMessage | ExportMessage | AckMessage
+    CommandMessage
+    | ChooseMessage
+    | ScaleMessage
+    | RateMessage
+    | ShowMessage
+    | ExportMessage
+    | DismissMessage
+    | AckMessage
 )
 
 
 # To the browser
 
 
-class Notice(msgspec.Struct, frozen=True, rename="camel"):
-    """A finding: where it was made, what it means, what to do."""
+class EvidenceBar(msgspec.Struct, frozen=True, rename="camel"):
+    """One of the numbers that show a finding."""
 
+    label: str
+    value: float
+
+
+class EvidenceCurve(msgspec.Struct, frozen=True, rename="camel"):
+    """How a quantity ran until a finding was made; null where it was no number."""
+
+    label: str
+    values: list[float | None]
+
+
+class Notice(msgspec.Struct, frozen=True, rename="camel"):
+    """A finding: where it was made, what it means, what to do, and what shows it, for a small picture."""
+
+    number: int
     step: int
     message: str
     node: str | None
     hint: str | None
+    bars: list[EvidenceBar]
+    curves: list[EvidenceCurve]
 
 
 class Saved(msgspec.Struct, frozen=True, rename="camel"):
@@ -119,6 +150,8 @@ class TrainingStatus(msgspec.Struct, rename="camel"):
         skipped_steps: Steps that left the parameters as they were, because a scaled gradient overflowed.
         saved: The latest checkpoint, or None while there is none.
         dropped: Frames that came too fast to be looked at.
+        notices: What was found, the most probable cause first, and what has happened, in its order.
+        dismissed: Findings that a person has dismissed.
         remedies: What can be done about a NaN that has ended the training.
         batch_text: The batch that it came from, in words, while it is shown; else empty.
     """
@@ -143,6 +176,7 @@ class TrainingStatus(msgspec.Struct, rename="camel"):
     saved: Saved | None = None
     dropped: int = 0
     notices: list[Notice] = []
+    dismissed: int = 0
     remedies: list[Command] = []
     batch_text: str = ""
 

@@ -19,25 +19,11 @@ from pnne_nb.graph.schema.categories import Category
 from pnne_nb.graph.schema.property_types import PropertyType
 from pnne_nb.graph.schema.spec import NodeKind, Port
 from pnne_nb.graph.storage.json_format import DocumentState
-
-
-class _Message(msgspec.Struct, frozen=True, tag_field="message", rename="camel"):
-    pass
-
+from pnne_nb.protocol.base_message import Message as _Message
+from pnne_nb.protocol.base_message import ViewRequest as _Request
+from pnne_nb.protocol.export_messages import ExportEvent, ExportRequest
 
 # From the browser
-
-
-class _Request(_Message, frozen=True):
-    """A request.
-
-    Attributes:
-        id: Rises by one per request of a client.
-        client: Random name of the view that asks.
-    """
-
-    id: int
-    client: str
 
 
 class Edit(_Request, frozen=True, tag="edit"):
@@ -96,6 +82,10 @@ class GetSource(_Request, frozen=True, tag="getSource"):
     """Send the generated PyTorch source, as `Source`."""
 
 
+class GetSteps(_Request, frozen=True, tag="getSteps"):
+    """Send the labels of what can be undone and redone, as `Steps`, to this view."""
+
+
 class GetBundle(_Request, frozen=True, tag="getBundle"):
     """Send the editor's front end as `Bundle`, to a page that has not loaded it."""
 
@@ -105,6 +95,12 @@ class GetPreview(_Request, frozen=True, tag="getPreview"):
 
     source: str
     target: str
+
+
+class RunToHere(_Request, frozen=True, tag="runToHere"):
+    """Run one example up to an output port, given by its path, and send what it gives there as `SeenTensor`."""
+
+    port: str
 
 
 class Painted(_Request, frozen=True, tag="painted"):
@@ -136,33 +132,11 @@ class LoadBlocks(_Request, frozen=True, tag="loadBlocks"):
     text: str
 
 
-class GetExportFormats(_Request, frozen=True, tag="getExportFormats"):
-    """Send the `ExportFormats` to this view."""
-
-
-class StartExport(_Request, frozen=True, tag="startExport"):
-    """Write the model to `path` on the kernel's machine and prove the file; answered by an `ExportState` to every view."""
-
-    format: str
-    path: str
-    overwrite: bool = False
-
-
-class CancelExport(_Request, frozen=True, tag="cancelExport"):
-    """End the export that is under way; no file stays. Answered by an `ExportState` to every view."""
-
-
-class WatchExport(_Request, frozen=True, tag="watchExport"):
-    """Check after every edit what an export would do, as `ExportCheck` to every view; an empty `format` ends it."""
-
-    format: str = ""
-
-
 Request: TypeAlias = (
     Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource
-    | GetBundle | GetPreview
+    | GetBundle | GetPreview | RunToHere | GetSteps
     | Painted | HideTraining
-    | GetExportFormats | StartExport | CancelExport | WatchExport
+    | ExportRequest
 )  # fmt: skip
 
 
@@ -230,6 +204,22 @@ class HistoryState(msgspec.Struct, frozen=True, rename="camel"):
     redo: str | None = None
 
 
+class Steps(_Message, frozen=True, tag="steps"):
+    """Answer to `GetSteps`: labels in the order in which it was done.
+
+    Attributes:
+        done: What undo takes back, the last first.
+        undone: What redo brings back, the first first.
+        earlier: How many steps before those of `done` are left out.
+    """
+
+    id: int
+    client: str
+    done: tuple[str, ...]
+    undone: tuple[str, ...]
+    earlier: int = 0
+
+
 class Committed(_Message, frozen=True, tag="committed"):
     """A transaction was committed; `id` and `client` are those of the request, if one asked for it."""
 
@@ -252,10 +242,11 @@ class Rejected(_Message, frozen=True, tag="rejected"):
 
 
 class DerivedChanged(_Message, frozen=True, tag="derivedChanged"):
-    """A delta of `Derived` for the document at `version`."""
+    """A delta of `Derived` for the document at `version`; `more` of it follows where it is told in pieces."""
 
     version: int
     derived: Derived
+    more: bool = False
 
 
 class Snapshot(_Message, frozen=True, tag="snapshot"):
@@ -364,6 +355,43 @@ class Preview(_Message, frozen=True, tag="preview"):
     consequence: Consequence
 
 
+class ValueHistogram(msgspec.Struct, frozen=True, rename="camel"):
+    """How values are spread: counts in equally wide bins from `low` to `high`; `left_out` are in none, as infinite ones."""
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    left_out: int = 0
+
+
+class SeenTensor(_Message, frozen=True, tag="seenTensor"):
+    """Answer to `RunToHere`: what a port gives for one example.
+
+    Attributes:
+        version: Of the document that has been run.
+        shape: Of the tensor; None if it is something else, which `text` says.
+        dtype: Its element type, or the type of what is no tensor.
+        text: The values, where they are few.
+        facts: The example, and which weights are not those of a model, as sentences.
+        statistics: By name, in the order in which they are shown; of a large tensor, of an even sample.
+        histogram: How its values are spread; None if there are none.
+        picture: A ``data:`` address, where the tensor can be seen as a picture; else empty.
+        caption: What it shows.
+    """
+
+    id: int
+    client: str
+    version: int
+    shape: tuple[int, ...] | None
+    dtype: str
+    text: str
+    facts: tuple[str, ...]
+    statistics: dict[str, float] = {}
+    histogram: ValueHistogram | None = None
+    picture: str = ""
+    caption: str = ""
+
+
 class Ailment(msgspec.Struct, frozen=True, rename="camel"):
     """What is wrong with a layer in training: a stable name, and what was seen, with numbers."""
 
@@ -404,132 +432,24 @@ class Training(_Message, frozen=True, tag="training"):
     layers: dict[str, LayerState] = {}
 
 
-class ExportFormatState(msgspec.Struct, frozen=True, rename="camel"):
-    """A format that a model can be exported to.
+class NodeMark(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node's card is marked with.
 
     Attributes:
-        name: What ``pn.export(format=...)`` calls it.
-        suffix: The usual end of its files' names.
-        note: What a person should know before: that it takes minutes, that torch deprecates it.
-        missing: The packages that it needs and that are not installed, as a sentence; empty if none is.
+        text: A few characters under the card.
+        level: The colour of the card's edge: from good to bad; ``"plain"`` has none.
+        title: What is shown while the pointer is over the text, and what a screen reader says after it.
     """
 
-    name: str
-    suffix: str
-    note: str = ""
-    missing: str = ""
+    text: str
+    level: Literal["plain", "good", "near", "warning", "bad"] = "plain"
+    title: str = ""
 
 
-class ExportFormats(_Message, frozen=True, tag="exportFormats"):
-    """Answer to `GetExportFormats`.
+class Marks(_Message, frozen=True, tag="marks"):
+    """The marks of all nodes that have one, by path."""
 
-    Attributes:
-        formats: In the order in which they are offered.
-        folder: Where a path that is not absolute begins.
-        weights: Which weights a file would get, as a sentence.
-    """
-
-    id: int
-    client: str
-    formats: tuple[ExportFormatState, ...]
-    folder: str
-    weights: str
-
-
-class ValueHistograms(msgspec.Struct, frozen=True, rename="camel"):
-    """How the values of a node are spread in the model and in an exported file.
-
-    Attributes:
-        low: Where the first bin begins.
-        high: Where the last bin ends; all bins are equally wide.
-        model: Counts of the model's values.
-        file: Counts of the file's.
-        left_out: Values of both that are in no bin, such as infinite ones.
-    """
-
-    low: float
-    high: float
-    model: tuple[int, ...]
-    file: tuple[int, ...]
-    left_out: int = 0
-
-
-class NodeError(msgspec.Struct, frozen=True, rename="camel"):
-    """How far an exported file is from the model at one node.
-
-    Attributes:
-        node: Its path.
-        type: Its type.
-        error: The largest distance, in the unit of the values; None if it was not compared or is not finite.
-        ratio: The error divided by what is tolerated; above 1, file and model differ. None as for `error`.
-        ok: Whether they agree, as far as they were compared.
-        note: Why it was not compared, or where it differs.
-        histograms: How the values are spread; None if they were not compared.
-    """
-
-    node: str
-    type: str
-    error: float | None
-    ratio: float | None
-    ok: bool
-    note: str = ""
-    histograms: ValueHistograms | None = None
-
-
-class ExportResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What an export came to: a sentence, further facts one a line, and every node in the order in which they run."""
-
-    ok: bool
-    headline: str
-    facts: tuple[str, ...]
-    nodes: tuple[NodeError, ...]
-
-
-class ExportState(_Message, frozen=True, tag="exportState"):
-    """How the latest export stands.
-
-    Attributes:
-        state: ``"idle"``: there was none; ``"done"``: a file was written, which `result` says how well it agrees.
-        format: The name of its format.
-        path: Where the file goes.
-        seconds: How long it has taken so far.
-        cancellable: Whether it can be ended before it is done.
-        stale: Whether the graph was edited since.
-        error: Why there is no file.
-        diagnostics: The same at nodes.
-        result: How well the file agrees with the model.
-    """
-
-    state: Literal["idle", "running", "done", "failed", "cancelled"] = "idle"
-    format: str = ""
-    path: str = ""
-    seconds: float = 0.0
-    cancellable: bool = True
-    stale: bool = False
-    error: str = ""
-    diagnostics: tuple[Diagnostic, ...] = ()
-    result: ExportResult | None = None
-    id: int | None = None
-    client: str | None = None
-
-
-class ExportCheck(_Message, frozen=True, tag="exportCheck"):
-    """What an export of the graph as it is drawn would do.
-
-    Attributes:
-        state: ``"checking"``: `findings` are those of the graph before the latest edits; ``"failed"``: `error` says why
-            there are none.
-        format: The name of the format; empty if none is watched.
-        findings: As of ``pn.check_export``.
-        error: Why the check could not be made.
-    """
-
-    state: Literal["off", "checking", "done", "failed"] = "off"
-    format: str = ""
-    findings: tuple[Diagnostic, ...] = ()
-    error: str = ""
-    id: int | None = None
-    client: str | None = None
+    marks: dict[str, NodeMark] = {}
 
 
 Event: TypeAlias = (
@@ -541,10 +461,11 @@ Event: TypeAlias = (
     | NodeTypeAdded
     | Blocks
     | Source
+    | Steps
     | Bundle
     | Preview
+    | SeenTensor
     | Training
-    | ExportFormats
-    | ExportState
-    | ExportCheck
+    | Marks
+    | ExportEvent
 )

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
 from types import NoneType
-from typing import Any, Never, Self, final
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, final
 
 import torch
 from torch import nn
 
-from pnne_nb.errors import expect
+from pnne_nb.errors import expect, no_attribute
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.progress_line import is_watched
 from pnne_nb.runtime.checkpointing import files
@@ -38,7 +38,7 @@ from pnne_nb.runtime.session import training_registry
 from pnne_nb.runtime.session.launch import launched, packed
 from pnne_nb.runtime.session.live_source import EditedTraining
 from pnne_nb.runtime.session.session import Session
-from pnne_nb.runtime.setup.argument_names import refuse_unknown
+from pnne_nb.runtime.setup.argument_names import METHODS, refuse_unknown
 from pnne_nb.runtime.setup.cadence import EveryChoice
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.recipe import Recipe
@@ -184,6 +184,11 @@ class TrainingEngine:
         engine = cls(**arguments, **options)
         engine._session.live_source = source
         return engine
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, METHODS)
 
     def __repr__(self) -> str:
         return f"TrainingEngine({type(self._session.model).__name__}, loss={self.loss_text}, state={self.state!r})"

@@ -157,12 +157,18 @@ class StatisticsFrame(_Frame, frozen=True, tag="statistics"):
     values: dict[str, float]
 
 
+Evidence: TypeAlias = tuple[tuple[str, float], ...]
+"""The numbers that show what was found, each with what it is, in the order in which they are drawn."""
+
+
 class AnomalyFrame(_Frame, frozen=True, tag="anomaly"):
     """Something that a person should look at.
 
     Attributes:
         kind: Stable machine name, e.g. ``"nan-loss"``, ``"dead-relu"``.
         node: Where, by its path on screen, or None.
+        hint: What to do about it, or None.
+        evidence: The numbers that show it, to be compared with each other; empty where a curve of the history does.
     """
 
     step: int
@@ -170,6 +176,7 @@ class AnomalyFrame(_Frame, frozen=True, tag="anomaly"):
     message: str
     node: str | None = None
     hint: str | None = None
+    evidence: Evidence = ()
 
 
 class CheckpointFrame(_Frame, frozen=True, tag="checkpoint"):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from pnne_nb.widgets.host.pacing import IN_FLIGHT
+from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
+from tests.axe import violations
 from tests.browser.jupyter import PAGE_SECONDS, LabServer, Notebook, Theme, write_notebook
 from tests.browser.pages import COUNT_PICTURES, DRAWN, DashboardPage
 
@@ -233,6 +234,42 @@ def test_what_is_wrong_stands_at_its_layer_with_what_to_try(notebook: Notebook, 
     press(dashboard, "Stop")
     expect(state(dashboard)).to_have_text("Stopped")
     notebook.screenshot("dashboard-findings", dashboard)
+
+
+TROUBLE = """
+engine = pn.TrainingEngine(Net(), (1000 * x[:1400], y[:1400]), (x[1400:], y[1400:]), epochs=30, device="cpu",
+                           optimizer=("SGD", {"lr": 1.0, "momentum": 0.999}))
+detach = pn.Inspector(engine.module).attach(engine)
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_findings_have_pictures_by_probable_cause_and_can_be_dismissed(
+    notebook: Notebook, show: Show, theme: Theme
+) -> None:
+    notebook.set_theme(theme)
+    dashboard = show(TROUBLE)
+    press(dashboard, "Start")
+    items = dashboard.get_by_role("list", name="Findings").get_by_role("listitem")
+    expect(items.first).to_contain_text("layers expect about 0 and 1")
+    expect(items.first.locator(".pnne-evidence")).to_contain_text("standard deviation")
+    momentum = items.filter(has_text="The momentum is 0.999")
+    expect(momentum.locator(".pnne-evidence i")).to_have_count(2)
+    notebook.wait_for("engine.state not in {'running', 'paused'} or len(engine.history.epochs) > 3")
+    notebook.evaluate("engine.state in {'running', 'paused'} and engine.stop()")
+    expect(state(dashboard)).to_have_text(re.compile("Stopped|Failed|Finished"))
+    notebook.screenshot(f"dashboard-evidence-{theme}", dashboard)
+    assert violations(notebook.page, ".pnne-bar") == ""
+    count = items.count()
+    items.first.get_by_role("button", name="Dismiss").click()
+    expect(items).to_have_count(count - 1)
+    expect(items.filter(has_text="layers expect about 0 and 1")).to_have_count(0)
+    notebook.reload()
+    notebook.scroll_to(SHOWN)
+    expect(items).to_have_count(count - 1)
+    dashboard.get_by_role("button", name="Show the dismissed finding").click()
+    expect(items).to_have_count(count)
+    expect(items.first).to_contain_text("layers expect about 0 and 1")
 
 
 def test_running_the_cell_again_keeps_one_dashboard(shown: tuple[Notebook, Locator]) -> None:

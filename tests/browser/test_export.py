@@ -76,9 +76,11 @@ def test_an_export_is_checked_written_proved_and_kept(open_notebook: OpenNoteboo
     expect(dialog).to_contain_text("The export was cancelled; no file was written.", timeout=1000 * EXPORT_SECONDS)
     assert not list(notebook.directory.glob("*again*"))
 
-    notebook.save()
-    kept = notebook.outputs(0)[1]["data"]["text/html"]
-    assert "net.onnx computes what the model computes" in "".join(kept)
+    def is_kept() -> bool:
+        kept = "".join(notebook.outputs(0)[1]["data"]["text/html"])
+        return "net.onnx computes what the model computes" in kept
+
+    notebook.wait_until(is_kept, "The picture that stays does not show the report.")
 
 
 def test_the_dashboard_exports_the_trained_model(open_notebook: OpenNotebook) -> None:

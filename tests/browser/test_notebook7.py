@@ -42,7 +42,7 @@ def test_edit_train_and_explore(open_notebook: OpenNotebook) -> None:
 
     editor.select("fc")
     cells = notebook.evaluate("len(In)")
-    for key in ("d", "d", "x", "b", "Shift+Enter"):
+    for key in ("d", "d", "x", "b", "b", "Shift+Enter"):
         page.keyboard.press(key)
     assert page.locator(".jp-Notebook .jp-Cell").count() == 3, "the notebook takes keys that belong to the editor"
     assert notebook.evaluate("len(In)") == cells

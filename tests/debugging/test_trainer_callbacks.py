@@ -1,15 +1,15 @@
-"""The callbacks, tested against the libraries where they are installed, and against their calls where they are not."""
+"""The callbacks, called as Lightning and Hugging Face's Trainer call them: `with_trainers.py` has the libraries themselves."""
 
 from __future__ import annotations
 
 import builtins
 import sys
-from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import pnne_nb as pn
 from tests.runtime import tasks
@@ -30,67 +30,78 @@ def test_without_the_libraries_the_extras_are_named(monkeypatch: pytest.MonkeyPa
         pn.hugging_face_callback(pn.TrainingMonitor())
 
 
-def test_a_training_of_lightning_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Lightning sets it, and leaves it set.
-    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-    lightning = pytest.importorskip("lightning.pytorch")
-
-    class Task(lightning.LightningModule):  # type: ignore[misc, name-defined]  # an extra, without types here
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = tasks.network()
-            self.losses: list[float] = []
-
-        def training_step(self, batch: Any, _: int) -> Tensor:
-            loss = nn.functional.cross_entropy(self.net(batch[0]), batch[1])
-            self.losses.append(loss.item())
-            return loss
-
-        def validation_step(self, batch: Any, _: int) -> None:
-            self.log("val_loss", nn.functional.cross_entropy(self.net(batch[0]), batch[1]))
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD(self.parameters(), lr=0.05)
-
-    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*tasks.images()), batch_size=16)
-    monitor, task = pn.TrainingMonitor(), Task()
-    trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, callbacks=[pn.lightning_callback(monitor)], default_root_dir=tmp_path,
-    )  # fmt: skip
-    trainer.fit(task, data, data)
-    assert monitor.history["loss"].tolist() == pytest.approx(task.losses)
-    assert len(monitor.history["val_loss"]) == 2
-    assert set(monitor.history["learning_rate"].tolist()) == {0.05}
-    assert not any(layer._forward_hooks for layer in task.modules())
+def library(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    """Let `name` be imported, with its packages; it holds `members`."""
+    module = ModuleType(name)
+    vars(module).update(members)
+    parts = name.split(".")
+    for count in range(1, len(parts)):
+        package = ModuleType(".".join(parts[:count]))
+        monkeypatch.setitem(sys.modules, package.__name__, package)
+    monkeypatch.setitem(sys.modules, name, module)
 
 
-def test_a_training_of_transformers_is_recorded(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = tasks.network()
-
-        def forward(self, pictures: Tensor, labels: Tensor) -> dict[str, Tensor]:
-            scores = self.net(pictures)
-            return {"loss": nn.functional.cross_entropy(scores, labels), "logits": scores}
-
+def made_step(model: nn.Module, optimizer: torch.optim.Optimizer, at: int) -> torch.Tensor:
     pictures, classes = tasks.images()
-    data = [{"pictures": x, "labels": y} for x, y in zip(pictures, classes, strict=True)]
-    monitor = pn.TrainingMonitor()
-    trainer = transformers.Trainer(
-        model=Net(),
-        args=transformers.TrainingArguments(
-            output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=16, logging_steps=1, use_cpu=True,
-            report_to=[], save_strategy="no", disable_tqdm=True, learning_rate=1e-3,
-        ),
-        train_dataset=data,
-        callbacks=[pn.hugging_face_callback(monitor)],
-    )  # fmt: skip
-    trainer.train()
-    logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert monitor.history["loss"].tolist() == logged
-    assert monitor.steps == 12
-    assert "transformers" in sys.modules
+    loss = nn.functional.cross_entropy(model(pictures[at : at + 16]), classes[at : at + 16])
+    optimizer.zero_grad()
+    torch.autograd.backward(loss)
+    optimizer.step()
+    return loss.detach()
+
+
+def test_steps_and_epochs_of_lightning_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch, "lightning.pytorch.callbacks", Callback=object)
+    monitor, model = pn.TrainingMonitor(), tasks.network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    trainer = SimpleNamespace(
+        global_step=0,
+        optimizers=[optimizer],
+        accumulate_grad_batches=1,
+        callback_metrics={"val_loss": torch.tensor(0.5)},
+    )
+    callback = pn.lightning_callback(monitor)
+    losses = []
+    for batch in range(3):
+        callback.on_train_batch_start(trainer, model, None, batch)
+        loss = made_step(model, optimizer, 16 * batch)
+        trainer.global_step += 1
+        callback.on_train_batch_end(trainer, model, {"loss": loss}, None, batch)
+        losses.append(loss.item())
+    callback.on_train_epoch_end(trainer, model)
+    callback.on_train_end(trainer, model)
+    assert monitor.history["loss"].tolist() == losses
+    assert monitor.history["val_loss"].tolist() == [0.5]
+    assert not any(layer._forward_hooks for layer in model.modules())
+
+
+def test_batches_that_lightning_accumulates_are_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch, "lightning.pytorch.callbacks", Callback=object)
+    monitor, model = pn.TrainingMonitor(), tasks.network()
+    trainer = SimpleNamespace(global_step=0, optimizers=[], accumulate_grad_batches=2, callback_metrics={})
+    callback = pn.lightning_callback(monitor)
+    for batch in range(4):
+        callback.on_train_batch_start(trainer, model, None, batch)
+        trainer.global_step = (batch + 1) // 2
+        callback.on_train_batch_end(trainer, model, {"loss": torch.tensor(0.5)}, None, batch)
+    callback.on_exception(trainer, model, KeyboardInterrupt())
+    assert monitor.history["loss"].tolist() == [1.0, 1.0]
+
+
+def test_steps_and_logs_of_transformers_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch, "transformers", TrainerCallback=object)
+    monitor, model = pn.TrainingMonitor(), tasks.network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    callback = pn.hugging_face_callback(monitor)
+    callback.on_train_begin(None, None, None, model=model, optimizer=SimpleNamespace(optimizer=optimizer))
+    losses = []
+    for batch in range(3):
+        losses.append(made_step(model, optimizer, 16 * batch).item())
+        callback.on_step_end(None, None, None)
+        callback.on_log(None, None, None, logs={"loss": losses[-1], "learning_rate": 0.05})
+    callback.on_log(None, None, None, logs={"eval_loss": 0.5, "epoch": 1.0})
+    callback.on_train_end(None, None, None)
+    assert monitor.history["loss"].tolist() == losses
+    assert monitor.history["val_loss"].tolist() == [0.5]
+    assert monitor.steps == 3
+    assert not any(layer._forward_hooks for layer in model.modules())

@@ -13,25 +13,30 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.protocol.codec import catalog_event, decode_request, encode_event
+from pnne_nb.protocol.export_messages import (
+    CancelExport,
+    ExportCheck,
+    ExportFormats,
+    ExportFormatState,
+    ExportState,
+    GetExportFormats,
+    StartExport,
+    WatchExport,
+)
 from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
-    CancelExport,
     Committed,
     Consequence,
     Derived,
     DerivedChanged,
     Edit,
     Event,
-    ExportCheck,
-    ExportFormats,
-    ExportFormatState,
-    ExportState,
     GetBundle,
     GetCatalog,
-    GetExportFormats,
     GetPreview,
     GetSource,
+    GetSteps,
     Group,
     HideTraining,
     HistoryState,
@@ -42,16 +47,18 @@ from pnne_nb.protocol.messages import (
     Publish,
     Redo,
     Rejected,
+    RunToHere,
+    SeenTensor,
     Snapshot,
     Source,
-    StartExport,
+    Steps,
     Sync,
     TensorShape,
     Training,
     Undo,
     Ungroup,
     Unpublish,
-    WatchExport,
+    ValueHistogram,
 )
 
 SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")
@@ -65,6 +72,21 @@ FORMATS = (
     ),
 )
 """What the tests' kernel exports to."""
+
+SEEN = SeenTensor(
+    0,
+    "",
+    0,
+    (3, 6, 24, 24),
+    "float32",
+    "",
+    ("A made-up example of the shapes that the Inputs have, in eval mode.",),
+    {"mean": 0.012, "std": 0.98, "min": -3.1, "max": 3.4, "zeros": 0.25},
+    ValueHistogram(-3.1, 3.4, (1, 4, 9, 20, 32, 18, 8, 3, 1)),
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAYAAAAGCAIAAABvrngfAAAAXElEQVR4nF3MEQIAIBAEwOU4juM4juM4juM4Po7jOI7jOI6jvHnAAICU0lobYyyljDHAGFNKOedSSrXWOSc451pr733OubW21oIQwhgTQiCi3vve+4/OOfiie+8DQXI0vZUC9vQAAAAASUVORK5CYII=",
+    "The first example, 6 channels",
+)
+"""What every port of the tests' documents is said to give."""
 
 COST = NodeCost(parameters=1_200, mult_adds=86_400, memory=4_800, activation=13_824)
 """What every node is said to cost, for one example."""
@@ -116,7 +138,7 @@ class Kernel:
         events, self._outbox = self._outbox, []
         return [encode_event(event) for event in events]
 
-    def _carry_out(self, content: Mapping[str, Any]) -> None:  # noqa: C901,PLR0912  one case for each request
+    def _carry_out(self, content: Mapping[str, Any]) -> None:  # noqa: C901,PLR0912,PLR0915  one case for each request
         request = decode_request(content)
         version = self.graph.version
         match request:
@@ -130,6 +152,14 @@ class Kernel:
                 problem = [each for each in self.foreseen if each.node == target.rpartition(".")[0]]
                 found = Consequence(None if problem else SHAPE, tuple(problem))
                 self._outbox.append(Preview(request.id, request.client, found))
+            case RunToHere(port=port):
+                if port.startswith("y."):
+                    raise GraphError("There is no example to run. Give every Input a shape.")
+                self._outbox.append(
+                    msgspec.structs.replace(SEEN, id=request.id, client=request.client, version=version)
+                )
+            case GetSteps():
+                self._outbox.append(Steps(request.id, request.client, *self.graph.step_labels()))
             case GetBundle():
                 raise AssertionError("The page loads the editor itself.")
             case Painted():

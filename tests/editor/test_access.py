@@ -202,7 +202,7 @@ def test_a_selection_grows_by_keyboard_and_is_grouped(graph: NodeGraph, open_edi
     expect(editor.root.locator(".pnne-said")).to_have_text("Undo: Group subgraph1")
     press("Control+Shift+z")
     editor.settle()
-    assert list(graph.graphs["subgraph1"].nodes) == ["input", "fc1", "fc2"]
+    assert list(graph.graphs["subgraph1"].nodes) == ["input", "fc1", "fc2", "output"]
 
 
 def test_the_view_is_zoomed_and_moved_by_keyboard(graph: NodeGraph, open_editor: OpenEditor) -> None:

@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, expect
 
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.protocol.messages import ExportCheck, ExportResult, ExportState, NodeError
+from pnne_nb.protocol.export_messages import ExportCheck, ExportResult, ExportState, NodeError
 from tests.editor.conftest import OpenEditor, chain
 from tests.editor.page import EditorPage
 

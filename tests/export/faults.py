@@ -15,13 +15,13 @@ from torch import Tensor
 
 import pnne_nb as pn
 from pnne_nb.export.attempt import prepare, request_of
-from pnne_nb.export.example_batches import Maker
 from pnne_nb.export.formats.base import as_array
 from pnne_nb.export.formats.onnx import OnnxFormat
 from pnne_nb.export.proof.eager_run import Model
 from pnne_nb.export.proof.fresh_process import Run
 from pnne_nb.export.proof.parity import NodeParity
 from pnne_nb.export.proof.prove import compare_nodes
+from pnne_nb.export.subject.example_batches import Maker
 from pnne_nb.process.random_state import private_random_state
 
 PADDED = {"Conv", "AveragePool", "MaxPool"}

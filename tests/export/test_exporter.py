@@ -170,6 +170,42 @@ def test_a_module_is_exported_with_its_layers(folder: Path) -> None:
     assert formats.open(report.path).inputs[0].name == "features"
 
 
+class WithLoss(Net):
+    def forward(self, features: Tensor, target: Tensor | None = None) -> Any:
+        scores = super().forward(features)
+        return scores, None if target is None else nn.functional.cross_entropy(scores, target)
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_result_of_a_module_that_is_none_is_left_out(folder: Path, drawn: bool) -> None:
+    given: nn.Module = WithLoss()
+    if drawn:
+        given = pn.compile(pn.from_module(given, args=(torch.randn(4, 6),)))
+    report = pn.export(given, folder / "scores.pt2", data=torch.randn(4, 6), overwrite=True)
+    assert report.ok
+    assert "The result output_1 of the module is None, and no file holds it: it is left out." in report.notes
+    assert [each.name for each in formats.open(report.path).outputs] == ["output_0"]
+
+
+class Unrolled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = x.new_zeros(x.shape[0], 4)
+        for step in range(x.shape[1]):
+            state = self.cell(x[:, step], state)
+        return state
+
+
+def test_a_length_that_python_loops_over_is_fixed_and_told(folder: Path) -> None:
+    report = pn.export(Unrolled(), folder / "unrolled.pt2", sizes={"x": ("N", "T", 3)})
+    assert report.ok
+    assert (report.sizes["T"].how, report.sizes["T"].value) == ("fixed", 4)
+    assert report.sizes["N"].how == "named"
+
+
 def test_a_wrong_file_is_told_with_its_first_node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exported = Exported(mlp(), folder)
     write, faults = OnnxFormat.write, []

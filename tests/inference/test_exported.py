@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import pnne_nb as pn
 from pnne_nb.errors import ArgumentError, ExportError, GraphFileNotFoundError, TrainingError
 from pnne_nb.export.attempt import prepare, request_of
-from pnne_nb.export.example_batches import Maker
 from pnne_nb.export.formats import find_format
+from pnne_nb.export.subject.example_batches import Maker
 
 EXAMPLES = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
 

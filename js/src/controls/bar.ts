@@ -1,6 +1,7 @@
 // The bar on top of the dashboard: buttons, state, progress, what went wrong.
-import type { Command, Notice, TrainingStatus } from "../protocol";
+import type { Command, TrainingStatus } from "../protocol";
 import { element, icon, keepKeys, setText } from "./dom";
+import { bringBackText, noticeItem } from "./findings";
 import {
   editedText,
   enabled,
@@ -71,14 +72,6 @@ function label(button: HTMLButtonElement, command: Command): void {
   button.title = HINTS[command];
   button.setAttribute("aria-label", NAMES[command]);
   button.replaceChildren(icon(ICONS[command]), NAMES[command]);
-}
-
-function noticeItem({ step, message, node, hint }: Notice): HTMLLIElement {
-  const item = element("li", {}, `Step ${step.toLocaleString("en-US")}: `);
-  if (node) item.append(element("code", {}, node), " ");
-  item.append(message);
-  if (hint) item.append(" ", element("span", { class: "pnne-hint" }, hint));
-  return item;
 }
 
 /** Shows the training on the graph that is trained, in every editor of it, and hides it again. */
@@ -154,6 +147,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const refusal = element("div", { class: "pnne-refusal", role: "alert", hidden: true });
   const edited = element("div", { class: "pnne-edited", role: "status", hidden: true });
   const notices = element("ul", { class: "pnne-notices", "aria-label": "Findings", hidden: true });
+  const bringBack = element("button", { type: "button", class: "pnne-bring-back", hidden: true });
   const cost = element("div", { class: "pnne-cost", title: COST });
   const silence = silencePanel(model);
   const gone = element("div", { class: "pnne-gone", role: "status", hidden: true }, GONE);
@@ -182,6 +176,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     silence.root,
     edited,
     notices,
+    bringBack,
     cost,
   );
   keepKeys(root);
@@ -240,6 +235,11 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     requests.send({ kind: "show", on: model.get("shown") !== true });
   });
 
+  const dismiss = (number: number | null) => {
+    if (!isGone()) requests.send({ kind: "dismiss", number });
+  };
+  bringBack.addEventListener("click", () => dismiss(null));
+
   exporting.addEventListener("click", () => {
     if (isGone()) return;
     refusal.hidden = true;
@@ -275,13 +275,22 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     const edits = editedText(status);
     edited.hidden = edits === "";
     setText(edited, edits);
+    bringBack.hidden = status.dismissed === 0;
     const found = findings(status);
     const described = JSON.stringify(found);
     if (described !== shownNotices) {
       shownNotices = described;
-      notices.replaceChildren(...found.map(noticeItem));
+      const focused = [...notices.querySelectorAll("button")].findIndex((button) => button.matches(":focus"));
+      notices.replaceChildren(...found.map((notice) => noticeItem(notice, dismiss)));
       notices.hidden = found.length === 0;
+      keepKeys(notices);
+      // Whoever dismisses by the keyboard goes on with the next one.
+      if (focused >= 0) {
+        const rest = [...notices.querySelectorAll("button")];
+        (rest[Math.min(focused, rest.length - 1)] ?? bringBack).focus();
+      }
     }
+    setText(bringBack, bringBackText(status.dismissed));
     setText(cost, footnote(status));
   };
   // A few frames after one that is acknowledged, the kernel waits for the next that is painted: this is what keeps it

@@ -7,8 +7,11 @@ import type { Editor } from "./commands/editor";
 import { onKeyDown } from "./commands/keys";
 import { ExportDialog } from "./exporting/ExportDialog";
 import { ContextMenu } from "./overlays/ContextMenu";
+import { History } from "./overlays/History";
 import { KeySheet } from "./overlays/KeySheet";
 import { KeysNote } from "./overlays/KeysNote";
+import { SeenTensor } from "./overlays/SeenTensor";
+import { Stroke } from "./overlays/Stroke";
 import { BoxNote } from "./panels/Box";
 import { Failure } from "./panels/Failure";
 import { Legend } from "./panels/Legend";
@@ -36,7 +39,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const version = useSession((state) => state.sync?.version);
   const readOnly = useSession((state) => state.readOnly);
   const scene = useScene();
-  const { palette, properties, source, exporting, active } = useViewParts();
+  const { palette, properties, source, exporting, active, cutting } = useViewParts();
   const searchBox = useRef<HTMLInputElement>(null);
   const canvas = useRef<HTMLElement>(null);
 
@@ -64,7 +67,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
       <div className="pnne-body">
         {palette && !readOnly && <Palette searchBox={searchBox} />}
         <section
-          className="pnne-canvas"
+          className={`pnne-canvas${cutting ? " pnne-cutting" : ""}`}
           ref={canvas}
           aria-label="Graph"
           // biome-ignore lint/a11y/noNoninteractiveTabindex: the canvas takes the keyboard for the whole graph
@@ -104,6 +107,9 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           <Legend />
           <KeysNote />
           <Toasts />
+          <Stroke />
+          <SeenTensor />
+          <History />
           <QuickSearch />
           <ContextMenu focusSearch={openSearch} />
           <KeySheet />
@@ -166,5 +172,6 @@ function useViewParts() {
     source: useView((view) => view.source),
     exporting: useView((view) => view.exporting),
     active: useView((view) => view.active),
+    cutting: useView((view) => view.stroke !== null),
   };
 }

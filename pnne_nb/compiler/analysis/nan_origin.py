@@ -52,7 +52,8 @@ _SPOKEN: Final = {
     "t": "linear",
 }
 """What a person calls torch's inner operations."""
-_UNWRITTEN: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+UNWRITTEN: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+"""Operations that give memory as they find it: no value of theirs means anything."""
 _FILLS: Final = frozenset({
     "fill", "fill_", "full", "full_like", "new_full", "masked_fill", "masked_fill_", "constant_pad_nd", "scalar_tensor",
     "lift_fresh", "lift_fresh_copy", "_to_copy", "where", "copy_", "index_put", "index_put_", "max_pool2d_with_indices",
@@ -220,7 +221,7 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         writes = func._schema.is_mutable
         bad = []
         for tensor in made:
-            if name in _UNWRITTEN or not _bad(tensor):
+            if name in UNWRITTEN or not _bad(tensor):
                 if _address(tensor) not in addresses or (writes and not _bad(tensor)):
                     self._makers.pop(_address(tensor), None)
             elif writes or _address(tensor) not in addresses:

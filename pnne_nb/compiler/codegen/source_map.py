@@ -11,7 +11,7 @@ import msgspec
 from pnne_nb.compiler.ir.program import Program
 
 
-class NodeLine(msgspec.Struct, frozen=True):
+class NodeLine(msgspec.Struct, frozen=True, gc=False):  # a tree, and one for each line
     """The node that a line of source belongs to.
 
     Attributes:

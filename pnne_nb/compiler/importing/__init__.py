@@ -1,7 +1,7 @@
 """Imports any ``nn.Module`` as a document that compiles to an equal module; running both proves it.
 
 ``tracing`` calls the module once in each mode (``observed_calls``) and records one ``forward`` (``tracer``). There
-``proxies`` stand for computed values, ``patching`` replaces functions that cannot take proxies, ``decompositions``
+``proxies`` stand for computed values, ``patched_functions`` replaces functions that cannot take proxies, ``decompositions``
 rewrites methods without a node type, ``call_site`` inspects the frames of the traced code, ``side_effects`` watches
 attributes, ``guards`` records and checks what depends on the example, and ``train_eval`` joins the two modes.
 ``translation`` makes items of the recording (``translate``), nests containers (``containers``) and makes the document

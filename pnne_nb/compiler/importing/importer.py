@@ -33,7 +33,7 @@ from pnne_nb.compiler.ir.node_settings import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate, untouched
-from pnne_nb.compiler.weights.rename_tracking import follow
+from pnne_nb.compiler.weights.rename_log import follow
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT
@@ -73,7 +73,7 @@ def from_module(
         ArgumentError: If `input_size` is no shape, or `args` are given too.
     """
     if not isinstance(net, nn.Module):
-        raise CompileError(f"pn.from_module takes an nn.Module, not a {type(net).__name__}.")
+        raise CompileError(f"pn.from_module takes an nn.Module, {_instead(net)}.")
     if input_size is not None:
         args = normal_inputs(input_size, args)
     args, given = call_arguments(args, kwargs)
@@ -486,3 +486,10 @@ def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
 
 def _signature(arguments: Arguments) -> str:
     return repr(pytree.tree_map(lambda leaf: (leaf.name, leaf.tensor) if isinstance(leaf, Slot) else leaf, arguments))
+
+
+def _instead(given: object) -> str:
+    """What was given in the place of a module, and what to give."""
+    return (
+        f"such as {given.__name__}(...), not its class" if isinstance(given, type) else f"not a {type(given).__name__}"
+    )

@@ -2,6 +2,7 @@
 
 A `Program` is one definition: the members that its class constructs and the calls that its ``forward`` makes.
 `compiler.lowering.lower` makes programs, `compiler.codegen.writer` writes them, passes turn them into other programs.
+They are trees, which is why Python's collector of cycles need not look at their parts (``gc=False``).
 """
 
 from __future__ import annotations
@@ -15,30 +16,30 @@ import msgspec
 from pnne_nb.graph.schema.spec import Returns
 
 
-class Ref(msgspec.Struct, frozen=True):
+class Ref(msgspec.Struct, frozen=True, gc=False):
     """The value at an output port of a node of the same definition."""
 
     node: str
     port: str
 
 
-class Constant(msgspec.Struct, frozen=True):
+class Constant(msgspec.Struct, frozen=True, gc=False):
     """A constant of ``graph.schema.values``."""
 
     value: object
 
 
-class Mode(msgspec.Struct, frozen=True):
+class Mode(msgspec.Struct, frozen=True, gc=False):
     """The training mode of the module that makes the call: ``self.training``."""
 
 
-class Sequence(msgspec.Struct, frozen=True):
+class Sequence(msgspec.Struct, frozen=True, gc=False):
     """A list of arguments: the tensors of ``torch.cat``."""
 
     items: tuple[Argument, ...]
 
 
-class Construction(msgspec.Struct, frozen=True):
+class Construction(msgspec.Struct, frozen=True, gc=False):
     """A constructor call of a class of the catalogue.
 
     Attributes:
@@ -52,13 +53,13 @@ class Construction(msgspec.Struct, frozen=True):
     keywords: tuple[tuple[str, Argument], ...] = ()
 
 
-class Attribute(msgspec.Struct, frozen=True):
+class Attribute(msgspec.Struct, frozen=True, gc=False):
     """A parameter or buffer of the class: ``self.scale``."""
 
     name: str
 
 
-class Given(msgspec.Struct, frozen=True):
+class Given(msgspec.Struct, frozen=True, gc=False):
     """An argument of the constructor of the generated class."""
 
     name: str
@@ -68,7 +69,7 @@ Argument: TypeAlias = "Ref | Constant | Mode | Attribute | Sequence | Constructi
 """A call is an argument only in the readable form; in the form that runs, each has a line of its own."""
 
 
-class Layer(msgspec.Struct, frozen=True):
+class Layer(msgspec.Struct, frozen=True, gc=False):
     """A submodule whose class is in the catalogue.
 
     Attributes:
@@ -80,7 +81,7 @@ class Layer(msgspec.Struct, frozen=True):
     device: str | None = None
 
 
-class Nested(msgspec.Struct, frozen=True):
+class Nested(msgspec.Struct, frozen=True, gc=False):
     """A submodule whose class is generated, with its constructor arguments."""
 
     name: str
@@ -89,7 +90,7 @@ class Nested(msgspec.Struct, frozen=True):
     arguments: tuple[tuple[str, Argument], ...] = ()
 
 
-class Chain(msgspec.Struct, frozen=True):
+class Chain(msgspec.Struct, frozen=True, gc=False):
     """A submodule that is an ``nn.Sequential``."""
 
     name: str
@@ -97,7 +98,7 @@ class Chain(msgspec.Struct, frozen=True):
     device: str | None = None
 
 
-class Opaque(msgspec.Struct, frozen=True):
+class Opaque(msgspec.Struct, frozen=True, gc=False):
     """A submodule that the constructor receives, because no class of the catalogue makes it.
 
     Attributes:
@@ -113,7 +114,7 @@ class Opaque(msgspec.Struct, frozen=True):
     definition: str = ""
 
 
-class Weight(msgspec.Struct, frozen=True):
+class Weight(msgspec.Struct, frozen=True, gc=False):
     """A parameter or buffer that belongs to the class itself.
 
     Attributes:
@@ -146,7 +147,7 @@ class Weight(msgspec.Struct, frozen=True):
 Member: TypeAlias = "Layer | Nested | Chain | Opaque | Weight"
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A call in ``forward``, made by one node.
 
     Attributes:
@@ -176,7 +177,7 @@ class Call(msgspec.Struct, frozen=True):
     inside: tuple[str, ...] = ()
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """An argument of ``forward``.
 
     Attributes:
@@ -188,7 +189,7 @@ class Entry(msgspec.Struct, frozen=True):
     tensor: bool = True
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """A result of ``forward``: the value at an Output node.
 
     Attributes:

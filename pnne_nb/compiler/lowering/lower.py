@@ -139,8 +139,9 @@ class _Lowering:
         }
 
     def program(self, snapshot: GraphSnapshot) -> Program:
-        nodes = self.nodes[snapshot.id] = self._unchanged(snapshot) or self._nodes(snapshot)
-        values = _values(snapshot, self._snapshots, member_paths(snapshot))
+        paths = member_paths(snapshot)
+        values = _values(snapshot, self._snapshots, paths)
+        nodes = self.nodes[snapshot.id] = self._unchanged(snapshot) or self._nodes(snapshot, paths, values)
         members = [
             (place_of(b.node), b.member) for b in nodes.values() if b.member is not None and b.node.shares is None
         ]
@@ -197,9 +198,10 @@ class _Lowering:
         same = all(_ports(self._snapshots[id]) == _ports(self._before.snapshots[id]) for id in shown)
         return nodes if same and not any(bound.context.sizes for bound in nodes.values()) else None
 
-    def _nodes(self, snapshot: GraphSnapshot) -> dict[str, LoweredNode]:
-        paths, kept = member_paths(snapshot), self._kept(snapshot)
-        values = _values(snapshot, self._snapshots, paths)
+    def _nodes(
+        self, snapshot: GraphSnapshot, paths: Mapping[str, str], values: Mapping[Ref, Argument]
+    ) -> dict[str, LoweredNode]:
+        kept = self._kept(snapshot)
         nodes: dict[str, LoweredNode] = {}
         for name, node in snapshot.nodes.items():
             spec = self._specs[node.type]
@@ -290,15 +292,18 @@ def _values(
 ) -> dict[Ref, Argument]:
     """Return the values that are written where they are used; `paths` are the attributes of all nodes."""
     values: dict[Ref, Argument] = {}
+    bypassed: set[str] = set()
     for name, node in snapshot.nodes.items():
         if node.type == "Constant":
             values[Ref(name, "output")] = Constant(node.properties["value"])
         elif node.type in ("Parameter", "Buffer"):
             held = node.properties.get("of")
             values[Ref(name, "output")] = Attribute(held if isinstance(held, str) else tensor_name(paths[name], name))
-    for name in snapshot.order:
+        if ablated(node) == "bypass":
+            bypassed.add(name)
+    for name in snapshot.order if bypassed else ():
         # What does not run gives its first input on, which may itself be written in place.
-        first = passed_on(snapshot, snapshots, name) if ablated(snapshot.nodes[name]) == "bypass" else None
+        first = passed_on(snapshot, snapshots, name) if name in bypassed else None
         if first is not None:
             given = values.get(first, first)
             for follower in snapshot.followers.get(name, ()):

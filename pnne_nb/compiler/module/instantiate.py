@@ -27,7 +27,7 @@ from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.compiler.weights.lost_weights import require_values, warn_of_lost
 from pnne_nb.compiler.weights.memory_check import require_room
 from pnne_nb.compiler.weights.opaque_copies import settle, shell
-from pnne_nb.compiler.weights.rename_tracking import former_paths, is_known, remember
+from pnne_nb.compiler.weights.rename_log import former_paths, is_known, remember
 from pnne_nb.compiler.weights.reuse import Former, carry_over, place_in, share_modules
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph

@@ -21,10 +21,10 @@ from pnne_nb.compiler.lowering.device_placement import place
 from pnne_nb.compiler.lowering.lower import Lowered, lower
 from pnne_nb.compiler.lowering.lower_node import Resolved
 from pnne_nb.compiler.lowering.recompute import recompute
-from pnne_nb.compiler.module import pickling
+from pnne_nb.compiler.module import pickled_model
 from pnne_nb.compiler.module.call_errors import guard
 from pnne_nb.compiler.module.instantiate import make, make_indexable
-from pnne_nb.compiler.module.pickling import PickledModel, empty, make_portable
+from pnne_nb.compiler.module.pickled_model import PickledModel, empty, make_portable
 from pnne_nb.compiler.shapes import trial
 from pnne_nb.compiler.shapes.infer import failure, infer
 from pnne_nb.errors import Diagnostic, ShapeError, expect
@@ -63,7 +63,7 @@ _known: dict[int, _Compiled] = {}
 def forget(_: object = None) -> None:
     """Drop all cached classes and outcomes."""
     _known.clear()
-    pickling.forget()
+    pickled_model.forget()
     trial.forget()
 
 
@@ -202,7 +202,7 @@ def _finish(graph: NodeGraph, lowered: Lowered) -> Unit:
 
 
 def _restore(blueprint: PickledModel, definition: str = "", own: type[nn.Module] | None = None) -> nn.Module:
-    """Return what a pickle names: an empty model, or an empty part of one (`pickling.empty`)."""
+    """Return what a pickle names: an empty model, or an empty part of one (`pickled_model.empty`)."""
     return empty(blueprint, load, definition, own)
 
 

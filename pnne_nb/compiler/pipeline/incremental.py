@@ -15,6 +15,7 @@ import msgspec
 
 from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot, read, size_of
+from pnne_nb.compiler.pipeline.snapshot_patch import patched
 from pnne_nb.compiler.shapes.cost import FREE, share
 from pnne_nb.compiler.shapes.infer import TensorSpec, batch_of, symbols_of, tensor_specs
 from pnne_nb.compiler.shapes.scope import Scope, Symbols
@@ -23,15 +24,13 @@ from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.lint import MAX_NODES
 from pnne_nb.graph.model.node import Transaction
-from pnne_nb.graph.model.ops import LookOp, Op, RenameDocument, ResetProperty, SetOrigin, SetProperty
+from pnne_nb.graph.model.ops import LookOp, Op, RemoveNode, RenameDocument
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.values import Value, to_json
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol.messages import Consequence, Derived, NodeCost, TensorShape
 
 Entry = TypeVar("Entry")
-
-_STRUCTURAL_PROPERTIES = ("definition", "shares")
 
 
 @final
@@ -56,6 +55,7 @@ class Analysis:
         self._example: dict[str, int] = {}
         self._root: Scope | None = None
         self._reread = True
+        self._unfinished = False  # whether the last update was given up
         self._facts = _Facts()
         self._ports: dict[str, tuple[str, ...]] = {}
         self._version = -1
@@ -75,7 +75,11 @@ class Analysis:
         self.close()
 
     def refresh(self) -> Derived:
-        """Update everything, and return the changes since the last call (at first: everything)."""
+        """Update everything, and return the changes since the last call (at first: everything).
+
+        Raises:
+            OutOfDateError: If it is idle work and was given up; the next call goes on where this one ended.
+        """
         with self._lock:
             self._update()
             facts = self._facts
@@ -166,7 +170,7 @@ class Analysis:
     def _update(self) -> None:
         # The document's lock is taken before its version is read, and given back before anything is tried.
         with self._graph.reading(), self._noting:
-            if self._graph.version == self._version and self._pending == []:
+            if self._graph.version == self._version and self._pending == [] and not self._unfinished:
                 return
             ops, self._pending = self._pending, []
             self._version = self._graph.version
@@ -180,13 +184,16 @@ class Analysis:
             if size_of(self._snapshots) > MAX_NODES:
                 self._give_up(self._graph.diagnostics())
                 return
+        self._unfinished = True
         with trials():
             root.update(self._snapshots, {}, self._symbols, dirty)
+        self._unfinished = False
         scopes = _scopes(root)
         if self._reread:
             live = {f"{scope.prefix}{name}" for scope in scopes for name in scope.snapshot.nodes}
             for path in [path for path in self._ports if path not in live]:
                 self._drop(path)
+            self._reread = False
         lint = self._graph.diagnostics_at([f"{scope.prefix}{name}" for scope in scopes for name in scope.edited])
         for scope in scopes:
             for name in scope.touched | scope.edited:
@@ -207,11 +214,13 @@ class Analysis:
     def _redraw(self, ops: list[Op] | None) -> set[str]:
         """Read what has changed; return the nodes of the root to look at again."""
         if ops and self._root is not None and all(isinstance(op, (LookOp, RenameDocument)) for op in ops):
-            self._reread = False
             return set()
-        patched = self._patched(ops)
-        self._reread = patched is None
-        self._snapshots = read(self._graph) if patched is None else patched
+        if self._unfinished and ops == [] and self._root is not None:
+            return set()  # it knows what is left
+        # No ops at another version: this thread is ahead of the observers.
+        known = patched(self._snapshots, self._graph, ops) if ops and self._root is not None else None
+        self._reread |= known is None or any(isinstance(op, RemoveNode) for op in ops or ())
+        self._snapshots = read(self._graph) if known is None else known
         snapshot = self._snapshots[""]
         symbols, batch = symbols_of(snapshot), batch_of(snapshot)
         if self._root is None or symbols != self._symbols or batch != self._batch:
@@ -221,29 +230,6 @@ class Analysis:
             return set(snapshot.nodes)
         nested = {name for name, node in snapshot.nodes.items() if node.definition is not None}
         return self._root.redraw(snapshot) | nested
-
-    def _patched(self, ops: list[Op] | None) -> dict[str, GraphSnapshot] | None:
-        """Return the snapshots with only property values exchanged, if nothing else has changed."""
-        # No ops at another version: this thread is ahead of the observers.
-        if not ops or self._root is None:
-            return None
-        snapshots = dict(self._snapshots)
-        for op in ops:
-            match op:
-                case RenameDocument():
-                    continue
-                case _ if isinstance(op, LookOp):
-                    continue
-                case SetOrigin(name=name) | SetProperty(node=name) | ResetProperty(node=name):
-                    old = snapshots.get(op.graph)
-                    structural = not isinstance(op, SetOrigin) and op.property in _STRUCTURAL_PROPERTIES
-                    if structural or old is None or name not in old.nodes:
-                        return None
-                    nodes = {**old.nodes, name: self._graph.graphs[op.graph].nodes[name]}
-                    snapshots[op.graph] = msgspec.structs.replace(old, nodes=nodes)
-                case _:
-                    return None
-        return snapshots
 
     def _collect(self, scope: Scope, name: str, lint: Mapping[str, list[Diagnostic]]) -> None:
         facts = self._facts

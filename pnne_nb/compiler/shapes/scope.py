@@ -27,6 +27,7 @@ from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.property_types import DeviceType, OptionalType
 from pnne_nb.graph.schema.registry import registry
+from pnne_nb.process.idle import OutOfDateError, breathe
 
 Symbols = Mapping[str, tuple[int, ...]]
 """Trial values of each symbolic size."""
@@ -59,7 +60,10 @@ class Scope:
         self.edited: set[str] = set(self.snapshot.nodes)
         self._inputs: Mapping[str, Abstract | None] = {}
         self._symbols: Symbols = {}
+        self._unfinished: set[str] = set()  # nodes that are still to be tried: the last update was given up
         self._rank: dict[str, int] = {name: index for index, name in enumerate(self.snapshot.order)}
+        self._sharers: dict[str, set[str]] = {}  # by owner; some may share no more
+        self._note_sharers(self.snapshot.nodes)
 
     def redraw(self, snapshot: GraphSnapshot) -> set[str]:
         """Update the snapshot, and return the nodes that are new or have other wires."""
@@ -71,17 +75,29 @@ class Scope:
             self.outcomes.pop(name, None)
             self.children.pop(name, None)
             self.touched.add(name)
-        dirty = {
-            name
-            for name, node in snapshot.nodes.items()
-            if node is not old.nodes.get(name) or old.wires.get(name, NO_WIRES) != snapshot.wires.get(name, NO_WIRES)
+        known = old.nodes
+        dirty = {name for name, node in snapshot.nodes.items() if known.get(name) is not node}
+        if old.wires is not snapshot.wires:
+            wires = old.wires
+            dirty |= {name for name, own in snapshot.wires.items() if _differ(wires.get(name), own)}
+            dirty |= {name for name in wires.keys() - snapshot.wires.keys() if wires[name] and name in snapshot.nodes}
+        self._note_sharers(dirty)
+        dirty |= {
+            sharer
+            for name in dirty & self._sharers.keys()
+            for sharer in self._sharers[name]
+            if sharer in snapshot.nodes and snapshot.nodes[sharer].shares == name
         }
-        if dirty:
-            dirty |= {name for name, node in snapshot.nodes.items() if node.shares in dirty}
         self.edited |= dirty
         for name in dirty:
             self.edited.update(snapshot.followers.get(name, ()))
         return dirty
+
+    def _note_sharers(self, names: Iterable[str]) -> None:
+        for name in names:
+            owner = self.snapshot.nodes[name].shares
+            if owner is not None:
+                self._sharers.setdefault(owner, set()).add(name)
 
     def update(
         self,
@@ -97,19 +113,30 @@ class Scope:
             inputs: What arrives, by Input node; those of the root have shapes of their own.
             symbols: Trial values of symbolic sizes.
             dirty: Nodes that were edited.
+
+        Raises:
+            OutOfDateError: If it is idle work and was given up; the next call goes on where this one ended.
         """
         self._inputs, self._symbols = inputs, symbols
-        pending = [self._rank[name] for name in dirty if name in self._rank]
+        pending = [self._rank[name] for name in {*dirty, *self._unfinished} if name in self._rank]
+        self._unfinished = set()
         heapq.heapify(pending)
-        done = -1
+        try:
+            self._try_all(pending, snapshots)
+        except OutOfDateError:
+            self._unfinished = {self.snapshot.order[rank] for rank in pending}
+            raise
+
+    def _try_all(self, pending: list[int], snapshots: Mapping[str, GraphSnapshot]) -> None:
+        """Try the nodes of those ranks, and those whose inputs change; what is left is still in `pending`."""
         while pending:
-            rank = heapq.heappop(pending)
-            if rank == done:
-                continue
-            done = rank
+            rank = pending[0]
             name = self.snapshot.order[rank]
+            breathe()
             old = self.outcomes.get(name)
             new = self._ablated(name, self._outcome(self.snapshot.nodes[name], self._wires(name), snapshots), snapshots)
+            while pending and pending[0] == rank:
+                heapq.heappop(pending)
             if old is new:
                 continue
             self.outcomes[name] = new
@@ -263,6 +290,11 @@ class Scope:
             return diagnostic
         fix = Fix(source.node, "dtype", finding.dtype, f"Set dtype of {source.node} to {finding.dtype}")
         return msgspec.structs.replace(diagnostic, fix=fix)
+
+
+def _differ(one: Mapping[str, Ref] | None, other: Mapping[str, Ref] | None) -> bool:
+    # Most are the very same object: comparing what they hold would take longer than everything else.
+    return one is not other and (one or NO_WIRES) != (other or NO_WIRES)
 
 
 def _not_ablated(why: str, instead: str) -> NodeFinding:

@@ -9,7 +9,7 @@ from torch import nn
 
 from pnne_nb.compiler.codegen.loader import Loaded
 from pnne_nb.compiler.shapes.infer import failure
-from pnne_nb.compiler.weights.rename_tracking import new_paths
+from pnne_nb.compiler.weights.rename_log import new_paths
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
 

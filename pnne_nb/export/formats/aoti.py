@@ -54,7 +54,9 @@ class AotiFormat:
                 )
         except Exception as error:
             message = f"AOTInductor cannot compile the model: {str(error).strip().partition(chr(10))[0][:300]}"
-            raise ExportError(message, [Diagnostic("not-compiled", message)]) from error
+            raise ExportError(
+                message, [Diagnostic("not-compiled", message, hint="Export as 'pt2' or 'onnx'.")]
+            ) from error
         return WrittenFile(traced.sizes, notes=NOTES)
 
     def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol

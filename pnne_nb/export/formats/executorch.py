@@ -53,7 +53,9 @@ class ExecuTorchFormat:
                 written = lowered.to_executorch().buffer
         except Exception as error:
             message = f"ExecuTorch cannot lower the model: {str(error).strip().partition(chr(10))[0][:300]}"
-            raise ExportError(message, [Diagnostic("not-lowered", message)]) from error
+            raise ExportError(
+                message, [Diagnostic("not-lowered", message, hint="Export as 'pt2' or 'onnx'.")]
+            ) from error
         path.write_bytes(written)
         return WrittenFile(
             traced.sizes, notes=("What XNNPACK has no kernel for runs by ExecuTorch's portable kernels.",)

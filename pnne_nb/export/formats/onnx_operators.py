@@ -23,6 +23,9 @@ except ImportError:  # pragma: no cover  # another version of torch
 else:
     _REGISTRY = True
 
+REPAIR = "Draw it from other nodes, or export as 'pt2'."
+"""What to do about a node that ONNX has no form for."""
+
 OLDEST = 18
 """The opset that torch's own translations are written for; an older file is converted from it."""
 
@@ -74,7 +77,7 @@ def untranslated(found: Sequence[Operators]) -> list[Diagnostic]:
             f"ONNX has no operator for {', '.join(dict.fromkeys(name for name, _ in each.untranslated))}, which the "
             "node computes with.",
             each.node or None,
-            hint="Draw it from other nodes, or export as 'pt2'.",
+            hint=REPAIR,
         )
         for each in found
         if each.untranslated

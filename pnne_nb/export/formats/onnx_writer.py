@@ -15,7 +15,7 @@ from pnne_nb.compiler import infer_shapes
 from pnne_nb.errors import Diagnostic, ExportError, PnneError
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, FreeSize, WrittenFile
 from pnne_nb.export.formats.node_places import node_at
-from pnne_nb.export.formats.onnx_operators import decomposed, operators, untranslated
+from pnne_nb.export.formats.onnx_operators import REPAIR, decomposed, operators, untranslated
 from pnne_nb.export.formats.traced_program import TracedProgram, trace
 from pnne_nb.process.quiet import quiet
 
@@ -110,7 +110,7 @@ def _finding(traced: TracedProgram, error: BaseException) -> Diagnostic:
     while current is not None:
         node = next((places[name] for name in _FX_NODE.findall(str(current)) if places.get(name)), node)
         said, current = str(current).partition("\n")[0], current.__cause__
-    return Diagnostic("no-translation", f"torch.onnx cannot translate it: {said[:300]}", node)
+    return Diagnostic("no-translation", f"torch.onnx cannot translate it: {said[:300]}", node, hint=REPAIR)
 
 
 def _check_opset(request: ExportRequest, proto: Any) -> None:

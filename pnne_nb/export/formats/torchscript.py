@@ -45,7 +45,9 @@ class TorchScriptFormat:
             if "PytorchStreamWriter" in str(error):
                 raise
             message = f"torch.jit cannot trace the model: {str(error).strip().partition(chr(10))[0][:300]}"
-            raise ExportError(message, [Diagnostic("not-traceable", message)]) from error
+            raise ExportError(
+                message, [Diagnostic("not-traceable", message, hint="Export as 'pt2' or 'onnx'.")]
+            ) from error
         free = dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str))
         note = "TorchScript refuses no size: keep to those that the report names."
         return WrittenFile(tuple(FreeSize(name, "automatic") for name in free), notes=(note,))

@@ -8,7 +8,7 @@ node during which it became one is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -22,7 +22,7 @@ from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import ExportRequest, FreeSize
+from pnne_nb.export.formats.base import ExportRequest, FreeSize, TensorInfo
 from pnne_nb.process.quiet import quiet
 
 _SUGGESTED = re.compile(r"^\s+(\w+) = (?:Dim\('\w+'((?:, (?:min|max)=\d+)*)\)|(.+))$", re.MULTILINE)
@@ -61,10 +61,10 @@ def trace(request: ExportRequest) -> TracedProgram:
             program = _export(request, limits, automatic, bakers)
         except ExportError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # `_with_fixed` raises what it is told
             refused = _refused(error, names)
             if not refused or automatic.issuperset(names):
-                raise failure(error) from error
+                return _with_fixed(request, names, error)
             for name, found in refused.items():
                 if found is None or name in automatic or limits[name] == found:
                     automatic.add(name)
@@ -73,6 +73,51 @@ def trace(request: ExportRequest) -> TracedProgram:
             continue
         return TracedProgram(program, *_sizes(request, program, limits, automatic, bakers))
     raise ExportError(f"torch.export settles on no sizes for {', '.join(names)}; fix one: sizes={{{names[0]!r}: ...}}.")
+
+
+def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) -> TracedProgram:
+    """Return the program of a model that torch cannot trace while all its sizes are free; as few as possible are fixed.
+
+    Raises:
+        ExportError: If it cannot be traced with fixed sizes either; the first error tells why.
+    """
+    free: list[str] = []
+    kept: TracedProgram | None = None
+    for tried in ([], *([name] for name in names)) if names else ():
+        now = {*free, *tried}
+        inputs = tuple(replace(info, shape=_sized(info.shape, tensor, now)) for info, tensor in _pairs(request))
+        bakers = _Bakers()
+        limits = {name: request.limits.get(name, (0, None)) for name in now}
+        attempt = replace(request, inputs=inputs)
+        try:
+            program = _export(attempt, limits, now, bakers)
+        except Exception as again:
+            if not tried:
+                raise failure(error) from again
+            continue
+        free.extend(tried)
+        kept = TracedProgram(program, *_sizes(attempt, program, limits, now, bakers))
+    if kept is None:
+        raise failure(error) from error
+    found = {size.name: size for size in kept.sizes}
+    values = {
+        name: value for info, tensor in _pairs(request) for name, value in zip(info.shape, tensor.shape, strict=True)
+    }
+    at = blame(error)
+    fixed = {
+        name: FreeSize(name, "fixed", values[name], values[name], values[name], (at,) if at else ())
+        for name in names
+        if name not in found
+    }
+    return kept._replace(sizes=tuple(found.get(name) or fixed[name] for name in names))
+
+
+def _pairs(request: ExportRequest) -> Iterator[tuple[TensorInfo, torch.Tensor]]:
+    return zip(request.inputs, request.example, strict=True)
+
+
+def _sized(shape: tuple[int | str, ...], tensor: torch.Tensor, free: Collection[str]) -> tuple[int | str, ...]:
+    return tuple(size if size in free else value for size, value in zip(shape, tensor.shape, strict=True))
 
 
 def _refuse_reserved(model: nn.Module) -> None:
@@ -141,7 +186,11 @@ def failure(error: Exception) -> ExportError:
         hint = "A file holds one way of computing: choose by torch.where, or by a property of the node."
         return ExportError(f"{message} {hint}", [Diagnostic("data-dependent", message, node, hint=hint)])
     message = f"torch.export cannot trace the model {where}: {first[:300]}"
-    return ExportError(message, [Diagnostic("not-traceable", message, node)])
+    hint = (
+        "Write the node with torch's operations alone, without .item(), .numpy() or Python's own choices by values; "
+        "or keep it as it is in a package: pn.save."
+    )
+    return ExportError(f"{message} {hint}", [Diagnostic("not-traceable", message, node, hint=hint)])
 
 
 def _export(

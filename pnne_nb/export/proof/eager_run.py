@@ -23,6 +23,7 @@ from pnne_nb.catalog.quantized import LAYERS
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.export.formats.base import as_array
+from pnne_nb.export.proof.coordinates import MovedCoordinates
 
 TRIALS = 3
 """Perturbed runs. The largest movement of three is within a factor of two of that of many."""
@@ -88,9 +89,11 @@ class Model:
         arguments = [batch[name] for name in self._inputs]
         generator = torch.Generator().manual_seed(SEED + 1)
         outputs, steps, random = _run(self.model, arguments, nodes=nodes)
-        others = [
-            _run(twin, [_nudged(tensor, generator) for tensor in arguments], nodes=nodes) for twin in self._perturbed
-        ]
+        with MovedCoordinates(generator):
+            others = [
+                _run(twin, [_nudged(tensor, generator) for tensor in arguments], nodes=nodes)
+                for twin in self._perturbed
+            ]
         values = [_value(value, [other[0][place] for other in others]) for place, value in enumerate(outputs)]
         at_nodes = {
             node: tuple(

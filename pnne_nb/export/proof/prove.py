@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pnne_nb.compiler.analysis.nan_origin import UNWRITTEN
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.example_batches import Maker, batch_size_of, free_sizes_in
 from pnne_nb.export.formats.base import ExportFormat, FreeSize, NodeTensor, as_array
 from pnne_nb.export.proof.comparison import Difference, Tolerance, compare
 from pnne_nb.export.proof.eager_run import Model, Reference, Value
 from pnne_nb.export.proof.fresh_process import Arrays, ProofProcess, Run, run_file
 from pnne_nb.export.proof.histograms import histograms
 from pnne_nb.export.proof.parity import Comparison, NodeParity
-from pnne_nb.export.subject import Subject
+from pnne_nb.export.subject.example_batches import Maker, batch_size_of, free_sizes_in
+from pnne_nb.export.subject.subject import Subject
 
 BATCH_SIZES = (1, 2, 7)
 """Numbers of samples that every file is run with, if its batch size is free."""
@@ -293,6 +294,11 @@ def compare_nodes(
         if node in exempt or node in reference.random:
             compared[node] = NodeParity(node, type, None, "draws random numbers, or depends on them")
             continue
+        if type in UNWRITTEN:
+            compared[node] = NodeParity(
+                node, type, None, "gives memory that nobody has written yet: what it holds is chance"
+            )
+            continue
         found = [run.outputs[name] for name in by_node.get(node, ()) if name in run.outputs]
         match = _match(values, found, tolerance)
         if match is None:
@@ -310,16 +316,19 @@ def _match(
     """Return the worst difference between what a node gives and the tensors of the file that leave it, with both.
 
     A file may hold more tensors of a node, such as sizes, and fewer, where nobody reads them. What has the right shape
-    and kind is compared; of several, the one that agrees best: a wrong value agrees with none.
+    and kind is compared: each value with the tensor that agrees best, for a wrong value agrees with none; where there are
+    fewer tensors than values of one shape, each tensor with the value that agrees best.
     """
-    worst: tuple[Difference, Value, NDArray[np.generic]] | None = None
+    matches: list[tuple[Difference, Value, NDArray[np.generic]]] = []
+    alike: dict[tuple[str, tuple[int, ...]], list[Value]] = {}
     for value in values:
-        kind = value.value.dtype.kind
-        fits = [each for each in found if each.dtype.kind == kind and each.shape == value.value.shape]
-        if not fits and len(values) == 1 and len(found) == 1 and found[0].dtype.kind == kind:
+        alike.setdefault((value.value.dtype.kind, value.value.shape), []).append(value)
+    for (kind, shape), same in alike.items():
+        fits = [each for each in found if each.dtype.kind == kind and each.shape == shape]
+        if not fits and len(values) == len(found) == 1 and found[0].dtype.kind == kind and found[0].ndim == len(shape):
             fits = [found[0]]
-        compared = [(compare(each, value, tolerance), value, each) for each in fits]
-        best = min(compared, key=lambda each: each[0].ratio, default=None)
-        if best is not None and (worst is None or best[0].ratio > worst[0].ratio):
-            worst = best
-    return worst
+        pairs = [[(compare(each, value, tolerance), value, each) for each in fits] for value in same]
+        if len(fits) < len(same):
+            pairs = [list(column) for column in zip(*pairs, strict=True)]
+        matches += [min(choices, key=lambda each: each[0].ratio) for choices in pairs if choices]
+    return max(matches, key=lambda each: each[0].ratio, default=None)

@@ -1,9 +1,10 @@
-"""Measures the range of each layer's inputs on real batches, for 8-bit inputs."""
+"""Measures on real batches the range of each layer's inputs, and the mean error of its outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, final
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import Diagnostic, ExportError
 from pnne_nb.export.quantization.candidates import Candidate
-from pnne_nb.export.quantization.scheme import InputRange
+from pnne_nb.export.quantization.scheme import ConvertedLayer, InputRange
 
 SAMPLES = 4096
 """Elements of each batch at most that the error of a range is estimated with."""
@@ -45,6 +46,63 @@ def calibrate(
     return {path: observed.chosen() for path, observed in seen.items() if observed.samples}
 
 
+def correct_biases(
+    model: nn.Module,
+    candidates: Sequence[Candidate],
+    layers: Mapping[str, ConvertedLayer],
+    calls: Iterable[Callable[[nn.Module], object]],
+) -> dict[str, ConvertedLayer]:
+    """Return converted layers whose bias makes up for the mean error of each output channel, by path.
+
+    Rounded weights shift the mean of a channel, and the shifts of many layers add up (Nagel et al., 2019, Data-Free
+    Quantization Through Weight Equalization and Bias Correction, section 4.2). A layer without a bias stays as it is.
+
+    Args:
+        model: The float model in eval mode.
+        candidates: Whose outputs to compare.
+        layers: What takes their place, by path.
+        calls: As in `calibrate`.
+    """
+    seen = {path: _Shift(layer.module()) for path, layer in layers.items() if "bias" in layer.tensors}
+    with ExitStack() as stack:
+        for candidate in candidates:
+            for held in candidate.modules:
+                if candidate.path in seen:
+                    hook = model.get_submodule(held).register_forward_hook(seen[candidate.path].observe)
+                    stack.callback(hook.remove)
+        with torch.inference_mode():
+            for call in calls:
+                call(model)
+    return {path: replace(layer, tensors=_shifted(layer, seen.get(path))) for path, layer in layers.items()}
+
+
+def _shifted(layer: ConvertedLayer, shift: _Shift | None) -> Mapping[str, Tensor]:
+    if shift is None or shift.total is None:
+        return layer.tensors
+    return {**layer.tensors, "bias": layer.tensors["bias"] + (shift.total / shift.count).float()}
+
+
+@final
+class _Shift:
+    """By how much the outputs of a layer exceed those of the converted one, summed by channel."""
+
+    def __init__(self, converted: nn.Module) -> None:
+        self._converted = converted
+        self.total: Tensor | None = None
+        self.count = 0
+
+    def observe(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        gaps = (output - self._converted(*args)).double()
+        channel = (
+            gaps.dim() - 1 if isinstance(module, nn.Linear) else gaps.dim() - module.get_parameter("weight").dim() + 1
+        )
+        gaps = gaps.movedim(channel, 0).flatten(1)
+        if gaps.numel():
+            total = gaps.sum(1)
+            self.total = total if self.total is None else self.total + total
+            self.count += gaps.shape[1]
+
+
 def not_finite(path: str, what: str) -> ExportError:
     """Return the refusal of values that are not finite, at their node."""
     message = f"its {what} has values that are not finite, so nothing can be measured there"
@@ -59,6 +117,7 @@ class _Observed:
     def __init__(self, path: str) -> None:
         self._path = path
         self._low = self._high = 0.0
+        self._chance = torch.Generator().manual_seed(0)
         self.samples: list[Tensor] = []
 
     def observe(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -69,7 +128,10 @@ class _Observed:
         if not (low > -float("inf") and high < float("inf")):
             raise not_finite(self._path, "input")
         self._low, self._high = min(self._low, low), max(self._high, high)
-        self.samples.append(values[:: max(1, values.numel() // SAMPLES)][:SAMPLES].clone())
+        if values.numel() > SAMPLES:
+            # At equal distances, they could all be of one pixel, such as a corner.
+            values = values[torch.randint(values.numel(), (SAMPLES,), generator=self._chance)]
+        self.samples.append(values.clone())
 
     def chosen(self) -> InputRange:
         """Return the range with the least squared error on the samples."""

@@ -19,37 +19,38 @@ from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
 def rewrite(
     subject: PassSubject, candidates: Sequence[Candidate], converted: Mapping[str, ConvertedLayer]
 ) -> tuple[NodeGraph, nn.Module]:
-    """Return the subject's document with converted nodes, and its model; all other weights are those of before.
+    """Return a copy of the subject's document with converted nodes, and its model; all other weights are those of before.
 
     Args:
-        subject: The document and its float model; the document is edited.
+        subject: The document and its float model.
         candidates: The nodes to convert.
         converted: What takes their place, by path.
     """
+    graph = NodeGraph.from_json(subject.graph.to_json())
     for each in candidates:
-        _replace(subject, each, converted[each.path])
-    model = compile_graph(subject.graph, reuse=subject.model)
+        _replace(graph, subject, each, converted[each.path])
+    model = compile_graph(graph, reuse=subject.model)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     with torch.no_grad():
         for each in candidates:
             for held in each.modules:
                 for name, value in converted[each.path].tensors.items():
                     tensors[f"{held}.{name}"].copy_(value)
-    return subject.graph, model.eval().requires_grad_(False)
+    return graph, model.eval().requires_grad_(False)
 
 
-def _replace(subject: PassSubject, candidate: Candidate, layer: ConvertedLayer) -> None:
+def _replace(graph: NodeGraph, subject: PassSubject, candidate: Candidate, layer: ConvertedLayer) -> None:
     """Replace a node in its place; its edges, its position and what is no property of the layer stay."""
     id, name = candidate.graph, candidate.name
     snapshot = subject.snapshots[id]
     node = snapshot.nodes[name]
     (source,) = snapshot.wires[name].values()
     kept = {each.name: node.properties[each.name] for each in MODULE_PROPERTIES if each.name in node.properties}
-    place = list(subject.graph.graphs[id].nodes).index(name)
+    place = list(graph.graphs[id].nodes).index(name)
     ops: list[Op] = [
         RemoveNode(name, id),
         AddNode(name, layer.type, {**kept, **layer.properties}, node.position, id, place),
         Connect(f"{source.node}.{source.port}", f"{name}.input", id),
     ]
     ops += [Connect(f"{name}.output", f"{node}.{port}", id) for node, port in consumers(subject, id, name)]
-    subject.graph.apply(ops)
+    graph.apply(ops)

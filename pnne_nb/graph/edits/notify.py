@@ -37,7 +37,7 @@ class Delivery:
         return len(self._observers)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` with each transaction; return a function that ends this: after it, nothing more is told."""
+        """Call `observer` with each transaction; return a function that ends this."""
         end = self._observers.add(observer)
 
         def unsubscribe() -> None:

@@ -42,6 +42,11 @@ class UndoStack:
         """Every step that can be taken back, in order."""
         return tuple(self._done)
 
+    @property
+    def undone(self) -> tuple[Step, ...]:
+        """Every step that can be brought back, in the order in which it was done."""
+        return tuple(reversed(self._undone))
+
     def record(self, step: Step) -> None:
         """Remember a new step."""
         self._done.append(step)

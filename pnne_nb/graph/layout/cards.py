@@ -13,6 +13,7 @@ from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, output
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.repeats import Run
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.process.idle import breathe
 
 Resolved: TypeAlias = Mapping[str, Mapping[str, object]]
 """Inferred values of properties that are ``"auto"``, by node and name."""
@@ -48,7 +49,7 @@ def faces(
     """Return the face of each card of a graph, in the order of the nodes.
 
     Args:
-        content: The document; its lock is held.
+        content: The document, which does not change meanwhile.
         index: The graph.
         types: The catalogue.
         inlined: What has no card of its own.
@@ -68,6 +69,7 @@ def faces(
 
     made = {}
     for name in index.order:
+        breathe()
         if name in absorbed:
             continue
         node = index.nodes[name]

@@ -36,6 +36,16 @@ class GraphIndex:
         self._numbers: dict[str, int] = {}
         self._interface: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
+    def copy(self) -> GraphIndex:
+        """Return a graph that holds the same, and changes no more with this one."""
+        other = GraphIndex(self.id)
+        for name, kept in vars(self).items():
+            setattr(other, name, kept.copy() if isinstance(kept, dict | list) else kept)
+        other.incoming = {name: edges.copy() for name, edges in self.incoming.items()}
+        other.outgoing = {name: edges.copy() for name, edges in self.outgoing.items()}
+        other.sharers = {name: nodes.copy() for name, nodes in self.sharers.items()}
+        return other
+
     @property
     def where(self) -> str:
         """How messages name this graph: nothing for the root."""
@@ -205,6 +215,13 @@ class Content:
         self.name = name
         self.graphs: dict[str, GraphIndex] = {"": GraphIndex("")}
         self.users: dict[str, dict[tuple[str, str], None]] = {}  # definition -> (graph, node)
+
+    def copy(self) -> Content:
+        """Return a document that holds the same, and changes no more with this one."""
+        other = Content(self.name)
+        other.graphs = {id: graph.copy() for id, graph in self.graphs.items()}
+        other.users = {id: users.copy() for id, users in self.users.items()}
+        return other
 
     def require(self, id: object) -> GraphIndex:
         """Return the graph of that id.

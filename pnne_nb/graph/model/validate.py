@@ -25,6 +25,7 @@ from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content, GraphIndex, find_input, find_output, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import Op
+from pnne_nb.graph.schema.habits import property_habit
 from pnne_nb.graph.schema.property_types import check
 from pnne_nb.graph.schema.registry import require_type
 from pnne_nb.graph.schema.spec import NodeSpec, Port, Property, kinds_fit
@@ -134,7 +135,7 @@ def _require_property(spec: NodeSpec, node: str, name: object) -> Property:
     if prop is None:
         names = [prop.name for prop in spec.properties]
         raise UnknownPropertyError(
-            f"{node} ({spec.type}) has no property {shown(name)}.{near(name, names)} "
+            f"{node} ({spec.type}) has no property {shown(name)}.{property_habit(name, names)} "
             f"{'It has ' + ', '.join(names) if names else 'It has none'}."
         )
     return prop

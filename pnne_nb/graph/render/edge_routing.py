@@ -10,17 +10,35 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 
 CLEARANCE = 16.0
+TURN = 20.0
+"""How far from its ends an edge turns that leads back up; its label has room there."""
+BETWEEN = 36.0
+"""How far beside nodes it rises, where there is room: in the middle between two columns."""
+DETOUR = 4
+"""Points of an edge that is bent; one with more runs straight from point to point."""
 _SAMPLES = 12
 
 
-def routed(start: Point, end: Point, boxes: Sequence[Box], *, across: bool = False) -> tuple[Point, ...]:
+def routed(
+    start: Point, end: Point, boxes: Sequence[Box], *, own: Sequence[Box] = (), across: bool = False
+) -> tuple[Point, ...]:
     """Return the points that an edge passes vertically: its ends, and two beside what it would run behind.
 
-    If edges run right (`across`), it passes them horizontally.
+    An edge that leads back up, as to the head of the next column, passes six in straight lines: down, to a lane beside
+    the nodes, up, and to its end. If edges run right (`across`), it passes them horizontally.
+
+    Args:
+        start: Where it leaves.
+        end: Where it arrives.
+        boxes: The nodes between which it runs.
+        own: The nodes at its ends.
+        across: Whether edges run right.
     """
     if across:
-        turned = [(top, left, bottom, right) for left, top, right, bottom in boxes]
-        return tuple((x, y) for y, x in routed(start[::-1], end[::-1], turned))
+        turned, ends = ([(box[1], box[0], box[3], box[2]) for box in those] for those in (boxes, own))
+        return tuple((x, y) for y, x in routed(start[::-1], end[::-1], turned, own=ends))
+    if end[1] < start[1]:
+        return _rising(start, end, boxes, own)
     left, right = sorted((start[0], end[0]))
     between = [
         box for box in boxes if start[1] < box[3] and box[1] < end[1] and left < box[2] and box[0] < right + 1e-6
@@ -33,13 +51,58 @@ def routed(start: Point, end: Point, boxes: Sequence[Box], *, across: bool = Fal
     room = max(0.0, min(CLEARANCE, (end[1] - start[1]) / 2))
     top, bottom = max(top, start[1] + room), min(bottom, end[1] - room)
     lanes = [min(box[0] for box in between) - CLEARANCE, max(box[2] for box in between) + CLEARANCE]
-    free = [lane for lane in lanes if not any(_inside(lane, top, bottom, box) for box in boxes)] or lanes
-    lane = min(free, key=lambda x: abs(x - start[0]) + abs(x - end[0]))
+
+    def blocked(lane: float) -> int:
+        return sum(
+            _inside(lane, top, bottom, box) or _crosses(start, (lane, top), box) or _crosses((lane, bottom), end, box)
+            for box in boxes
+        )
+
+    ways = {lane: blocked(lane) for lane in lanes}
+    if all(ways.values()):
+        # Farther away, between other nodes: where the fewest of them are in the way.
+        beside = [box for box in boxes if box[1] < bottom and top < box[3]]
+        ways |= {x: blocked(x) for box in beside for x in (box[0] - CLEARANCE, box[2] + CLEARANCE)}
+    lane = min(ways, key=lambda x: (ways[x], abs(x - start[0]) + abs(x - end[0])))
     return start, (lane, top), (lane, bottom), end
+
+
+def _rising(start: Point, end: Point, boxes: Sequence[Box], own: Sequence[Box]) -> tuple[Point, ...]:
+    left, right = sorted((start[0], end[0]))
+    between = (left, end[1], right, start[1])
+    if not any(_meet(between, box) for box in boxes) and not any(_crosses(start, end, box) for box in own):
+        return start, end
+    low, high = start[1] + TURN, end[1] - TURN
+    obstacles = [box for box in (*boxes, *own) if box[1] <= low and high <= box[3]]
+
+    def blocked(lane: float) -> int:
+        pieces = (
+            (min(start[0], lane), low, max(start[0], lane), low),
+            (lane, high, lane, low),
+            (min(end[0], lane), high, max(end[0], lane), high),
+        )
+        return sum(_meet(piece, box) for piece in pieces for box in obstacles)
+
+    best, fewest = left - BETWEEN, len(obstacles) * 3 + 1
+    # Nearer to a node, other edges run that go around it.
+    for room in (BETWEEN, CLEARANCE):
+        lanes = {x for box in obstacles for x in (box[0] - room, box[2] + room)}
+        for lane in sorted(lanes, key=lambda x: (abs(x - start[0]) + abs(x - end[0]), x)):
+            if (count := blocked(lane)) < fewest:
+                best, fewest = lane, count
+            if not fewest:
+                break
+    return start, (start[0], low), (best, low), (best, high), (end[0], high), end
+
+
+def _meet(piece: Box, box: Box) -> bool:
+    return piece[0] < box[2] and box[0] < piece[2] + 1e-6 and piece[1] < box[3] and box[1] < piece[3] + 1e-6
 
 
 def curve(points: Sequence[Point], *, across: bool = False) -> str:
     """Return the SVG path through points that are passed vertically, or horizontally if edges run right."""
+    if len(points) > DETOUR:
+        return "M" + "L".join(f"{number(x)},{number(y)}" for x, y in points)
     turned = [point[::-1] for point in points] if across else points
     path = f"M{number(points[0][0])},{number(points[0][1])}"
     for (x1, y1), (x2, y2) in pairwise(turned):

@@ -6,6 +6,8 @@ import base64
 from collections.abc import Iterable
 from html import escape
 from importlib import import_module
+from itertools import islice
+from typing import Final
 
 from pnne_nb.errors import PnneError
 from pnne_nb.graph.model.annotation import Frame, held
@@ -16,9 +18,16 @@ _FONTS = "'DejaVu Sans','Liberation Sans','Noto Sans',sans-serif"
 """What stands for ``sans-serif``: the renderer knows fonts by their own names only."""
 
 
+LISTED: Final = 2000
+"""Nodes that are told in words: a saved notebook must not hold megabytes that nobody reads."""
+
+
 def figure(scene: Scene, svg: str) -> str:
     """Return the picture of a graph as `image_with_text`, with its nodes as the list."""
-    return image_with_text(scene.title, f"{scene.title}: {describe(scene)}", lines(scene), svg)
+    rows = list(islice(lines(scene), LISTED))
+    if (left := len(scene.cards) - LISTED) > 0:
+        rows.append(f"… and {left} more nodes")
+    return image_with_text(scene.title, f"{scene.title}: {describe(scene)}", rows, svg)
 
 
 def image_with_text(title: str, alternative: str, items: Iterable[str], svg: str) -> str:

@@ -21,6 +21,7 @@ from pnne_nb.graph.render.edge_routing import Box, Point, routed
 from pnne_nb.graph.render.folding import closed
 from pnne_nb.graph.schema.categories import BLOCK, UNKNOWN
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.process.idle import breathe
 
 GAP = 44.0
 BESIDE = 32.0
@@ -120,7 +121,7 @@ def scene(
     """Read one graph.
 
     Args:
-        content: The document; its lock is held.
+        content: The document, which does not change meanwhile.
         within: Path of the Subgraph node that shows it; empty for the root.
         types: The catalogue.
         shapes: What output ports give, by full path, as far as it is known.
@@ -173,6 +174,7 @@ def _wires(
     shortest: dict[str, int] = {}
     # Sorted, as in a file: the order in which edges were made does not show.
     for edge in sorted(index.edges.values()):
+        breathe()
         (source, out), (target, into) = inlined.giver(edge.source), split_port(edge.target)
         if target not in cards or edge.target in inlined.texts:
             continue  # inside a folded run, or written on the card
@@ -181,7 +183,7 @@ def _wires(
         start, end = (above.x + x1, above.y + y1), (below.x + x2, below.y + y2)
         across = above.geometry.across
         others = [card.box for name, card in around.items() if name not in {above.name, target}]
-        points = routed(start, end, others, across=across)
+        points = routed(start, end, others, own=(above.box, below.box) if around else (), across=across)
         given = shape_of(edge.source)
         label = shape_label(given.shape, given.dtype) if given is not None else ""
         best = shortest.setdefault(edge.source, len(wires))

@@ -20,10 +20,14 @@ from pnne_nb.graph.render.colours import DARK, LIGHT, Theme
 from pnne_nb.graph.render.edge_routing import curve, middle, number
 from pnne_nb.graph.render.scene import Card, Scene, SceneEdge
 from pnne_nb.graph.schema.categories import Category, category_named
+from pnne_nb.process.idle import breathe
 
 ThemeName = Literal["auto", "light", "dark"]
 
 MARGIN = 28.0
+NAMED = 2000
+"""Above so many nodes, not even their names are drawn."""
+
 LETTER = 6.4
 """Width of a letter of an edge's label."""
 
@@ -58,6 +62,7 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     else:
         _wires(root, scene.wires)
         for card in scene.cards:
+            breathe()
             _card(root, card, names[card.category])
         _labels(root, scene.wires)
     # Named by its content: pictures on one page must not share ids, and equal ones are equal texts.
@@ -235,12 +240,27 @@ def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
     SubElement(
         root, "path", {"class": "wire", "d": "".join(curve(wire.points, across=wire.across) for wire in scene.wires)}
     )
+    if len(scene.cards) > NAMED:
+        _blocks(root, scene, names)
+        return
     for card in scene.cards:
+        breathe()
         group = SubElement(root, "g", {"class": names[card.category], "data-node": _legal(card.name)})
         box = _box(card.x, card.y, card.geometry.width, card.geometry.height)
         SubElement(group, "rect", {"class": "block", **box, "rx": "9"})
         middle = card.x + card.geometry.width / 2, card.y + card.geometry.height / 2
         _text(group, "big", middle[0], middle[1] + 8, fitted(card.title, card.geometry.width - 12, 23))
+
+
+def _blocks(root: Element, scene: Scene, names: dict[str, str]) -> None:
+    """Only boxes, all of one category as one shape: a saved notebook must not hold megabytes that nobody can read."""
+    boxes: dict[str, list[str]] = {}
+    for card in scene.cards:
+        width, height = number(card.geometry.width), number(card.geometry.height)
+        boxes.setdefault(card.category, []).append(f"M{number(card.x)},{number(card.y)}h{width}v{height}h-{width}z")
+    for category, found in boxes.items():
+        group = SubElement(root, "g", {"class": names[category]})
+        SubElement(group, "path", {"class": "block", "d": "".join(found)})
 
 
 def _text(parent: Element, style: str, x: float, y: float, text: str) -> None:

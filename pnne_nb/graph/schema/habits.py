@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pnne_nb.errors import near
@@ -41,6 +41,48 @@ _ELSEWHERE: Final = {
 }
 """Types by what other libraries, or people in a hurry, call them; in lower case, without underscores."""
 
+_PROPERTIES: Final = {
+    "activation": ("nonlinearity",),
+    "axis": ("dim",),
+    "depth": ("num_layers",),
+    "dropout_rate": ("p", "dropout"),
+    "embed_size": ("embedding_dim", "embed_dim"),
+    "epsilon": ("eps",),
+    "filters": ("out_channels",),
+    "heads": ("num_heads", "nhead"),
+    "hidden_dim": ("hidden_size",),
+    "input_dim": ("in_features", "num_embeddings", "input_size"),
+    "kernel": ("kernel_size",),
+    "n_heads": ("num_heads", "nhead"),
+    "output_dim": ("out_features", "embedding_dim"),
+    "pool_size": ("kernel_size",),
+    "prob": ("p",),
+    "rate": ("p",),
+    "strides": ("stride",),
+    "units": ("out_features", "hidden_size"),
+    "use_bias": ("bias",),
+    "vocab_size": ("num_embeddings",),
+}
+"""Properties by what other libraries call them."""
+
+METHODS: Final = {
+    **dict.fromkeys(("add_layer", "add_module", "add_node"), 'graph.add("Linear", out_features=10)'),
+    **dict.fromkeys(("add_edge", "link"), 'graph.connect("a", "b")'),
+    **dict.fromkeys(("delete", "remove_node", "pop"), 'graph.remove("a")'),
+    **dict.fromkeys(("forward", "predict"), "pn.compile(graph)(x)"),
+    **dict.fromkeys(
+        ("cpu", "cuda", "eval", "load_state_dict", "named_parameters", "parameters", "state_dict", "to"),
+        "model = pn.compile(graph), which is an nn.Module",
+    ),
+    **dict.fromkeys(("display", "draw", "plot", "show", "view"), "pn.GraphEditor(graph); graph.to_svg() is a picture"),
+    **dict.fromkeys(("fit", "train"), "pn.TrainingEngine(graph, (X, y)).start()"),
+    **dict.fromkeys(("code", "to_code", "to_source"), "pn.to_source(graph)"),
+    **dict.fromkeys(("export", "to_onnx"), 'pn.export(graph, "net.onnx")'),
+    "compile": "pn.compile(graph); loss and optimizer belong to pn.TrainingEngine(graph, (X, y), loss=..., optimizer=...)",
+    "layers": "graph.nodes",
+}
+"""What to write instead of methods that models and graphs of other libraries have."""
+
 _CONTAINERS: Final = {
     "sequential": 'A graph is drawn layer by layer: pn.sequential(..., input=("N", 3)) makes one, graph.chain(...) appends',
     "modulelist": "A graph is drawn layer by layer: add() each of them, or graph.chain(*layers) if they run one after another",
@@ -76,6 +118,15 @@ def habit(name: str, types: Mapping[str, NodeSpec]) -> str:
     # Of a layer and a function of one name, a person who adds a node means the layer.
     layers = [known for known in same if types[known].kind == "module"]
     return f" Did you mean {' or '.join(map(repr, layers or same))}?" if same else ""
+
+
+def property_habit(name: object, known: Iterable[str]) -> str:
+    """Return a sentence, after a space, on what to write instead of a property that a node has not."""
+    names = list(known)
+    if name == "activation" and "nonlinearity" not in names:
+        return ' An activation is a node of its own: graph.add("ReLU").'
+    meant = next((own for own in _PROPERTIES.get(str(name), ()) if own in names), None)
+    return f" Write {meant}." if meant else near(name, names)
 
 
 def layer_of(function: NodeSpec, types: Mapping[str, NodeSpec]) -> NodeSpec | None:

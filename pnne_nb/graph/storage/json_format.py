@@ -239,7 +239,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object.")
+        raise ValueError(f"the key {twice!r} appears twice in one object.")
     return result
 
 
@@ -353,4 +353,4 @@ def _accessing(path: str | Path, what: str) -> Iterator[Path]:
     except OSError as error:
         raise GraphFileAccessError(f"{str(path)[:200]!r} cannot be {what}: {error.strerror or error}.") from error
     except ValueError as error:
-        raise GraphFileAccessError(f"{str(path)[:200]!r} cannot be {what}: it is no path of a file.") from error
+        raise GraphFileAccessError(f"{str(path)[:200]!r} cannot be {what}: it is not the path of a file.") from error

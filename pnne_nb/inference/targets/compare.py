@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.errors import ArgumentError, expect, near, shown
 from pnne_nb.export.quantization.quantization_report import QuantizationReport
-from pnne_nb.inference.held_out import Budget, Criterion, Examples, read_examples
+from pnne_nb.inference.held_out import Budget, Criterion, Examples, joined, read_examples
 from pnne_nb.inference.quantize import quantize
 from pnne_nb.inference.targets.forms import FORMS, Built, Form, Run, largest_gap, largest_value, why_not, workshop
 from pnne_nb.inference.targets.latency import time_in_turns
@@ -134,16 +134,8 @@ def _chosen(targets: Sequence[str] | None) -> list[Form]:
 def _convert(quantized: QuantizationReport | None, examples: Examples, budget: Budget | None) -> QuantizationReport:
     if quantized is not None:
         return quantized
-    calibration, held_out = _as_data(examples.calibration), _as_data(examples.held_out)
+    calibration, held_out = joined(examples.calibration), joined(examples.held_out)
     return quantize(examples.subject.model, calibration, budget, val_data=held_out)
-
-
-def _as_data(batches: Sequence[Batch]) -> Data:
-    """Return batches as one tuple of tensors, inputs before the target."""
-    parts = [torch.cat([batch.inputs[place] for batch in batches]) for place in range(len(batches[0].inputs))]
-    if batches[0].target is not None:
-        parts.append(torch.cat([batch.target for batch in batches]))
-    return tuple(parts)
 
 
 def _first(examples: Examples, count: int) -> tuple[Tensor, ...]:

@@ -23,6 +23,7 @@ from pnne_nb.telemetry.frames import (
     StatisticsFrame,
     StepFrame,
 )
+from pnne_nb.telemetry.frames import Evidence as Numbers
 
 RECENT = 10
 """Observations that decide about the present."""
@@ -197,19 +198,21 @@ class Finding(msgspec.Struct, frozen=True):
         layer: Path of the layer, or None for the training as a whole.
         reason: What was seen, with numbers.
         hint: What to try.
+        evidence: The numbers that show it, each with what it is; empty where a curve of the history does.
     """
 
     kind: str
     layer: str | None
     reason: str
     hint: str
+    evidence: Numbers = ()
 
     def __str__(self) -> str:
         return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}"
 
     def frame(self, step: int) -> AnomalyFrame:
         """The finding as a frame, to be shown at its layer."""
-        return AnomalyFrame(step, self.kind, self.reason, node=self.layer, hint=self.hint)
+        return AnomalyFrame(step, self.kind, self.reason, self.layer, self.hint, self.evidence)
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ healthy trainings of the tests show, and within what the broken ones do.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -21,6 +21,7 @@ from pnne_nb.inspector.diagnosis.evidence import (
     last_layer,
     median,
 )
+from pnne_nb.telemetry.frames import Evidence as Numbers
 
 
 @final
@@ -39,6 +40,7 @@ class NotFinite:
                     f"Its output has {_count(frame.values)} at step {frame.step}, first of all layers.",
                     "Look at its inputs: a division by zero, the log or root of a negative number, an overflow in"
                     " half precision, or a learning rate that is too high.",
+                    _counts(frame.values),
                 )
             ]
         gradients = last_layer(evidence, "gradients", ("nan", "inf"))
@@ -100,6 +102,7 @@ class ExplodingGradients:
                 f"The norm of its gradient is {large[worst]:.3g}, above {self.limit:g}"
                 f"{_too(len(large) - 1, 'above it')}.",
                 "Clip gradients, lower the learning rate, scale the data, or initialise with smaller weights.",
+                (*_most(large, largest=True), ("limit", self.limit)),
             )
         ]
 
@@ -140,10 +143,15 @@ class VanishingGradients:
                 f"{_too(len(small) - 1, 'below it')}.",
                 "Use ReLU-like activations instead of saturating ones, normalisation, residual connections, or a"
                 " better initialisation; check that nothing on the way is detached.",
+                (*_most(norms, largest=False), ("limit", self.limit)),
             )
         ]
 
 
+_USUAL = 1e-3
+"""Share of its weights that a step changes (Karpathy, CS231n)."""
+_SHOWN = 3
+"""Layers whose numbers are given as evidence."""
 _RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold", "relu", "relu6", "threshold"})
 
 
@@ -179,6 +187,11 @@ class DeadReLU:
                     f"{zeros or 0.0:.1%} of its outputs are 0{units}.",
                     "Lower the learning rate, check the bias and the initialisation of the layer before it,"
                     " normalise its input, or use LeakyReLU or GELU.",
+                    (
+                        *(() if zeros is None else (("outputs that are 0", zeros),)),
+                        *(() if dead is None else (("units that never fire", dead),)),
+                        ("all", 1.0),
+                    ),
                 )
             )
         return found
@@ -206,6 +219,7 @@ class SaturatedActivations:
                 f"{share:.0%} of the outputs of this {evidence.kinds[layer]} are at its bounds, where its gradient"
                 " is nearly 0.",
                 "Scale the data, initialise with smaller weights, normalise its input, or use an unbounded activation.",
+                (("outputs at a bound", share), ("all", 1.0)),
             )
             for layer, share in shares.items()
             if share is not None and share >= self.share
@@ -248,6 +262,7 @@ class UpdateRatio:
                     f"Its weights have not changed at all{_others(still)}.",
                     "Check that the optimizer has its parameters, that the loss depends on it, and that the learning"
                     " rate is not 0.",
+                    (("layers that have not changed", len(still)), ("layers that are watched", len(ratios))),
                 )
             )
         slow = [layer for layer, ratio in ratios.items() if ratio < self.low and layer not in still]
@@ -260,6 +275,7 @@ class UpdateRatio:
                     f"A step changes its weights by {ratios[worst]:.1e} of their size{_others(slow)}; about 1e-3 is"
                     " usual.",
                     "Raise the learning rate, or look for vanishing gradients.",
+                    (*_most({layer: ratios[layer] for layer in slow}, largest=False), ("usual", _USUAL)),
                 )
             )
         fast = [layer for layer, ratio in ratios.items() if ratio > self.high]
@@ -272,6 +288,7 @@ class UpdateRatio:
                     f"A step changes its weights by {ratios[worst]:.1%} of their size{_others(fast)}; about 0.1 % is"
                     " usual.",
                     "Lower the learning rate, warm it up, or clip gradients.",
+                    (*_most({layer: ratios[layer] for layer in fast}, largest=True), ("usual", _USUAL)),
                 )
             )
         return found
@@ -290,10 +307,17 @@ class ZeroWeights:
                 layer,
                 "All of its parameters are 0.",
                 "Initialise it with random numbers, or check what loaded or reset it.",
+                (("weights that are 0", 1.0), ("all", 1.0)),
             )
             for layer in evidence.layers("parameters")
             if evidence.recent(layer, "parameters", "zeros") == 1.0
         ]
+
+
+def _most(values: Mapping[str, float], *, largest: bool) -> Numbers:
+    """The most extreme of `values`, by layer."""
+    ordered = sorted(values.items(), key=lambda item: -item[1] if largest else item[1])
+    return tuple((layer or "the model", value) for layer, value in ordered[:_SHOWN])
 
 
 def _never_moved(evidence: Evidence, layer: str) -> bool:
@@ -311,6 +335,9 @@ def _others(layers: Sequence[str]) -> str:
     return "" if not others else " (as those of another layer)" if others == 1 else f" (as those of {others} others)"
 
 
+def _counts(values: Mapping[str, float]) -> Numbers:
+    return tuple((word, values[name]) for name, word in (("nan", "NaN"), ("inf", "infinite")) if values.get(name))
+
+
 def _count(values: dict[str, float]) -> str:
-    parts = [f"{values[name]:.0f} {word}" for name, word in (("nan", "NaN"), ("inf", "infinite")) if values.get(name)]
-    return f"{' and '.join(parts)} values"
+    return f"{' and '.join(f'{count:.0f} {word}' for word, count in _counts(values))} values"

@@ -6,6 +6,7 @@ show.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -23,10 +24,12 @@ class LossNotDecreasing:
     Attributes:
         least: Steps before it says anything.
         improvement: Share of its first value by which the loss should have fallen.
+        patience: Steps until then any fall is enough that the scatter of the losses cannot explain.
     """
 
-    least: int = 50
+    least: int = 75
     improvement: float = 0.02
+    patience: int = 500
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Compare the first and the last fifth; silent where the loss is already tiny, or grows.
@@ -42,6 +45,9 @@ class LossNotDecreasing:
         _, before = ends(losses[: -max(1, len(losses) // 5)])
         growing = last - first > 2 * error and before is not None and last > before
         if growing or first - last > self.improvement * abs(first) or last - first > max(0.5 * abs(first), 2 * error):
+            return []
+        # A little, for certain: many a transformer begins so.
+        if len(losses) * evidence.stride < self.patience and first - last > 2 * error:
             return []
         return [
             Finding(
@@ -115,7 +121,11 @@ class Overfitting:
         best = min(range(len(pairs)), key=lambda index: pairs[index][1])
         (train_then, val_then), (train_now, val_now) = pairs[best], pairs[-1]
         since = len(pairs) - 1 - best
-        if since < self.epochs or val_now < self.growth * val_then or train_now >= train_then:
+        if since < self.epochs or train_now >= train_then:
+            return []
+        after = [val for _, val in pairs[best + 1 :]]
+        # One that jumps is as likely to come back.
+        if min(after[-self.epochs :]) < self.growth * val_then or val_now < statistics.median(after):
             return []
         return [
             Finding(
@@ -126,3 +136,105 @@ class Overfitting:
                 f"Stop at epoch {best + 1}, get more data or augment it, use dropout or weight decay, or a smaller model.",
             )
         ]
+
+
+@final
+@dataclass(frozen=True)
+class Oscillation:
+    """A loss that again and again jumps above where it began, or that has jumped and has never come below it since.
+
+    Minibatches alone make a loss scatter too, but hardly ever back to what guessing costs.
+
+    Attributes:
+        least: Steps before it says anything.
+        fallen: Share of the first loss that a tenth of the last half lies below; half of it, where it is not to have come
+            below since.
+        jump: Factor of the first loss that a tenth of the last half lies above, or that three losses in a row jumped to.
+    """
+
+    least: int = 40
+    fallen: float = 0.7
+    jump: float = 1.5
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Count how often the loss crosses the level that it began at."""
+        losses = [loss for loss in evidence.losses if math.isfinite(loss)]
+        if len(losses) < self.least or losses[0] <= 0:
+            return []
+        began = statistics.median(losses[:3])
+        late = losses[len(losses) // 2 :]
+        low, high = _quantile(late, 0.1), _quantile(late, 0.9)
+        turns = sum(before < began < after for before, after in itertools.pairwise(late))
+        usual = statistics.median(late)
+        scatter = 1.5 * statistics.median(abs(loss - usual) for loss in late)
+        highest = max(map(statistics.median, zip(losses, losses[1:], losses[2:], strict=False)))
+        if high >= self.jump * began and turns >= 2 and low <= self.fallen * began:
+            reason = f"The loss jumps between {low:.4g} and {high:.4g}, and began at {began:.4g}: steps overshoot."
+        elif highest > max(self.jump * began, began + 4 * scatter) and usual > (1 + self.fallen) / 2 * began:
+            reason = f"The loss began at {began:.4g}, has jumped to {highest:.4g}, and is at {late[-1]:.4g}: steps overshoot."
+        else:
+            return []
+        return [
+            Finding(
+                "oscillation",
+                None,
+                reason,
+                "Lower the learning rate by a factor of 3 to 10, warm it up, or raise the batch size.",
+            )
+        ]
+
+
+@final
+@dataclass(frozen=True)
+class SlowProgress:
+    """A loss that falls as steadily at the end as at the beginning, and hardly at all: steps are too small.
+
+    Along a gradient that hardly changes, a larger step gains in proportion. A loss that a model cannot lower any further
+    falls ever more slowly instead, and is left alone.
+
+    Attributes:
+        least: Steps before it says anything.
+        gain: Share of the first loss that it should have fallen by.
+        steady: Share of the pace of the first half that the second half still has.
+    """
+
+    least: int = 50
+    gain: float = 0.1
+    steady: float = 0.5
+
+    def find(self, evidence: Evidence) -> Sequence[Finding]:
+        """Compare the pace of both halves, beyond what the losses scatter by."""
+        losses = [loss for loss in evidence.losses if math.isfinite(loss)]
+        if len(losses) < self.least or losses[0] <= 0:
+            return []
+        half = len(losses) // 2
+        (early, early_error), (late, late_error) = _slope(losses[:half]), _slope(losses[half:])
+        gained = -_slope(losses)[0] * len(losses)
+        began = statistics.median(losses[: max(1, len(losses) // 10)])
+        if not 0 < gained < self.gain * began or -late < 3 * late_error or -early < 3 * early_error:
+            return []
+        if late > self.steady * early:  # both are negative
+            return []
+        halved = 0.5 * began / -late * evidence.stride
+        return [
+            Finding(
+                "slow-progress",
+                None,
+                f"In {len(losses) * evidence.stride} steps the loss has fallen by {gained / began:.1%} of {began:.4g}, as fast"
+                f" at the end as at the beginning: {halved:,.0f} more would halve it.",
+                "Raise the learning rate, tenfold at first; where it is warmed up, wait for the end of that.",
+            )
+        ]
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def _slope(values: Sequence[float]) -> tuple[float, float]:
+    """The slope of the line through `values` in the order in which they came, and its standard error."""
+    places = range(len(values))
+    slope, intercept = statistics.linear_regression(places, values)
+    rest = sum((value - intercept - slope * place) ** 2 for place, value in zip(places, values, strict=True))
+    spread = statistics.variance(places) * (len(values) - 1)
+    return slope, (rest / max(1, len(values) - 2) / spread) ** 0.5

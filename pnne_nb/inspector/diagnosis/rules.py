@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from torch import nn
 
 from pnne_nb.errors import ArgumentError, expect, shown
+from pnne_nb.inspector.diagnosis.causes import rank
 from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, Rule, gather
 from pnne_nb.inspector.diagnosis.layer_rules import (
     DeadReLU,
@@ -22,7 +23,7 @@ from pnne_nb.inspector.diagnosis.layer_rules import (
     VanishingGradients,
     ZeroWeights,
 )
-from pnne_nb.inspector.diagnosis.loss_rules import Divergence, LossNotDecreasing, Overfitting
+from pnne_nb.inspector.diagnosis.loss_rules import Divergence, LossNotDecreasing, Oscillation, Overfitting, SlowProgress
 from pnne_nb.protocol.messages import Ailment
 from pnne_nb.telemetry.frames import AnomalyFrame, Frame
 
@@ -34,9 +35,11 @@ __all__ = [
     "Finding",
     "LossNotDecreasing",
     "NotFinite",
+    "Oscillation",
     "Overfitting",
     "Rule",
     "SaturatedActivations",
+    "SlowProgress",
     "UpdateRatio",
     "VanishingGradients",
     "ZeroWeights",
@@ -54,6 +57,8 @@ RULES: tuple[Rule, ...] = (
     ZeroWeights(),
     LossNotDecreasing(),
     Divergence(),
+    Oscillation(),
+    SlowProgress(),
     Overfitting(),
 )
 """The rules with their default thresholds."""
@@ -98,7 +103,8 @@ def diagnose(
         rules: What to look for; replace one to change its thresholds.
 
     Returns:
-        What the training has told with a remedy, then the findings of the rules in their order, each kind once for a layer.
+        What the training has told with a remedy, and what the rules find, the most probable cause first; each kind once for a
+        layer.
 
     Raises:
         ArgumentError: If `source` is none of these, `frames` are missing or none, or `rules` are none.
@@ -118,14 +124,14 @@ def diagnose(
         seen = list(recorded.frames())
         evidence = gather(model, seen)
         told = [
-            Finding(frame.kind, frame.node, frame.message, frame.hint)
+            Finding(frame.kind, frame.node, frame.message, frame.hint, frame.evidence)
             for frame in seen
             if isinstance(frame, AnomalyFrame) and frame.hint
         ]
     found: dict[tuple[str, str | None], Finding] = {}
     for finding in (*told, *(finding for rule in as_rules(rules) for finding in rule.find(evidence))):
         found.setdefault((finding.kind, finding.layer), finding)
-    return list(found.values())
+    return sorted(found.values(), key=lambda finding: rank(finding.kind))
 
 
 def as_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:

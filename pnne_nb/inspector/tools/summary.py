@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler import compile as compile_graph
-from pnne_nb.compiler.analysis.example_inputs import example_inputs
+from pnne_nb.compiler.analysis.example_inputs import example_inputs, normal_inputs
 from pnne_nb.compiler.shapes.cost import MultiplyAdds
-from pnne_nb.errors import expect
+from pnne_nb.errors import ArgumentError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
 from pnne_nb.inspector.capture.compiled import uncompiled
@@ -166,6 +166,7 @@ def summary(
     args: object = (),
     kwargs: Mapping[str, object] | None = None,
     *,
+    input_size: Sequence[int] | Sequence[Sequence[int]] | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     times: bool = False,
 ) -> Summary:
@@ -180,6 +181,7 @@ def summary(
         args: Its positional arguments as a tuple, or its only argument: an example of its input. A graph without any is
             run on inputs of the shapes that its Input nodes have.
         kwargs: Its keyword arguments.
+        input_size: Instead of `args`, the shape of the only input, or a sequence of shapes: normal float32 numbers.
         optimizer: Whose state is counted too.
         times: Also run it forward and backward, as `profile` does, for the time of each layer.
 
@@ -189,11 +191,13 @@ def summary(
         added up.
 
     Raises:
-        ArgumentError: If an argument is of another kind.
+        ArgumentError: If an argument is of another kind, or both `args` and `input_size` are given.
         InspectionError: If ``forward`` does not take the arguments, a lazy layer has no parameters yet, or (with
             `times`) another profile runs in this process.
         CompileError: If a graph is unfinished, or no inputs can be made for it.
     """
+    if input_size is not None:
+        args = normal_inputs(input_size, args)
     if isinstance(net, NodeGraph):
         graph, net = net, compile_graph(net)
         if isinstance(args, tuple) and not args and not kwargs:
@@ -214,7 +218,13 @@ def summary(
             hooks.on_inputs(module, partial(seen.enter, name, counter))
             hooks.on_output(module, partial(seen.leave, name, counter))
         stack.enter_context(placed(model, positional, named))
-        model(*positional, **named)
+        try:
+            model(*positional, **named)
+        except TypeError as error:
+            if not positional or not all(type(value) is int for value in positional):
+                raise
+            sizes = (2, *positional)
+            raise ArgumentError(f"args are inputs, not sizes. Write pn.summary(net, input_size={sizes!r}).") from error
     rows = _rows(model, seen)
     if times:
         rows = _timed(rows, profile(model, args, kwargs).layers)

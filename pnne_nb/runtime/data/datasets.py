@@ -36,7 +36,7 @@ def register_dataset(name: str) -> Callable[[Factory], Factory]:
 
     def decorate(factory: Factory) -> Factory:
         if not callable(factory):
-            raise ArgumentError(f"A dataset is registered as what returns it, and {shown(factory)} cannot be called.")
+            raise ArgumentError(f"Register a function that returns the dataset: {shown(factory)} cannot be called.")
         _registered[name] = factory
         return factory
 

@@ -112,7 +112,7 @@ def open_source(
             return TensorSource(tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
         case None:
             raise ArgumentError(
-                f"There is no {name}: TrainingEngine(model, train_data) needs to be given what to train on. {_ACCEPTED} "
+                f"There is no {name}: TrainingEngine(model, train_data) needs data to train on. {_ACCEPTED} "
                 "A graph with Dataset nodes of its own is trained by TrainingEngine.from_graph(graph)."
             )
         case _:
@@ -195,7 +195,7 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
         listed = " and ".join(str(count) for count in counts)
         raise TrainingError(
             f"The parts of {name} have different numbers of examples: {listed} (shapes {shapes}). "
-            "Each input needs its own target: cut the longer one, or look for what got lost."
+            "Each input needs its own target: cut the longer one, or find the missing examples."
         )
     require_examples(counts[0], name)
     return tuple(tensors)

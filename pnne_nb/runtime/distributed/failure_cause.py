@@ -59,9 +59,9 @@ def is_cut_off(complaint: Broke) -> bool:
 
 
 def cause(said: Sequence[Broke]) -> Broke:
-    """Of several complaints, the first; or one that says the same and names a node."""
+    """Of several complaints, the first; or one that says the same and knows more."""
     same = [broke for broke in said if broke.kind == said[0].kind]
-    return next((broke for broke in same if any(found.node for found in broke.diagnostics)), said[0])
+    return max(same, key=lambda broke: (broke.found, any(found.node for found in broke.diagnostics)))
 
 
 def as_error(broke: Broke) -> PnneError:

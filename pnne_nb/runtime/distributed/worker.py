@@ -57,7 +57,7 @@ from pnne_nb.runtime.loop.loop_events import EpochEnded, Event, Judged, Stepped
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
-from pnne_nb.runtime.setup.models import as_module
+from pnne_nb.runtime.setup.models import as_module, input_shapes
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.python_generators import open_generators
 from pnne_nb.runtime.thread.rng import PrivateRandomness, key_of
@@ -124,9 +124,11 @@ class Worker:
         group, state = self._group, self._kept
         device = torch.device(f"cuda:{torch.cuda.current_device()}" if options.device == "cuda" else "cpu")
         train, val, drawing = unpack(options.directory, luggage)
-        graph = state["graph"]
-        model = luggage.model if graph is None else as_module(NodeGraph.from_json(graph), self._seed)
+        graph = None if state["graph"] is None else NodeGraph.from_json(state["graph"])
+        model = luggage.model if graph is None else as_module(graph, self._seed)
         assert model is not None
+        # That the data fits the model, the engine has seen; here are parts of its batches.
+        expected = () if graph is None else tuple((name, None) for name, _ in input_shapes(graph))
         joint = JointStep(model) if "step_function" in state["missing"] else None
         if options.sync_batch_norm:
             join_batch_norms(model, group)
@@ -145,8 +147,7 @@ class Worker:
         share = Share(group.rank, group.count)
         mine = [None if source is None else sharded(source, share, group) for source in sources]
         assert mine[0] is not None
-        # That the data fits the model, the engine has seen.
-        recipe = config.recipe(model, mine[0], mine[1], expected=())
+        recipe = config.recipe(model, mine[0], mine[1], expected)
         counting = [
             {name: Joined(metric, group, first=group.rank == 0) for name, metric in metrics.items()}
             for metrics in (recipe.metrics, recipe.val_metrics)
@@ -370,4 +371,5 @@ def _broken(rank: int, error: BaseException, worker: Worker | None) -> Broke:
         fetching=worker is not None and worker.loop.fetching,
         trace="".join(traceback.format_exception(error)),
         saved=worker is not None and worker.saved,
+        found=isinstance(error, NotFiniteError) and error.fault is not None,
     )

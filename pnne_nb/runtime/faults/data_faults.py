@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.runtime.data.sources import BatchSource, TensorSource
-from pnne_nb.telemetry.frames import AnomalyFrame
+from pnne_nb.telemetry.frames import AnomalyFrame, Evidence
 
 SAMPLE = 10_000
 """Examples that statistics are taken of, evenly spread."""
@@ -22,6 +22,8 @@ ONE_CLASS = 0.98
 """Share of the most frequent class that is told: a model that always answers it is right that often."""
 SHIFT = 3.0
 """Training standard deviations between the two means, and ratio of the two deviations, that are told."""
+_CLASSES = 4
+"""Classes whose counts are given as evidence, at most."""
 REPEATED = 0.1
 """Share of validation examples that also train, from which on it is told."""
 _ROWS_AT_MOST = 100_000_000
@@ -48,11 +50,11 @@ def data_faults(
         held_out, _ = _parts(val.tensors, has_target)
         if val.tensors[0].shape[0] >= FEW:
             found += [*_shifted(inputs, held_out), *_repeated(inputs, held_out)]
-    return [AnomalyFrame(0, kind, message, hint=hint) for kind, message, hint in found]
+    return [AnomalyFrame(0, kind, message, None, hint, evidence) for kind, message, hint, evidence in found]
 
 
-_Fault = tuple[str, str, str]
-"""Kind, message and hint."""
+_Fault = tuple[str, str, str, Evidence]
+"""Kind, message, hint, and the numbers that show it."""
 _Said = Iterator[_Fault]
 
 
@@ -73,6 +75,7 @@ def _of_target(target: Tensor | None) -> _Said:
             "constant-target",
             f"Every target is the same{f': {sample[0].item()}' if sample[0].numel() == 1 else ''}.",
             "There is nothing to learn: look at how the targets were made.",
+            (("different targets", 1), ("targets", target.shape[0])),
         )
     elif target.ndim == 1 and not target.is_floating_point():
         classes, counts = sample.unique(return_counts=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -88,6 +91,10 @@ def _of_target(target: Tensor | None) -> _Said:
                     "Weigh the classes in the loss (weight=), draw rare ones more often, and watch a metric other than"
                     " accuracy."
                 ),
+                tuple(
+                    (f"class {int(classes[at])}", float(counts[at]))
+                    for at in counts.argsort(descending=True)[:_CLASSES]
+                ),
             )
 
 
@@ -100,6 +107,7 @@ def _of_inputs(model: nn.Module, inputs: Sequence[Tensor]) -> _Said:
                 "constant-input",
                 f"Every example of {label} is the same.",
                 "There is nothing to tell examples apart by: look at how the data were made.",
+                (("different examples", 1), ("examples", tensor.shape[0])),
             )
         mean, deviation = _moments(sample)
         if LARGE < max(abs(mean), deviation) < math.inf and not normalised:
@@ -110,6 +118,7 @@ def _of_inputs(model: nn.Module, inputs: Sequence[Tensor]) -> _Said:
                     " about 0 and 1."
                 ),
                 "Standardise it: (x - mean) / std, with mean and std of the training data, or begin with BatchNorm.",
+                (("mean", mean), ("standard deviation", deviation), ("usual deviation", 1.0)),
             )
 
 
@@ -127,6 +136,12 @@ def _shifted(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
                     f" data, but {there:.4g} and {spread:.4g} in the validation data."
                 ),
                 "Scale both alike, with mean and std of the training data.",
+                (
+                    ("training, mean", mean),
+                    ("validation, mean", there),
+                    ("training, deviation", deviation),
+                    ("validation, deviation", spread),
+                ),
             )
 
 
@@ -149,6 +164,7 @@ def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
             "validation-in-training",
             f"{share:.0%} of the validation examples are also in the training data.",
             "Split before examples are copied or augmented; until then, the validation is too good to be true.",
+            (("also in training", share), ("all of the validation", 1.0)),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 import msgspec
@@ -38,7 +38,8 @@ class Fault(msgspec.Struct, frozen=True):
         advice: What to do about it.
         made: What came out of the operation: ``"3 NaN of 64 values"``.
         operands: What went into it.
-        given: The batch: tensors `[N, ...]` by name.
+        given: The batch: tensors `[N, ...]` by name; of a batch in pieces, the one with these examples.
+        first: Its first example's row in the batch.
     """
 
     step: int
@@ -58,6 +59,7 @@ class Fault(msgspec.Struct, frozen=True):
     made: str
     operands: tuple[Operand, ...] = ()
     given: Mapping[str, Tensor] = {}
+    first: int = 0
 
     def __str__(self) -> str:
         return "\n".join([f"Step {self.step}: {self.cause}", *self.facts, f"What to do: {self.advice}"])
@@ -97,10 +99,8 @@ class Fault(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><th>{escape(name)}[{row}]</th><td><code>{escape(_values(tensor, row))}</code></td></tr>"
-            for row in self.examples[:_SHOWN]
-            for name, tensor in self.given.items()
-            if tensor.dim() and row < tensor.shape[0]
+            f"<tr><th>{escape(name)}</th><td><code>{escape(values)}</code></td></tr>"
+            for name, values in self._shown(self.examples)
         )
         facts = escape("\n".join(self.facts))
         table = f"<table>{rows}</table>" if rows else ""
@@ -110,14 +110,18 @@ class Fault(msgspec.Struct, frozen=True):
 
     def show_batch(self) -> str:
         """Return the examples behind the fault as text, a line for each tensor and example; all of a small batch."""
-        rows = self.examples or range(max((len(each) for each in self.given.values() if each.dim()), default=0))
+        size = max((len(each) for each in self.given.values() if each.dim()), default=0)
         lines = [
-            f"{name}[{row}]: {_values(tensor, row)}"
-            for row in list(rows)[:_SHOWN]
-            for name, tensor in self.given.items()
-            if tensor.dim() and row < tensor.shape[0]
+            f"{name}: {values}" for name, values in self._shown(self.examples or range(self.first, self.first + size))
         ]
         return "\n".join([f"Batch {self.batch} of epoch {self.epoch}{self._numbers}:", *lines])
+
+    def _shown(self, rows: Sequence[int]) -> Iterator[tuple[str, str]]:
+        """The values of the first of some examples, by the name of the tensor with the row."""
+        for row in rows[:_SHOWN]:
+            for name, tensor in self.given.items():
+                if tensor.dim() and 0 <= row - self.first < tensor.shape[0]:
+                    yield f"{name}[{row}]", _values(tensor, row - self.first)
 
 
 def listed(numbers: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ examples. `scripts/fault_rules.py` measures how often they are right, and how of
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.runtime.objective.objective import WeighedLoss
-from pnne_nb.telemetry.frames import AnomalyFrame
+from pnne_nb.telemetry.frames import AnomalyFrame, Evidence
 
 FAR: Final = 4.0
 """How many times the loss of guessing a first loss may be; usual initialisations stay below twice."""
@@ -30,8 +31,8 @@ _TOUCHED: Final = 20
 """Different values of a target that look like classes, at most."""
 _DISTANCES: Final = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
 
-_Fault = tuple[str, str | None, str, str]
-"""Kind, node, message and hint."""
+_Fault = tuple[str, str | None, str, str, Evidence]
+"""Kind, node, message, hint, and the numbers that show it."""
 
 
 def first_step_faults(
@@ -61,7 +62,7 @@ def first_step_faults(
     found = [*_of_layers(model, output), *_of_options(optimizer, clip)]
     if isinstance(output, Tensor) and output.is_floating_point():
         found = [*_of_outputs(loss, output.detach(), target, value), *found]
-    return [AnomalyFrame(step, kind, message, node, hint) for kind, node, message, hint in found]
+    return [AnomalyFrame(step, kind, message, node, hint, evidence) for kind, node, message, hint, evidence in found]
 
 
 def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterator[_Fault]:
@@ -75,6 +76,11 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                 None,
                 f"The outputs are probabilities already: they went through a softmax{over} and the loss applies another one.",
                 "Return the scores without softmax; apply it after the training, where probabilities are wanted.",
+                (
+                    ("smallest output", float(output.min())),
+                    ("largest output", float(output.max())),
+                    ("sum of the outputs", float(output.double().sum(axis).mean())),
+                ),
             )
         elif value > FAR * math.log(output.shape[1]) + 1 and getattr(loss, "reduction", "mean") != "sum":
             yield (
@@ -85,6 +91,7 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                     f"{math.log(output.shape[1]):.3g}."
                 ),
                 "Look at the scale of the inputs and of the initial weights, of the last layer above all.",
+                (("first loss", value), ("loss of guessing", math.log(output.shape[1]))),
             )
     whole = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
     if whole and isinstance(loss, _DISTANCES) and len(set(target.flatten()[:1000].tolist())) <= _TOUCHED:
@@ -96,7 +103,12 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                 "9 are no further apart than 0 and 1."
             ),
             'For classes, let the model return a score for each and use loss="CrossEntropyLoss"; make counts floats.',
+            tuple((f"targets that are {each}", count) for each, count in _frequent(target)),
         )
+
+
+def _frequent(target: Tensor) -> list[tuple[int, int]]:
+    return Counter(target.flatten()[:1000].tolist()).most_common(4)
 
 
 def _softmax_axis(output: Tensor) -> int | None:
@@ -120,6 +132,7 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[_Fault]:
             still[0],
             f"It normalises with its running statistics while the model trains{_others(still)}, and those do not change.",
             "Call train() on it, or leave out the eval() in the model's code, unless it is frozen on purpose.",
+            (("in eval mode", len(still)), ("batch norms", len(norms))),
         )
     # Of pictures, batch norm counts every pixel; and one example of numbers alone is refused by torch.
     flat = [path for path, each in norms if isinstance(each, nn.BatchNorm1d)]
@@ -129,6 +142,7 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[_Fault]:
             flat[0],
             f"It normalises over {examples} examples, whose mean and variance are mostly noise.",
             "Raise batch_size, or use GroupNorm or LayerNorm, which do not depend on it.",
+            (("examples in the batch", examples), ("usual, at least", 16)),
         )
     layers = [
         (path, any(each.requires_grad for each in layer.parameters(recurse=False)))
@@ -136,14 +150,18 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[_Fault]:
         if any(True for _ in layer.parameters(recurse=False))
     ]
     trained = [index for index, (_, trains) in enumerate(layers) if trains]
-    # A frozen beginning is what fine-tuning has.
-    frozen = [path for path, trains in layers[trained[0] : trained[-1]] if not trains] if trained else []
+    # A frozen beginning is what fine-tuning has, and several frozen layers at the end are a network that only judges.
+    last = trained[-1] if trained else 0
+    frozen = [path for path, trains in layers[trained[0] : last] if not trains] if trained else []
+    if trained and last == len(layers) - 2:
+        frozen.append(layers[-1][0])
     if frozen:
         yield (
             "frozen-layer",
             frozen[0],
             f"Its parameters do not require gradients, and layers before it are trained{_others(frozen)}.",
             "Set requires_grad_(True), unless it is frozen on purpose.",
+            (("layers that are frozen", len(frozen)), ("layers with parameters", len(layers))),
         )
 
 
@@ -158,6 +176,7 @@ def _of_options(optimizer: torch.optim.Optimizer, clip: tuple[float, float] | No
             None,
             f"weight_decay is {decay:g}: it pulls the weights to 0 faster than most losses pull them elsewhere.",
             "Use 0.01 or less.",
+            (("weight_decay", decay), ("usual, at most", 0.01)),
         )
     if momentum >= MOMENTUM:
         yield (
@@ -168,6 +187,7 @@ def _of_options(optimizer: torch.optim.Optimizer, clip: tuple[float, float] | No
                 "overshoots for as long."
             ),
             "Use 0.9.",
+            (("steps that are averaged", 1 / max(1 - momentum, 1e-9)), ("usual", 10)),
         )
     if clip is not None and clip[0] > CLIPPED * clip[1]:
         yield (
@@ -175,6 +195,7 @@ def _of_options(optimizer: torch.optim.Optimizer, clip: tuple[float, float] | No
             None,
             f"The norm of the gradients is {clip[0]:.3g}, and grad_clip allows {clip[1]:g}: next to nothing is left of them.",
             "Raise grad_clip to about the usual norm (history['gradient_norm']), or scale the data.",
+            (("norm of the gradients", clip[0]), ("grad_clip", clip[1])),
         )
 
 

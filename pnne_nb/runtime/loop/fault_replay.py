@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, final
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from pnne_nb.runtime.faults.fault import Fault, listed
 from pnne_nb.runtime.faults.fault_causes import Cause, cause_of
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.step_ring import StepRing
+from pnne_nb.runtime.objective.step_logs import Peers
 from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
 
@@ -42,6 +44,42 @@ class StepPlace(NamedTuple):
     step: int
     epoch: int
     position: int
+
+
+class Piece(NamedTuple):
+    """What goes through the model at once.
+
+    Attributes:
+        batch: Its tensors ``[n, ...]``; all of a batch, or a piece of it.
+        number: Of the batch in the step, from 0.
+        first: The row in that batch of its first example: others may be before it, in other pieces or processes.
+    """
+
+    batch: Batch
+    number: int
+    first: int
+
+
+def pieces_of(batches: Sequence[Batch], of: Sequence[int], peers: Peers) -> list[Piece]:
+    """The pieces of a step, and where in their batches they are; called by every process of a group.
+
+    Args:
+        batches: What goes through the model one by one, tensors ``[n, ...]`` each.
+        of: For each, the number of its batch, from 0.
+        peers: All processes, which share each batch by the order of their numbers.
+    """
+    count = of[-1] + 1
+    sizes = [0.0] * (peers.count * count)
+    for batch, number in zip(batches, of, strict=True):
+        sizes[peers.rank * count + number] += batch.examples
+    if peers.count > 1:
+        sizes = peers.sum(sizes)
+    first = [int(sum(sizes[number : peers.rank * count : count])) for number in range(count)]
+    found = []
+    for batch, number in zip(batches, of, strict=True):
+        found.append(Piece(batch, number, first[number]))
+        first[number] += batch.examples
+    return found
 
 
 @final
@@ -85,7 +123,7 @@ class FaultReplay:
         what: str,
         kind: Literal["nan-loss", "nan-gradient"],
         place: StepPlace,
-        batches: Sequence[Batch],
+        pieces: Sequence[Piece],
         again: Callable[[], Sequence[Tensor]],
     ) -> NotFiniteError:
         """Return the error for a loss or a gradient that is NaN or infinite; it names what made the first such value.
@@ -94,19 +132,19 @@ class FaultReplay:
             what: The fact, as the beginning of a sentence.
             kind: Which of the two.
             place: Of the step.
-            batches: Those that went through the model, of tensors `[N, ...]`.
+            pieces: Those that went through the model.
             again: Makes the passes of the step again, and returns the loss `[]`, or for ``"nan-gradient"`` the gradients,
                 each `[*]` of its parameter's shape.
         """
         recipe = self._active.recipe
         rate = float(recipe.optimizer.param_groups[0]["lr"])
-        fault = self._fault(place, batches, again, rate, backward=kind == "nan-gradient")
+        fault = self._fault(place, pieces, again, rate, backward=kind == "nan-gradient")
         if fault is not None and fault.stage is not None:
             node = fault.node
         elif kind == "nan-gradient":
             node = fault_location.gradient_not_finite(recipe.model)
         else:
-            node = fault_location.output_not_finite(recipe.model, batches[-1].inputs, batches[-1].named)
+            node = fault_location.output_not_finite(recipe.model, pieces[-1].batch.inputs, pieces[-1].batch.named)
         hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
         lost = fault_location.parameters_not_finite(recipe.model)
         if fault is not None:
@@ -132,7 +170,7 @@ class FaultReplay:
     def _fault(
         self,
         place: StepPlace,
-        batches: Sequence[Batch],
+        pieces: Sequence[Piece],
         again: Callable[[], Sequence[Tensor]],
         rate: float,
         *,
@@ -145,7 +183,7 @@ class FaultReplay:
         self._modes.buffers.restore()
         self._randomness.rewind()
         inputs = [name for name, _ in recipe.expected]
-        given = [_named(batch, inputs) for batch in batches]
+        given = [_named(piece.batch, inputs) for piece in pieces]
         trace = OriginTrace(recipe.model, _numbered(given))
         results: Sequence[Tensor] = ()
         try:
@@ -154,25 +192,26 @@ class FaultReplay:
         except Exception:  # noqa: BLE001  what has failed is told, not the search for who has made it
             return None
         origin = trace.origin(results)
-        if origin is None and any(not bool(result.isfinite().all()) for result in results):
+        if origin is None and (recipe.peers.count > 1 or any(not bool(result.isfinite().all()) for result in results)):
+            # In a group, the part of another process may have it.
             return None
-        at = len(batches) - 1
-        if origin is not None and origin.stage == "data" and len(batches) > 1:
-            at = int(origin.name.partition(" ")[0])
-        return self._described(origin, place, at, len(batches), given[at], batches[at].examples, rate)
+        at = len(pieces) - 1
+        if origin is not None and origin.stage == "data" and len(pieces) > 1:
+            number, _, name = origin.name.partition(" ")
+            at, origin = int(number), msgspec.structs.replace(origin, name=name)
+        return self._described(origin, place, pieces[at], pieces[-1].number + 1, given[at], rate)
 
     def _described(
         self,
         origin: NanOrigin | None,
         place: StepPlace,
-        at: int,
+        piece: Piece,
         count: int,
         given: Mapping[str, Tensor],
-        examples: int,
         rate: float,
     ) -> Fault:
         recipe = self._active.recipe
-        position = place.position + at
+        position = place.position + piece.number
         if origin is None:
             cause = Cause(
                 "transient",
@@ -181,17 +220,16 @@ class FaultReplay:
                 "changes while it is read, and for faulty hardware.",
             )
             return _fault_of(place, position, count, cause, given)
-        rows = origin.rows(examples)
+        rows = tuple(piece.first + row for row in origin.rows(piece.batch.examples))
         if origin.stage == "data":
-            name = origin.name.partition(" ")[2] if count > 1 else origin.name
-            cause = _of_data(name, origin, position)
-            node = name if name in {known for known, _ in recipe.expected} else None
+            cause = _of_data(origin, position, piece.first)
+            node = origin.name if origin.name in {known for known, _ in recipe.expected} else None
             origin = _with(origin, node)
         else:
             cause = cause_of(origin, self._ring.losses, rate)
         numbers = examples_of(recipe.train, place.epoch, position)
         indices = () if numbers is None else tuple(numbers[row] for row in rows if row < len(numbers))
-        return _fault_of(place, position, count, cause, given, origin, rows, indices)
+        return _fault_of(place, position, count, cause, given, origin, rows, indices, piece.first)
 
 
 def _fault_of(
@@ -203,6 +241,7 @@ def _fault_of(
     origin: NanOrigin | None = None,
     rows: tuple[int, ...] = (),
     indices: tuple[int, ...] = (),
+    first: int = 0,
 ) -> Fault:
     is_data = origin is not None and origin.stage == "data"
     return Fault(
@@ -223,11 +262,14 @@ def _fault_of(
         "" if origin is None else origin.made,
         () if origin is None else origin.operands,
         {name: tensor.detach().clone() for name, tensor in given.items()},
+        first,
     )
 
 
-def _of_data(name: str, origin: NanOrigin, position: int) -> Cause:
+def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:
+    name = origin.name
     rows, columns = (*origin.bad, (), ())[:2]
+    rows = tuple(first + row for row in rows)
     what = "NaN" if origin.nan else "infinite"
     row = f"row {rows[0]}" if rows else "a value"
     column = f", column {columns[0]}" if len(origin.bad) == 2 and columns else ""
@@ -235,7 +277,7 @@ def _of_data(name: str, origin: NanOrigin, position: int) -> Cause:
     role = "target" if name == "target" else "data"
     return Cause(
         role,
-        f"In {name!r}, {row}{column} of batch {position + 1} is {what}{more} ({origin.made}).",
+        f"In {name!r}, {row}{column} of batch {position + 1} is {what}{more} ({origin.made.partition(' of ')[0]}).",
         "Drop or fill such examples before the training; engine.skip_batch() goes on without this batch.",
     )
 

@@ -20,13 +20,13 @@ from pnne_nb.runtime.data.batches import Batch, StandIn, to_device
 from pnne_nb.runtime.faults.error_messages import device_lost, loss_failed, model_failed, name_layer, spread
 from pnne_nb.runtime.faults.first_step_faults import first_step_faults
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
-from pnne_nb.runtime.loop.fault_replay import FaultReplay, NotFiniteError, StepPlace
+from pnne_nb.runtime.loop.fault_replay import FaultReplay, NotFiniteError, StepPlace, pieces_of
 from pnne_nb.runtime.loop.finite_check import FiniteCheck, total_norm
 from pnne_nb.runtime.loop.loss_weighting import WeightsChangedError, counts_for_nothing, shares
 from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
 from pnne_nb.runtime.loop.step_ring import StepRing
 from pnne_nb.runtime.monitoring.probes import Observers
-from pnne_nb.runtime.monitoring.timing import Stages
+from pnne_nb.runtime.monitoring.stage_times import Stages
 from pnne_nb.runtime.objective.losses import require_classes
 from pnne_nb.runtime.objective.step_logs import averaged, read, scalar
 from pnne_nb.runtime.setup.recipe import Recipe
@@ -154,6 +154,7 @@ class Stepper:
         self._finite = FiniteCheck(active.recipe.device)
         self._compared_before = False
         self._place = StepPlace(0, 0, 0)
+        self._of: Sequence[int] = ()
 
     def make(self, group: Sequence[Any], place: StepPlace) -> StepResult:
         """Make one step; where memory is too small for it, the same one from smaller pieces of the batches.
@@ -199,6 +200,7 @@ class Stepper:
             of: For each, the number of its batch, from 0.
         """
         active, stages, number = self._active, self.stages, self._place.step
+        self._of = of
         recipe = active.recipe
         optimizer, precision = recipe.optimizer, recipe.precision
         batches = [active.prepare(raw) for raw in raws]
@@ -267,8 +269,7 @@ class Stepper:
             value += peers.total(loss.item() * weight)
             stages.ended("forward")
             if not math.isfinite(value):
-                done = len(outputs) + 1
-                raise self._not_finite(f"The loss became {value}", "nan-loss", raws[:done], batches[:done])
+                raise self._not_finite(f"The loss became {value}", "nan-loss", raws, batches, len(outputs) + 1)
             if in_parts:
                 self._learn_reduction(output, batch, loss.item())
             if not loss.requires_grad:
@@ -326,15 +327,21 @@ class Stepper:
         return loss
 
     def _not_finite(
-        self, what: str, kind: Literal["nan-loss", "nan-gradient"], raws: Sequence[Any], batches: Sequence[Batch]
+        self,
+        what: str,
+        kind: Literal["nan-loss", "nan-gradient"],
+        raws: Sequence[Any],
+        batches: Sequence[Batch],
+        done: int | None = None,
     ) -> NotFiniteError:
         recipe, backward = self._active.recipe, kind == "nan-gradient"
+        pieces = pieces_of(batches, self._of, recipe.peers)[:done]
 
         def again() -> Sequence[Tensor]:
             drop_gradients(recipe.optimizer)
             results: list[Tensor] = []
-            for raw, batch in zip(raws, batches, strict=True):
-                _, loss = forward(recipe, raw, batch)
+            for raw, piece in zip(raws[:done], pieces, strict=True):
+                _, loss = forward(recipe, raw, piece.batch)
                 results = [loss]
                 if backward:
                     recipe.precision.backward(loss)
@@ -343,7 +350,7 @@ class Stepper:
             groups = recipe.optimizer.param_groups
             return [grad for group in groups for one in group["params"] if (grad := one.grad) is not None]
 
-        return self._replay.not_finite(what, kind, self._place, batches, again)
+        return self._replay.not_finite(what, kind, self._place, pieces, again)
 
     def _tell_faults(self, output: Any, batch: Batch, value: float, norm: float | None) -> None:
         recipe = self._active.recipe

@@ -8,7 +8,7 @@ from typing import final
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 from torch import nn
 
-from pnne_nb.runtime.monitoring.timing import Stage, Stages, in_words, shares
+from pnne_nb.runtime.monitoring.stage_times import Stage, Stages, in_words, shares
 from pnne_nb.runtime.setup.devices import memory_of
 from pnne_nb.telemetry.frames import MemoryFrame, TimeFrame
 

@@ -76,7 +76,7 @@ def _require_comparing(name: str, metric: Metric) -> None:
     except TypeError as error:
         kind, taken = type(metric).__name__, ", ".join(signature.parameters)
         raise TrainingError(
-            f"The metric {name} counts {taken}, but a training has an output and a target to give. Derive a metric that "
+            f"The metric {name} counts {taken}, but a training passes it an output and a target. Derive a metric that "
             f"finds the rest in them: class Mine({kind}) with def update(self, output, target): super().update(...), and "
             "targets that hold it, by name say."
         ) from error

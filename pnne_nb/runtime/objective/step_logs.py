@@ -17,10 +17,12 @@ class Peers(Protocol):
     Every process makes the same calls in the same order, or nobody's call returns.
 
     Attributes:
-        count: Number of processes.
+        rank: Number of this process, from 0.
+        count: How many there are.
         present: Whether this process has examples of its own in the present batch; see `StandIn`.
     """
 
+    rank: int
     count: int
     present: bool
 
@@ -38,6 +40,7 @@ class Peers(Protocol):
 class Alone:
     """A training in one process."""
 
+    rank = 0
     count = 1
     present = True
 

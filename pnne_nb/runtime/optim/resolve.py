@@ -33,8 +33,13 @@ def build(kind: str, known: Mapping[str, type], name: str | type, options: Optio
     if isinstance(name, type):
         return call(kind, name.__name__, name, arguments, options)
     if name not in known:
-        raise TrainingError(f"There is no {kind} called {shown(name)}.{near(name, known)}")
+        raise TrainingError(f"There is no {kind} called {shown(name)}.{near(name, known) or _containing(name, known)}")
     return call(kind, name, known[name], arguments, options)
+
+
+def _containing(name: object, known: Mapping[str, type]) -> str:
+    parts = [full for full in known if isinstance(name, str) and len(name) > 3 and name.casefold() in full.casefold()]
+    return f" Did you mean {' or '.join(map(repr, parts))}?" if parts else ""
 
 
 def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], options: Options) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler import compile as compile_graph
-from pnne_nb.compiler.weights.rename_tracking import remember
+from pnne_nb.compiler.weights.rename_log import remember
 from pnne_nb.compiler.weights.reuse import Former, former_path, typed_in
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph

@@ -9,7 +9,7 @@ from typing import Any, Protocol, final
 import msgspec
 from msgspec.structs import replace
 
-from pnne_nb.compiler.weights.rename_tracking import former_paths, mark, paths_since, remember
+from pnne_nb.compiler.weights.rename_log import former_paths, mark, paths_since, remember
 from pnne_nb.compiler.weights.reuse import Former
 from pnne_nb.errors import TrainingError, expect
 from pnne_nb.graph.document import NodeGraph, expect_graph

@@ -177,13 +177,20 @@ class Session:
         """
         self._require_own_process()
         self._checkpoints.require_room()
-        if not self.control.launch(steps):
-            return
-        self.executor.processes = processes
-        self.renew()
-        self.shared.guards = not isinstance(processes, TrainingProcess)
-        guard_thread()
-        self._end_thread = start_training_thread(self.run, self.control.stop, self.control.wait_for_end, self._threads)
+        before = self.control.state
+        try:
+            if not self.control.launch(steps):
+                return
+            self.executor.processes = processes
+            self.renew()
+            self.shared.guards = not isinstance(processes, TrainingProcess)
+            guard_thread()
+            control = self.control
+            self._end_thread = start_training_thread(self.run, control.stop, control.wait_for_end, self._threads)
+        except BaseException:
+            if self.control.abandon(before):
+                self.executor.processes = None
+            raise
         # Once the model is under guard, nobody meets a step.
         self._guarded.wait()
 
@@ -369,7 +376,8 @@ class Session:
 
     def run(self) -> None:
         """Train until the end, a stop or a failure; never raises."""
-        self.control.enter()
+        if not self.control.claim():
+            return
         self._rest_only = False
         state = self._run()
         # Whoever was left behind finds the training ended by another thread, or even begun again.

@@ -18,6 +18,7 @@ _ELSEWHERE: Final = {
     "amp": 'precision="bf16"',
     "callbacks": f'engine.on("epoch", function) once the engine is made; early_stopping=5 and {_CHECKPOINTS} are arguments',
     "checkpoint_path": _CHECKPOINTS,
+    "clip_grad_norm": "grad_clip=1.0",
     "criterion": _LOSS,
     "dataset": "train_data=dataset",
     "default_root_dir": _CHECKPOINTS,
@@ -59,6 +60,25 @@ _ELSEWHERE: Final = {
     "y": "train_data=(X, y)",
 }
 """What to write instead, by how Keras, Lightning, transformers or skorch spell it."""
+
+
+METHODS: Final = {
+    **dict.fromkeys(("fit", "run", "train"), "engine.start(); engine.wait() waits for the end"),
+    **dict.fromkeys(("evaluate", "test"), "engine.validate(), which needs val_data=(X, y)"),
+    **dict.fromkeys(("load", "restore"), "pn.TrainingEngine.resume_from(path, ...), or engine.load_checkpoint(path)"),
+    **dict.fromkeys(("parameters", "state_dict"), "engine.model.parameters() or engine.model.state_dict()"),
+    **dict.fromkeys(("save", "save_model"), "engine.save_checkpoint(path), or pn.save(graph, engine.model, path)"),
+    "add_callback": 'engine.on("epoch", function)',
+    "compile": "pn.TrainingEngine(model, (X, y), loss=..., optimizer=...)",
+    "losses": 'engine.history["loss"]',
+    "lr": 'engine.history["learning_rate"]; engine.set_optimizer(lr=1e-4) changes it',
+    "metrics": 'engine.history, such as engine.history["train_accuracy"]',
+    "plot": "engine.history.plot()",
+    "predict": "pn.InferenceEngine(engine.model).predict(X)",
+    "register_callback": 'engine.on("epoch", function)',
+    "summary": "pn.summary(engine.model, x), or engine.history.summary()",
+}
+"""What to write instead of methods that trainers of other libraries have."""
 
 
 def refuse_unknown(given: Iterable[str], function: Callable[..., object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, TypeAlias, final, get_args
+from typing import Any, Final, Literal, TypeAlias, final, get_args
 
 import torch
 from torch import Tensor
@@ -39,6 +39,14 @@ def choose_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
+_SPELLED_ELSEWHERE: Final = {
+    **dict.fromkeys(("16", "16-mixed", "16-true", "amp", "float16", "fp16", "half", "mixed", "torch.float16"), "16"),
+    **dict.fromkeys(("bf16-mixed", "bf16-true", "bfloat16", "torch.bfloat16"), "bf16"),
+    **dict.fromkeys(("32", "32-true", "float32", "fp32", "full", "torch.float32"), "32"),
+}
+"""Precisions by what torch and other libraries call them."""
+
+
 @final
 class Precision:
     """Autocast and gradient scaling for one training.
@@ -55,7 +63,11 @@ class Precision:
     def __init__(self, name: object, device: torch.device) -> None:
         known = get_args(PrecisionName)
         if not isinstance(name, str) or name not in known:
-            raise TrainingError(f"precision must be one of {', '.join(map(repr, known))}, not {shown(name)}.")
+            meant = _SPELLED_ELSEWHERE.get(str(name))
+            raise TrainingError(
+                f"precision must be one of {', '.join(map(repr, known))}, not {shown(name)}."
+                f"{f' Write precision={meant!r}.' if meant else ''}"
+            )
         self._device = device.type
         self._dtype = {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[name]
         self.scaler = torch.amp.GradScaler(self._device) if name == "16" else None

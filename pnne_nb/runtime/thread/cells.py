@@ -24,6 +24,7 @@ class Cells:
         self._depth = 0
         self._at_begin = Subscribers[Callable[[], None]]()
         self._at_end: list[Callable[[], None]] = []
+        self._at_interrupt: dict[Callable[[], None], None] = {}
 
     def began(self) -> None:
         """A cell begins in the calling thread; cells that run other cells nest."""
@@ -34,15 +35,25 @@ class Cells:
         for function in told:
             function()
 
-    def ended(self) -> None:
-        """The cell has ended, whether well or not; without a cell this does nothing."""
+    def ended(self, *, interrupted: bool = False) -> None:
+        """The cell has ended, whether well or not; without a cell this does nothing.
+
+        Args:
+            interrupted: Whether an interrupt has ended it.
+        """
         with self._lock:
             self._depth = max(0, self._depth - 1)
             if self._depth:
                 return
             self._thread = None
-            told, self._at_end = self._at_end, []
+            left = list(self._at_interrupt) if interrupted else []
+            told, self._at_end, self._at_interrupt = [*left, *self._at_end], [], {}
         _call_all(told)
+
+    def lost(self) -> None:
+        """The end of the running cell, if there is one, will not be told: an interrupt has cut that short."""
+        while self._depth:
+            self.ended(interrupted=True)
 
     def open_here(self) -> bool:
         """Whether the calling thread is running a cell."""
@@ -60,6 +71,11 @@ class Cells:
         """Call `function` once when the running cell ends."""
         with self._lock:
             self._at_end.append(function)
+
+    def at_interrupt(self, function: Callable[[], None]) -> None:
+        """Call `function` when the running cell ends by an interrupt; asking for the same again changes nothing."""
+        with self._lock:
+            self._at_interrupt[function] = None
 
 
 def _call_all(functions: list[Callable[[], None]]) -> None:

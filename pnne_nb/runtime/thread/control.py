@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias, final
 
+from pnne_nb.process.bells import SLICE, Bells, Errand
 from pnne_nb.process.direct_buttons import DirectButtons, Press
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
+from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.step_lock import has_turn
-from pnne_nb.telemetry.frames import TrainingState
+from pnne_nb.telemetry.frames import ALIVE, TrainingState
 
 Verdict: TypeAlias = Literal["go", "stop"]
-
-_SLICE = 0.2
-"""Seconds between two looks for an interrupt while waiting: a wait without end cannot be interrupted everywhere."""
 
 _GLANCE = 0.02
 """Seconds between two looks whether the training has ended."""
@@ -54,7 +54,7 @@ class Control:
         self.woken: Callable[[], None] = nothing
         self._changed = changed
         self._lock = fork_safe(threading.RLock())
-        self._bells: list[Bell] = []
+        self._bells = Bells(self._lock)
         self._state: TrainingState = "idle"
         self._alive = False
         self._pause = False
@@ -69,6 +69,7 @@ class Control:
         self._trainer: int | None = None
         self._visits: dict[Hashable, int] = {}
         self._reasons: dict[Hashable, str] = {}
+        self._errands: deque[Errand] = deque()
         self._forked = False
         self._buttons: DirectButtons | None = None
         renewed_after_fork(self)
@@ -83,6 +84,7 @@ class Control:
         self._visits.clear()
         self._reasons.clear()
         self._bells.clear()
+        self._errands.clear()
         self._buttons = None
 
     @property
@@ -109,7 +111,8 @@ class Control:
     @property
     def asked(self) -> str | None:
         """What somebody has asked for and the training has not obeyed yet, in words, or None."""
-        if self.stopping:
+        # The end is announced before the thread is gone, and whoever hears of it may ask at once.
+        if self.stopping and self._state in ALIVE:
             return "stopping"
         halts = self._alive and self._pause and not self._steps and self._state == "running"
         return "pausing" if halts else None
@@ -173,6 +176,21 @@ class Control:
             raise
         return True
 
+    def abandon(self, state: TrainingState) -> bool:
+        """Take a launch back whose thread has not begun, and may never: an interrupt has come in between.
+
+        Args:
+            state: The one before the launch.
+
+        Returns:
+            Whether there was such a launch; otherwise nothing has changed.
+        """
+        with self._lock:
+            found = self._alive and self._trainer is None
+            if found:
+                self._leave(state)
+            return found
+
     def pause(self) -> None:
         """Ask for a halt at the next boundary."""
         self._request(pause=True)
@@ -198,7 +216,7 @@ class Control:
                     self._stop = True
                     self.stop_asked.set()
                 self.asked_at = time.time()
-                self._ring()
+                self._bells.ring()
                 self.woken()
 
     def settled(self, timeout: float | None = None) -> bool:
@@ -214,7 +232,7 @@ class Control:
         """
         if self.in_training_thread():
             return False
-        return self._wait_until(self._has_obeyed, timeout)
+        return self._bells.wait_until(self._has_obeyed, timeout)
 
     def _has_obeyed(self) -> bool:
         if not (self._alive and (self._pause or self._stop)):
@@ -223,7 +241,7 @@ class Control:
 
     def wait_for_rest(self, *, wait: bool = True) -> None:
         """Wait until the training has obeyed, see `settled`; returns at once where that would be for ever."""
-        while wait and not self.in_a_step() and not self.settled(_SLICE):
+        while wait and not self.in_a_step() and not self.settled(SLICE):
             pass
 
     def wait_for_end(self, timeout: float | None) -> bool:
@@ -246,8 +264,16 @@ class Control:
 
     # The training thread's side
 
+    def claim(self) -> bool:
+        """Become the training thread; whether the caller is wanted as such, see `abandon`."""
+        with self._lock:
+            wanted = self._alive and self._trainer is None
+            if wanted:
+                self._trainer = threading.get_ident()
+            return wanted
+
     def enter(self) -> None:
-        """The calling thread becomes the training thread."""
+        """The calling thread becomes the training thread, in the place of the one that was."""
         self._trainer = threading.get_ident()
 
     def boundary(self) -> Verdict:
@@ -257,15 +283,18 @@ class Control:
             buttons.look()
         with self._lock:
             # At most boundaries nobody wants anything, and a small model's step is short.
-            wanted = self._pause or self._stop or self._visits or self._lent_since is not None
+            wanted = self._pause or self._stop or self._visits or self._errands or self._lent_since is not None
             if not wanted and self._working and self._state == "running":
                 return "go"
         while True:
             with self._lock:
                 self._working = False
-                self._ring()
-            while not self._wait_until(self._may_leave_boundary, glance=self._glance):
+                self._bells.ring()
+            while not self._bells.wait_until(lambda: self._errands or self._may_leave_boundary(), glance=self._glance):
                 self.look()
+            if self._errands:
+                self._run_errand()
+                continue
             with self._lock:
                 # Somebody may have come, or taken a request back, since the bell has rung.
                 if not self._may_leave_boundary():
@@ -274,7 +303,7 @@ class Control:
                 self._lent_since = None
                 if self._reserved:
                     self._reserved = False
-                    self._ring()
+                    self._bells.ring()
                 if self._stop:
                     return "stop"
                 news = self._news()
@@ -283,6 +312,13 @@ class Control:
                     return "go"
                 self._state = news
             self._changed(news)
+
+    def _run_errand(self) -> None:
+        with self._lock:
+            # Nobody else has the model meanwhile.
+            self._working = True
+            errand = self._errands.popleft()
+        errand.run()
 
     def _glance(self) -> float | None:
         """Seconds after which the training thread looks again: nobody rings when a loan runs out, or a visitor has died."""
@@ -298,7 +334,7 @@ class Control:
         if self._reserved and not wants_to_work:
             # Meanwhile it was told to halt: nobody need wait for a turn that it does not take.
             self._reserved = False
-            self._ring()
+            self._bells.ring()
         return wants_to_work and not self._visits and self._loan_left() is None
 
     def _loan_left(self) -> float | None:
@@ -343,8 +379,9 @@ class Control:
         with self._lock:
             self._alive = False
             self._trainer = None
+            self._errands.clear()
             buttons, self._buttons = self._buttons, None
-            self._ring()
+            self._bells.ring()
         if buttons is not None:
             buttons.close()
 
@@ -371,11 +408,17 @@ class Control:
         if self.in_training_thread():
             yield
             return
+        if cells.open_here():
+            cells.at_interrupt(self._end_visit)
         self.arrive(key, reason)
         try:
             yield
         finally:
             self.leave(key, linger)
+
+    def _end_visit(self) -> None:
+        """An interrupt has ended the cell in the calling thread: it may have cut short how a visit ends."""
+        self.forget(threading.get_ident())
 
     def arrive(self, key: Hashable, reason: str) -> None:
         """Begin a visit; blocks until the running step has ended.
@@ -389,15 +432,15 @@ class Control:
         def enter() -> bool:
             if self._reserved and key not in self._visits:
                 return False
-            self._reasons.setdefault(key, reason)
             self._visits[key] = before + 1
+            self._reasons.setdefault(key, reason)
             return True
 
         try:
-            self._wait_until(enter)
+            self._bells.wait_until(enter)
             self.woken()
             # A step of another training keeps this one's from beginning.
-            self._wait_until(lambda: has_turn() or not self._working)
+            self._bells.wait_until(lambda: has_turn() or not self._working)
         except BaseException:
             if self._visits.get(key, 0) > before:
                 self.leave(key)
@@ -416,68 +459,30 @@ class Control:
             else:
                 self._reasons.pop(key, None)
             self._reserved = self._queued and not self._visits and self._loan_left() is None
-            self._ring()
+            self._bells.ring()
+
+    def have_done(self, work: Callable[[], None]) -> None:
+        """Have the training thread do something between two steps, for a visitor: no interrupt cuts it short there.
+
+        An interrupt ends the waiting for it. Of a training that ends, it is not done.
+
+        Raises:
+            BaseException: What the work raises.
+        """
+        if self.in_training_thread():
+            work()
+            return
+        errand = Errand(work)
+        with self._lock:
+            if self._alive:
+                self._errands.append(errand)
+                self._bells.ring()
+        self._bells.wait_until(lambda: errand.done or not self._alive)
+        if errand.error is not None:
+            raise errand.error
 
     def forget(self, key: Hashable) -> None:
         """End every visit of `key`."""
         with self._lock:
             self._visits[key] = min(1, self._visits.get(key, 0))
             self.leave(key)
-
-    # Waiting
-
-    def _wait_until(
-        self,
-        ready: Callable[[], bool],
-        timeout: float | None = None,
-        glance: Callable[[], float | None] = lambda: None,
-    ) -> bool:
-        """Wait until `ready`, or for `timeout` seconds, or for those of `glance` since the last bell; whether it is ready.
-
-        Both functions are called with the lock held. No ``threading.Condition``: an interrupt that comes just when its
-        lock was taken (its ``__enter__`` is Python) would leave it taken for ever, and the training would never make
-        another step.
-        """
-        until = float("inf") if timeout is None else time.monotonic() + timeout
-        longest = _SLICE if threading.current_thread() is threading.main_thread() else threading.TIMEOUT_MAX
-        bell, rung = Bell(), True
-        try:
-            while True:
-                with self._lock:
-                    if ready():
-                        return True
-                    if bell not in self._bells:
-                        self._bells.append(bell)
-                    soon = glance()
-                left = until - time.monotonic()
-                if left <= 0 or not (rung or soon is None):
-                    return False
-                rung = bell.wait(min(longest, left, longest if soon is None else soon))
-        finally:
-            with self._lock:
-                if bell in self._bells:
-                    self._bells.remove(bell)
-
-    def _ring(self) -> None:
-        """Whoever waits looks again; called with the lock held."""
-        bells, self._bells = self._bells, []
-        for bell in bells:
-            bell.ring()
-
-
-@final
-class Bell:
-    """Wakes one thread. Both calls are single ones of C, in whose middle no interrupt comes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until it has rung, for so many seconds at most; whether it has."""
-        return self._lock.acquire(timeout=seconds)
-
-    def ring(self) -> None:
-        """Let whoever waits go on, or not wait at all."""
-        if self._lock.locked():
-            self._lock.release()

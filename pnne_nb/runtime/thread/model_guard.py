@@ -50,6 +50,10 @@ PATIENCE = 30.0
 """Seconds for which the training waits for the backward pass of a result that a thread keeps without using the model."""
 
 
+def _same(one: tuple[Tensor, int] | None, other: tuple[Tensor, int]) -> bool:
+    return one is not None and one[0] is other[0] and one[1] == other[1]
+
+
 class _Result:
     """Lives as long as the graph of autograd behind something that a thread has computed with the model."""
 
@@ -112,6 +116,7 @@ class SharedModel:
         self._parked = False
         self._holders: dict[threading.Thread, _Holder] = {}
         self._buffers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._weights: dict[str, tuple[Tensor, int]] = {}
         self._closing: list[Callable[[], object]] = []
         self._arrays: list[weakref.ref[NDArray[Any]]] = []
         self._told_of_arrays = False
@@ -192,6 +197,7 @@ class SharedModel:
             self._buffers = {}
             if self._parked:
                 self._keep_buffers(self.model.buffers())
+                self._weights = self._versions()
 
     def cell_began(self) -> None:
         """A cell begins in the calling thread."""
@@ -223,13 +229,32 @@ class SharedModel:
             with self._lock:
                 self._parked = True
                 self._keep_buffers(self.model.buffers())
+                self._weights = self._versions()
 
     def _end_of_cell(self) -> None:
-        with self._lock:
-            self._parked = False
-            self._restore_if_unused()
-        # Also where an interrupt has cut its arrival short.
-        self._control.forget(_CELL)
+        changed: list[str] = []
+        try:
+            with self._lock:
+                if self._parked and self._closing:
+                    before = self._weights
+                    changed = [name for name, now in self._versions().items() if not _same(before.get(name), now)]
+                self._parked, self._weights = False, {}
+                self._restore_if_unused()
+        finally:
+            # Also where an interrupt has cut its arrival, or this, short.
+            self._control.forget(_CELL)
+        if changed:
+            self._tell(
+                f"A cell has changed {', '.join(changed[:3])}{' …' * (len(changed) > 3)} of the model in training: the "
+                "training goes on with that, and is no longer the one that its seed and data give.",
+                "If it was meant, write it into `with engine.paused() as model:`. If not, engine.load_checkpoint() or "
+                "engine.rewind() goes back to before.",
+            )
+
+    def _versions(self) -> dict[str, tuple[Tensor, int]]:
+        """Each parameter, and how often it was written: what goes past torch, or through ``.data``, is not counted."""
+        with unseen():
+            return {name: (weight, weight._version) for name, weight in self.model.named_parameters()}
 
     # Threads
 

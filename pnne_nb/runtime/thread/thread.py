@@ -51,6 +51,7 @@ def start_training_thread(
     token = object()
 
     def run() -> None:
+        _at_work.add(token, stop, ended)
         # Counts for this thread only.
         torch.set_num_threads(threads)
         try:
@@ -59,7 +60,6 @@ def start_training_thread(
             _at_work.remove(token)
             thread_ended()
 
-    _at_work.add(token, stop, ended)
     threading.Thread(target=run, name="pnne-training", daemon=True).start()
     return lambda: _at_work.remove(token)
 

@@ -38,7 +38,7 @@ class ProcessLink:
         self.pid: int | None = None
         self._forked: Forked = server.fork()
         self._wire: MessageSocket[FromProcess] = MessageSocket(self._forked.connection, FromProcess)
-        self._speaking = threading.Lock()
+        self._speaking = threading.RLock()
         self._heard_at = time.monotonic()
 
     def send(self, *messages: FromKernel) -> None:

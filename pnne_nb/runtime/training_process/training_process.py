@@ -111,12 +111,13 @@ class TrainingProcess:
         server.start()
         self._link: ProcessLink | None = None
         self._fault: GoneError | None = None
-        self._asking = threading.RLock()
+        # Of both on the way to the process, a signal's handler may come again in the middle, with another command.
+        self._halting = threading.RLock()
         self._inbox: deque[FromProcess] = deque()
         self._doing: str | None = None
         self._started = self._running = self._ended = self._finished = False
         self._is_current = True
-        self._lent = 0
+        self._loans: set[object] = set()
         self._unsent = False
         self._fresh: Parcel | None = None
         self._happened_at = time.monotonic()
@@ -184,25 +185,33 @@ class TrainingProcess:
                 yield Waiting()
 
     def _go(self) -> None:
-        if self._unsent:
-            self._push()
+        # Nobody has the model any more: an interrupt has cut short how one of these ended.
+        self._loans.clear()
+        self._send_changes()
         steps = self._control.steps_left
         self.counts = steps is not None
         self._is_current = False
-        self._asked = False
         self._happened_at = time.monotonic()
         self._listen()
-        self._send(Go(steps, self._reports.listeners.waited_for))
-        # From here on it can be told to halt: by whoever wants something by now, the next look at the control does so.
-        self._running = True
+        # A word to halt that came in between would be one for the steps before.
+        with self._halting:
+            self._asked = False
+            self._send(Go(steps, self._reports.listeners.waited_for))
+            # From here on it can be told to halt: by whoever wants something by now, the next look at the control does so.
+            self._running = True
 
     # What the engine wants in between
 
     def wake(self) -> None:
         """From any thread: somebody wants something, perhaps that it halts."""
-        if self._running and not self._asked and self._is_to_halt():
-            self._asked = True
-            self._send(Halt())
+        with self._halting:
+            if self._running and not self._asked and self._is_to_halt():
+                self._halt()
+
+    def _halt(self) -> None:
+        self._send(Halt())
+        # Not before: an interrupt that comes first must not leave it unsaid. Saying it twice does no harm.
+        self._asked = True
 
     def _is_to_halt(self) -> bool:
         control, left = self._control, self._control.steps_left
@@ -220,24 +229,24 @@ class TrainingProcess:
         Raises:
             TrainingError: The process is gone.
         """
-        with self._asking:
-            if self._lent or self._ended:
-                return
-            try:
-                self._settle()
-                if self._is_current:
-                    self._adopt(self._latest)
-                else:
-                    # An interrupt may have cut short whoever has asked before: that answer is of an earlier halt.
-                    answers = [message for message in self._inbox if isinstance(message, Told)]
-                    for answer in answers:
-                        self._inbox.remove(answer)
-                    self._listen()
-                    self._send(Ask())
-                    self._find(Told, Failed)
-            except GoneError as gone:
-                self._fault = gone
-                raise TrainingError(str(gone)) from None
+        if not self._loans:
+            self._control.have_done(self._sync)
+
+    def _sync(self) -> None:
+        if self._ended or self._unsent:
+            # The loop is ahead of the process: whoever has changed it was cut short, or it could not be handed over.
+            return
+        try:
+            self._settle()
+            if self._is_current:
+                self._adopt(self._latest)
+            else:
+                self._listen()
+                self._send(Ask())
+                self._find(Told, Failed)
+        except GoneError as gone:
+            self._fault = gone
+            raise TrainingError(str(gone)) from None
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -247,13 +256,21 @@ class TrainingProcess:
             TrainingError: What it is now cannot be handed over; the training cannot go on with it.
         """
         self.sync()
-        self._lent += 1
+        loan = object()
+        self._loans.add(loan)
         try:
+            # Until the process knows: an interrupt may end the block, and what comes after it, anywhere.
+            self._unsent = True
             yield
         finally:
-            self._lent -= 1
-            if not (self._lent or self._ended):
-                self._push()
+            if loan in self._loans:
+                self._loans.remove(loan)
+                if not self._loans:
+                    self._control.have_done(self._send_changes)
+
+    def _send_changes(self) -> None:
+        if self._unsent and not self._ended:
+            self._push()
 
     def _push(self) -> None:
         self._unsent = True
@@ -268,8 +285,7 @@ class TrainingProcess:
     def _settle(self) -> None:
         """Wait until it has halted; what it has made by then is told later."""
         if self._running:
-            self._asked = True
-            self._send(Halt())
+            self._halt()
             self._find(Halted, ProcessEnded, Failed)
 
     def _stop(self) -> None:
@@ -333,9 +349,7 @@ class TrainingProcess:
             case Halted():
                 self._running = False
             case Told(state=state):
-                # While it runs, this is a late answer, see `sync`.
-                if not self._running:
-                    self._adopt(state)
+                self._adopt(state)
             case ProcessEnded(state=state, finished=finished):
                 self._running, self._ended, self._finished = False, True, finished
                 self._adopt(state)

@@ -15,9 +15,9 @@ from pnne_nb.errors import ArgumentError, PnneError, expect, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inference.inference_engine import InferenceEngine
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.widgets.explorer.images import picture
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.images import picture
 from pnne_nb.widgets.plots.palette import PALETTE
 
 MAX_FIELDS: Final = 32

@@ -14,7 +14,7 @@ from pnne_nb.errors import PnneError
 from pnne_nb.protocol.control_messages import CommandMessage, ControlRequest, Reply
 from pnne_nb.widgets.host.bundle import bundled
 from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.pacing import IN_FLIGHT
+from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 
 _SCRIPT: Final = bundled("controls.js")
 _STYLE: Final = bundled("controls.css")

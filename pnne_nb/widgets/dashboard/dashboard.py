@@ -21,6 +21,7 @@ from pnne_nb.protocol.control_messages import (
     Command,
     CommandMessage,
     ControlRequest,
+    DismissMessage,
     ExportMessage,
     RateMessage,
     ScaleMessage,
@@ -49,11 +50,12 @@ from pnne_nb.widgets.dashboard.engine_view import (
     trained_graph,
     training_still,
 )
+from pnne_nb.widgets.dashboard.findings import Findings
 from pnne_nb.widgets.dashboard.status import Status
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.batched_updates import Picture
 from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
-from pnne_nb.widgets.host.pacing import IN_FLIGHT
+from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 from pnne_nb.widgets.host.pump import Pump
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.layer_plots import HistogramPlot, MetricPlots, NormPlot
@@ -114,6 +116,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         # As if watched until a browser could have answered, so that the first second is not a single point.
         self._cadence = Cadence(WATCHED_HZ, BUDGET)
         self._status = Status(state=engine.state, learning_rate=engine.optimizer.param_groups[0]["lr"])
+        self._findings = Findings(engine.history)
         self._bar = ControlBar(self._answer)
         # What the dashboard's own probe can measure, by the name to choose it by.
         self._own = {
@@ -210,8 +213,10 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         for frame in frames:
             if isinstance(frame, StepFrame) and frame.step <= self._known_steps:
                 continue
-            if isinstance(frame, AnomalyFrame) and frame.kind == REWOUND:
-                self._known_steps = min(self._known_steps, frame.step)
+            if isinstance(frame, AnomalyFrame):
+                self._findings.take(frame)
+                if frame.kind == REWOUND:
+                    self._known_steps = min(self._known_steps, frame.step)
             if isinstance(frame, HistogramFrame) and not self._is_chosen(frame):
                 continue
             self._status.take(frame)
@@ -261,6 +266,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             self._status.remedies = remedies(self._engine)
             if not self._status.remedies:
                 self._status.batch_text = ""
+            self._status.notices, self._status.dismissed = self._findings.shown(), self._findings.dismissed
             self._status.skipped_steps = self._engine.history.skipped_steps
         with self._writing, self._bar.hold_sync():
             self._bar.status = self._status.to_json()
@@ -340,6 +346,9 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
                 self.show_on_graph(on)
             case ExportMessage(_, on):
                 self.show_export(on)
+            case DismissMessage(_, number):
+                self._findings.dismiss(number)
+                self._draw_status(self._bar.tick)
             case _:
                 assert_never(message)
 
@@ -382,7 +391,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         try:
             self.engine.rewind(min(BACK, self.engine.progress.step))
         except TrainingError as error:
-            self._status.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
+            self._findings.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
         self._draw_status(self._bar.tick)
 
     def _set_rate(self, rate: float) -> None:
@@ -390,7 +399,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             self.engine.set_optimizer(lr=rate)
             self._status.learning_rate = rate
         except TrainingError as error:
-            self._status.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
+            self._findings.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
         self._draw_status(self._bar.tick)
 
     def _choose(self, name: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Final, final
+from typing import final
 
 import msgspec
 
-from pnne_nb.protocol.control_messages import Notice, Saved, TrainingStatus
+from pnne_nb.protocol.control_messages import Saved, TrainingStatus
 from pnne_nb.telemetry.frames import (
     ALIVE,
-    AnomalyFrame,
     CheckpointFrame,
     CostFrame,
     Frame,
@@ -18,9 +17,6 @@ from pnne_nb.telemetry.frames import (
     StateFrame,
     StepFrame,
 )
-
-NOTICES: Final = 5
-"""Findings shown at once; the latest win."""
 
 
 @final
@@ -44,9 +40,6 @@ class Status(TrainingStatus, rename="camel"):
                 self.cost, self.frames_per_second = _finite(frame.share), _finite(frame.frames_per_second) or 0.0
             case CheckpointFrame():
                 self.saved = Saved(frame.step, frame.path)
-            case AnomalyFrame():
-                notice = Notice(frame.step, frame.message, frame.node, frame.hint)
-                self.notices = [*self.notices, notice][-NOTICES:]
             case _:
                 pass
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from pnne_nb import compiler
 from pnne_nb.compiler import to_source
+from pnne_nb.compiler.analysis.verify import call_arguments
 from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError, expect
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
@@ -33,29 +34,36 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state, with_floats
+from pnne_nb.protocol.export_messages import (
+    CancelExport,
+    ExportCheck,
+    ExportFormats,
+    ExportState,
+    GetExportFormats,
+    StartExport,
+    WatchExport,
+)
 from pnne_nb.protocol.messages import (
     Arrange,
     Blocks,
     Bundle,
-    CancelExport,
     Catalog,
     Committed,
     Derived,
     DerivedChanged,
     Edit,
     Event,
-    ExportCheck,
-    ExportFormats,
-    ExportState,
     GetBundle,
     GetCatalog,
-    GetExportFormats,
     GetPreview,
     GetSource,
+    GetSteps,
     Group,
     HideTraining,
     HistoryState,
     LoadBlocks,
+    Marks,
+    NodeMark,
     NodeTypeAdded,
     Painted,
     Preview,
@@ -63,15 +71,16 @@ from pnne_nb.protocol.messages import (
     Redo,
     Rejected,
     Request,
+    RunToHere,
+    SeenTensor,
     Snapshot,
     Source,
-    StartExport,
+    Steps,
     Sync,
     Training,
     Undo,
     Ungroup,
     Unpublish,
-    WatchExport,
 )
 from pnne_nb.widgets.editor.commit_throttle import Bursts
 from pnne_nb.widgets.editor.live_analysis import Derivation
@@ -84,8 +93,16 @@ from pnne_nb.widgets.host.static_picture import KeptPicture
 
 if TYPE_CHECKING:
     from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lent
+    from pnne_nb.widgets.editor.run_to_here import Example, PortRuns
+
+QUICKLY_DRAWN: Final = 2000
+"""Nodes whose picture takes a fifth of a second; a cell that shows more does not wait for it."""
 
 _log: Final = logging.getLogger(__name__)
+
+
+MOST_STEPS: Final = 200
+"""In the list of what was done, before and after where the document stands."""
 
 
 @lru_cache(maxsize=1)
@@ -196,8 +213,15 @@ class GraphEditor(anywidget.AnyWidget):
         self._edits = 0
         self._overlay: Overlay | None = None
         self._picture: Training | None = None
+        self._marks = Marks()
         self._derivation = Derivation.of(graph)
-        self._kept = KeptPicture(lambda: repr(graph), self._derivation.picture)
+        self._kept = KeptPicture(
+            lambda: repr(graph), self._derivation.picture, lambda: len(graph.nodes) <= QUICKLY_DRAWN
+        )
+        self._example: Example | None = (
+            None if module is None or input_size is not None else call_arguments(args, kwargs)
+        )
+        self._runs: PortRuns | None = None  # as soon as somebody asks
         self._exports: ExportDialog | None = None  # as soon as somebody asks: most editors export nothing
         self._bursts = Bursts(_weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
@@ -289,6 +313,44 @@ class GraphEditor(anywidget.AnyWidget):
             before.close()
             self._show_training(Training(0))
 
+    @property
+    def example(self) -> tuple[Any, ...] | None:
+        """The positional arguments of a call, for Run to here; None: one is made of the shapes of the Inputs.
+
+        Of a module that was imported with `args`, it is those. A training that is shown runs its own data instead.
+
+        Raises:
+            ArgumentError: When set, if it is neither a tuple of arguments nor a tensor.
+        """
+        return None if self._example is None else self._example[0]
+
+    @example.setter
+    def example(self, args: Sequence[Any] | Tensor | None) -> None:
+        self._example = None if args is None else call_arguments(args, None)
+
+    @property
+    def marks(self) -> Mapping[str, NodeMark]:
+        """A few characters of your own under the cards of nodes, by path; a block shows the worst inside it.
+
+        ::
+
+            editor.marks = {"conv1": "12 ms", "fc": pn.NodeMark("slow", "warning", "It waits for the copy.")}
+
+        Raises:
+            ArgumentError: When set, if it is no mapping of paths to texts or marks.
+        """
+        return dict(self._marks.marks)
+
+    @marks.setter
+    def marks(self, marks: Mapping[str, NodeMark | str]) -> None:
+        way = 'editor.marks = {"conv1": "12 ms"}.'
+        expect(marks, Mapping, "marks", "a mapping of the paths of nodes to what is said there", way)
+        for path, mark in marks.items():
+            expect(path, str, "a path of marks", "a string", way)
+            expect(mark, (NodeMark, str), f"marks[{path!r}]", "a text or a pn.NodeMark", way)
+        self._marks = Marks({path: NodeMark(mark) if isinstance(mark, str) else mark for path, mark in marks.items()})
+        self._tell(lambda: self._marks)
+
     def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
 
@@ -310,6 +372,8 @@ class GraphEditor(anywidget.AnyWidget):
             if self._exports is not None:
                 self._exports.close()
                 self._exports = None
+            if self._runs is not None:
+                self._runs.close()
             self._release()
             self._latest = self._current = self._compiled = None
         close_parts(self)
@@ -357,14 +421,13 @@ class GraphEditor(anywidget.AnyWidget):
             case GetPreview(source=source, target=target):
                 found = self._derivation.preview(source, target)
                 self._tell(lambda: Preview(id, client, found))
+            case RunToHere():
+                self._run_to_here(request)
             case Painted(tick=tick):
                 if self._overlay is not None:
                     self._overlay.acknowledge(tick)
             case HideTraining():
                 self.training = None
-            case GetBundle():
-                text = bundled("editor.js")
-                self._tell(lambda: Bundle(id, client, text))
             case Sync():
                 GraphEditor._arrived = True
                 self._tell(lambda: self._snapshot(id, client))
@@ -372,6 +435,8 @@ class GraphEditor(anywidget.AnyWidget):
                     self._blocks_changed()
                 if self._picture is not None:
                     self._show_training(self._picture)
+                if self._marks.marks:
+                    self._tell(lambda: self._marks)
                 if self._exports is not None:
                     self._show_export(self._exports.state)
                     self._show_export(self._exports.check)
@@ -381,9 +446,8 @@ class GraphEditor(anywidget.AnyWidget):
             case Publish() | Unpublish() | LoadBlocks():
                 _change_blocks(graph, request)
                 self._tell(lambda: Blocks(blocks.graph.state(), id, client))
-            case GetSource():
-                text = to_source(graph)
-                self._tell(lambda: Source(id, client, text))
+            case GetBundle() | GetSource() | GetSteps():
+                self._answer_question(request)
             case GetExportFormats() | StartExport() | CancelExport() | WatchExport():
                 self._answer_export(request)
             case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup():
@@ -394,6 +458,37 @@ class GraphEditor(anywidget.AnyWidget):
                     self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
             case _:
                 assert_never(request)
+
+    def _answer_question(self, request: GetBundle | GetSource | GetSteps) -> None:
+        id, client = request.id, request.client
+        match request:
+            case GetBundle():
+                text = bundled("editor.js")
+                self._tell(lambda: Bundle(id, client, text))
+            case GetSource():
+                text = to_source(self._graph)
+                self._tell(lambda: Source(id, client, text))
+            case GetSteps():
+                done, undone = self._graph.step_labels()
+                earlier = max(0, len(done) - MOST_STEPS)
+                self._tell(lambda: Steps(id, client, done[earlier:], undone[:MOST_STEPS], earlier))
+            case _:
+                assert_never(request)
+
+    def _run_to_here(self, request: RunToHere) -> None:
+        from pnne_nb.widgets.editor.run_to_here import PortRuns  # noqa: PLC0415  # few ask for it
+
+        if self._runs is None:
+            editor = weakref.ref(self)
+            self._runs = PortRuns(self._graph, lambda: _lent_model(editor))
+
+        def tell(outcome: SeenTensor | PnneError) -> None:
+            if isinstance(outcome, PnneError):
+                self._reject(request.id, request.client, outcome)
+            else:
+                self._tell(lambda: outcome)
+
+        self._runs.start(request, self._latest, self._example, tell)
 
     def _answer_export(self, request: GetExportFormats | StartExport | CancelExport | WatchExport) -> None:
         from pnne_nb.widgets.editor.export_dialog import ExportDialog, format_states  # noqa: PLC0415  # few ask for it
@@ -462,7 +557,8 @@ class GraphEditor(anywidget.AnyWidget):
         if done.client is not None or not self._bursts.hold():
             history = HistoryState(done.undo, done.redo)
             self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
-        if not all(isinstance(op, LookOp) for op in done.ops):
+        computes = not all(isinstance(op, LookOp) for op in done.ops)
+        if computes:
             self._edits += 1
             if self._exports is not None:
                 self._exports.edited()
@@ -471,13 +567,14 @@ class GraphEditor(anywidget.AnyWidget):
         # Traits tell the page only of what has changed.
         self.selection = still_there(self.selection, self._graph, done.ops)
         self.folded = still_there(self.folded, self._graph, done.ops)
-        self._derivation.request()
+        if computes:
+            self._derivation.request()
 
     def _catch_up(self) -> None:
         self._tell(self._snapshot)
 
-    def _derived(self, version: int, delta: Derived) -> None:
-        self._tell(lambda: DerivedChanged(version, delta))
+    def _derived(self, version: int, delta: Derived, more: bool) -> None:  # as followers are called
+        self._tell(lambda: DerivedChanged(version, delta, more))
 
     def _show_training(self, picture: Training) -> None:
         self._picture = picture if picture.layers else None
@@ -528,7 +625,7 @@ def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) 
 @contextmanager
 def _lent_model(reference: weakref.ref[GraphEditor]) -> Iterator[Lent]:
     """Give the model that an export writes: the one that is trained, between two steps, or the editor's own."""
-    from pnne_nb.export.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
+    from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
     from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
 
     editor = reference()

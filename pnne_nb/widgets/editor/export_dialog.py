@@ -22,17 +22,17 @@ from pnne_nb.catalog.custom import HOME
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.errors import CompileError, ExportError, PnneError
-from pnne_nb.export.example_batches import first_batch
 from pnne_nb.export.exporter import check_destination
 from pnne_nb.export.formats import FORMATS, find_format, require_packages
 from pnne_nb.export.formats.base import ExportFormat
 from pnne_nb.export.formats.model_state import read_state, require_closed
-from pnne_nb.export.subject import input_names
+from pnne_nb.export.subject.example_batches import first_batch
+from pnne_nb.export.subject.subject import input_names
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.storage import json_format
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.protocol.messages import ExportCheck, ExportFormatState, ExportState
+from pnne_nb.protocol.export_messages import ExportCheck, ExportFormatState, ExportState
 from pnne_nb.widgets.editor.export_process import Answer, Task, carry_out
 
 PAUSE: Final = 0.4

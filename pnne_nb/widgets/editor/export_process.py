@@ -24,7 +24,7 @@ from pnne_nb.export.exporter import export_model
 from pnne_nb.export.formats.model_state import ModelState, make_model
 from pnne_nb.export.preflight import check_export
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.protocol.messages import ExportResult, NodeError, ValueHistograms
+from pnne_nb.protocol.export_messages import ExportResult, NodeError, ValueHistograms
 
 
 class Task(msgspec.Struct, frozen=True):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable
-from typing import ClassVar, Final, final
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import ClassVar, Final, TypeVar, final
+
+import msgspec
 
 from pnne_nb.compiler import Analysis
 from pnne_nb.errors import Diagnostic
@@ -14,12 +17,18 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.layout.cards import Resolved
 from pnne_nb.graph.render.scene import FULL_DETAIL, Shapes
 from pnne_nb.process.fork import fork_safe
+from pnne_nb.process.idle import OutOfDateError, idle_work
 from pnne_nb.protocol.messages import Consequence, Derived
 
 _log: Final = logging.getLogger(__name__)
 
+Value = TypeVar("Value")
 
-Tell = Callable[[int, Derived], None]
+PIECE: Final = 400
+"""Entries of a delta that are told at once: some 40 kB."""
+
+Tell = Callable[[int, Derived, bool], None]
+"""Takes the version, what has changed, and whether more of it follows."""
 
 
 @final
@@ -54,11 +63,17 @@ class Derivation:
 
     @property
     def whole(self) -> Derived:
-        """Everything that has been told."""
-        return self._whole
+        """Everything that has been told; it stays as it is."""
+        with self._starting:
+            whole = self._whole
+            return Derived(
+                dict(whole.shapes), dict(whole.resolved), dict(whole.diagnostics), dict(whole.costs), whole.example
+            )
 
     def follow(self, tell: Tell) -> Callable[[], None]:
         """Have `tell` receive the version and the delta of each refresh that finds one, one call at a time.
+
+        A large delta comes in pieces.
 
         Returns:
             A function that ends this; a refresh that is under way ends first.
@@ -87,7 +102,10 @@ class Derivation:
             analysis = self._analysis
             if analysis is None:
                 with Analysis(self._graph) as alone:
-                    self._whole = merged(Derived(), alone.refresh())
+                    delta = alone.refresh()
+                with self._starting:
+                    self._whole = Derived(example=delta.example)
+                    _take_over(self._whole, delta)
                 return
             version = self._graph.version
             delta = analysis.refresh()
@@ -96,7 +114,7 @@ class Derivation:
 
     def known(self) -> tuple[Shapes, Resolved]:
         """What is known of the shapes at ports, and of inferred values at nodes."""
-        derived = self._whole
+        derived = self.whole
         shapes = {port: shape for port, shape in derived.shapes.items() if shape is not None}
         return shapes, {node: values for node, values in derived.resolved.items() if values is not None}
 
@@ -117,10 +135,14 @@ class Derivation:
         with self._starting:
             if analysis is not self._analysis:
                 return  # those who asked have left meanwhile
-            self._whole = merged(self._whole, delta)
+            _take_over(self._whole, delta)
+            if delta.example is not None:
+                self._whole = msgspec.structs.replace(self._whole, example=delta.example)
             followers = self._followers
-        for tell in followers:
-            tell(version, delta)
+        found = list(pieces(delta))
+        for place, piece in enumerate(found, 1):
+            for tell in followers:
+                tell(version, piece, place < len(found))
 
     def _leave(self, tell: Tell) -> None:
         with self._starting:
@@ -143,7 +165,11 @@ class Derivation:
                     return
                 self._wanted = False
             try:
-                self.refresh()
+                # Nobody waits for it any more when all who followed have left.
+                with idle_work(lambda: self._wanted or self._analysis is None):
+                    self.refresh()
+            except OutOfDateError:
+                continue  # with what has been asked for since
             except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
                 # A person must see that what is shown is old; the document itself is fine.
                 _log.exception("The analysis of %r failed", self._graph)
@@ -160,12 +186,31 @@ class Derivation:
             self._take(self._analysis, self._graph.version, delta)
 
 
-def merged(whole: Derived, delta: Derived) -> Derived:
-    """Return `whole` with `delta` taken over."""
-    return Derived(
-        shapes={path: shape for path, shape in {**whole.shapes, **delta.shapes}.items() if shape is not None},
-        resolved={path: values for path, values in {**whole.resolved, **delta.resolved}.items() if values is not None},
-        diagnostics={path: found for path, found in {**whole.diagnostics, **delta.diagnostics}.items() if found},
-        costs={path: cost for path, cost in {**whole.costs, **delta.costs}.items() if cost is not None},
-        example=whole.example if delta.example is None else delta.example,
-    )
+def _take_over(whole: Derived, delta: Derived) -> None:
+    """Change what is known by what has changed of it: most of the time that is little."""
+    _change(whole.shapes, delta.shapes)
+    _change(whole.resolved, delta.resolved)
+    _change(whole.diagnostics, delta.diagnostics)
+    _change(whole.costs, delta.costs)
+
+
+def _change(known: dict[str, Value], changes: Mapping[str, Value]) -> None:
+    for path, value in changes.items():
+        if value:
+            known[path] = value
+        else:
+            known.pop(path, None)
+
+
+def pieces(delta: Derived) -> Iterator[Derived]:
+    """Cut a delta into messages of at most `PIECE` entries: a change of thousands of shapes must hold nothing up."""
+    names = ("shapes", "resolved", "diagnostics", "costs")
+    if sum(len(getattr(delta, name)) for name in names) <= PIECE:
+        yield delta
+        return
+    example = delta.example
+    for name in names:
+        entries = iter(getattr(delta, name).items())
+        while piece := dict(islice(entries, PIECE)):
+            yield Derived(**{name: piece}, example=example)
+            example = None

@@ -30,7 +30,7 @@ from pnne_nb.telemetry.frames import (
     TrainingState,
 )
 from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Watch
-from pnne_nb.widgets.host.pacing import Pacer
+from pnne_nb.widgets.host.frame_pacer import Pacer
 from pnne_nb.widgets.host.pump import Pump
 
 HZ: Final = 4.0

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 import ipywidgets
-import numpy as np
 from torch import Tensor, nn
 
 from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.diagnosis.rules import Finding
 from pnne_nb.inspector.statistics.histogram import histograms
 from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer
-from pnne_nb.widgets.explorer.images import MAX_TILES, Array, picture
 from pnne_nb.widgets.explorer.view import cost_of
+from pnne_nb.widgets.host.images import Array, picture, tiles_of
 from pnne_nb.widgets.plots.inspector_plot import draw_layer
 
 MAX_HISTOGRAMS: Final = 6
@@ -156,17 +155,17 @@ def pictures_html(details: Details) -> Iterable[str]:
     """Filters of a convolution, feature maps, attention maps."""
     weight = getattr(details.module, "weight", None)
     if isinstance(details.module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) and isinstance(weight, Tensor):
-        tiles = _tiles(weight.detach().flatten(0, 1))
+        tiles = tiles_of(weight.detach().flatten(0, 1))
         yield picture(tiles, _counted("Filters", tiles, weight.shape[0] * weight.shape[1]), signed=True)
     for capture in details.captures:
         tensor = capture.tensor
         if capture.quantity == "activations" and tensor.dim() in (4, 5) and not capture.sampled:
             maps = tensor[min(details.example, len(tensor) - 1)]
-            tiles = _tiles(maps)
+            tiles = tiles_of(maps)
             yield picture(tiles, _counted("Feature maps", tiles, len(maps)), signed=False)
     if details.attention is not None:
         maps = details.attention[min(details.example, len(details.attention) - 1)]
-        tiles = _tiles(maps)
+        tiles = tiles_of(maps)
         yield picture(tiles, _counted("Attention by head (rows look at columns)", tiles, len(maps)), signed=False)
 
 
@@ -208,17 +207,6 @@ def _own_seconds(flow: Flow, layer: FlowLayer) -> float:
     """What a layer takes without the layers inside."""
     inside = sum(cost_of(flow, child, "time") for child in layer.children)
     return max(0.0, (layer.seconds or 0.0) - inside)
-
-
-def _tiles(maps: Tensor) -> Array:
-    """`[n, …]` as at most `MAX_TILES` pictures `[n, h, w]`: the middle of a volume, a row for a sequence."""
-    maps = maps[:MAX_TILES].float()
-    if maps.dim() == 4:
-        maps = maps[:, maps.shape[1] // 2]
-    if maps.dim() == 2:
-        maps = maps.unsqueeze(1)
-    step = max(1, max(maps.shape[1:]) // 128)
-    return np.asarray(maps[:, ::step, ::step].abs() if maps.is_complex() else maps[:, ::step, ::step].cpu())
 
 
 def _counted(words: str, tiles: Array, total: int) -> str:

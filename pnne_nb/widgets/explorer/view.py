@@ -228,8 +228,9 @@ def _place(
         if source in owner and target in owner and owner[source] != owner[target]
     ]
     across = direction == "right"
+    tighter = TIGHTER if links else 0.0  # boxes without edges are stacked, with no more than their gap between them
     sizes = {
-        key: Size(size.width - TIGHTER * across, size.height - TIGHTER * (not across))
+        key: Size(size.width - tighter * across, size.height - tighter * (not across))
         for key, (size, _) in inner.items()
     }
     centers = arrange(sizes, links, direction) if inner else {}

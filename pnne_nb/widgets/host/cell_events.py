@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from asyncio import CancelledError
 from typing import Any
 
 from IPython import get_ipython
@@ -31,6 +32,7 @@ def watch_cells(shell: Any | None = None) -> bool:
         shell.events.register("post_run_cell", _ended)
         if _runs_a_cell(shell):
             # This cell began before anybody was told.
+            _open.request = _request(shell)
             cells.began()
     return True
 
@@ -44,11 +46,31 @@ def forget_cells(shell: Any) -> None:
 
 
 def _began(_info: object) -> None:
+    request = _request(get_ipython())
+    if request != _open.request:
+        # An interrupt may have come just when the end of the cell before was to be told.
+        cells.lost()
+    _open.request = request
     cells.began()
 
 
-def _ended(_result: object) -> None:
-    cells.ended()
+def _ended(result: Any) -> None:
+    error = getattr(result, "error_in_exec", None)
+    cells.ended(interrupted=isinstance(error, KeyboardInterrupt | CancelledError))
+
+
+class _Open:
+    """The request whose cell is running, or was the last that ran: cells that it runs itself belong to the same."""
+
+    request: object = None
+
+
+_open = _Open()
+
+
+def _request(shell: Any) -> object:
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    return parent.get("header", {}).get("msg_id")
 
 
 def _runs_a_cell(shell: Any) -> bool:

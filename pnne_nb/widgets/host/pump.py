@@ -11,7 +11,7 @@ from weakref import ReferenceType, ref
 
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.telemetry.frames import Frame
-from pnne_nb.widgets.host.pacing import Pacer
+from pnne_nb.widgets.host.frame_pacer import Pacer
 
 logger = logging.getLogger(__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, final
@@ -12,9 +13,12 @@ from IPython.display import DisplayHandle, display
 from pnne_nb.graph.render.html import image_with_text, png
 from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.process.fork import fork_safe
+from pnne_nb.process.idle import OutOfDateError, idle_work
 
 QUIET: Final = 2.0
-"""Seconds without a change before the picture is drawn anew."""
+"""Seconds without a change before the picture is drawn anew; more where drawing takes long."""
+
+_SHARE: Final = 0.05  # of the time, at most, goes into drawing
 
 _LIVE: Final = ".pnne-editor,.pnne-dashboard,.pnne-explorer,.pnne-figure"
 
@@ -127,15 +131,20 @@ class KeptPicture:
     Args:
         title: What it is of, the same whenever the notebook is run.
         draw: Returns it as HTML.
+        is_quick: Whether drawing takes so little that the cell may wait for it.
     """
 
-    def __init__(self, title: Callable[[], str], draw: Callable[[], str]) -> None:
+    def __init__(
+        self, title: Callable[[], str], draw: Callable[[], str], is_quick: Callable[[], bool] = lambda: True
+    ) -> None:
         self._title = title
         self._draw = draw
+        self._is_quick = is_quick
         self._lock = fork_safe(threading.Lock())
         self._handle: DisplayHandle | None = None
         self._timer: threading.Timer | None = None
         self._again = False
+        self._pause = QUIET
         self._report = ""
 
     def add_report(self, html: str) -> None:
@@ -152,7 +161,11 @@ class KeptPicture:
             if self._handle is None:
                 self._handle = DisplayHandle()  # type: ignore[no-untyped-call]  # IPython's
             name = self._handle.display_id
-        display(self._bundle(), raw=True, display_id=name)  # type: ignore[no-untyped-call]  # IPython's
+        quick = self._is_quick()
+        body = None if quick else "<p>The graph is large: its picture is drawn as soon as nothing changes.</p>"
+        display(self._bundle(body), raw=True, display_id=name)  # type: ignore[no-untyped-call]  # IPython's
+        if not quick:
+            self.changed()
 
     def changed(self) -> None:
         """Draw it anew when nothing has changed for a while."""
@@ -179,7 +192,7 @@ class KeptPicture:
                 self._timer = None
 
     def _wait(self) -> None:
-        self._timer = threading.Timer(QUIET, self._rested)
+        self._timer = threading.Timer(self._pause, self._rested)
         self._timer.daemon = True
         self._timer.start()
 
@@ -192,10 +205,17 @@ class KeptPicture:
                 self._wait()
                 return
             self._timer = None
-        self.redraw()
+        started = time.thread_time()
+        try:
+            with idle_work(lambda: self._timer is not None):
+                self.redraw()
+        except OutOfDateError:
+            return  # `changed` has seen to it that it is drawn later
+        self._pause = max(QUIET, (time.thread_time() - started) / _SHARE)
 
-    def _bundle(self) -> dict[str, str]:
+    def _bundle(self, body: str | None = None) -> dict[str, str]:
+        shown = self._draw() if body is None else body
         return {
             "text/plain": f"Picture of {self._title()}",
-            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{self._draw()}{self._report}</div>',
+            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}</div>',
         }

@@ -67,7 +67,7 @@ def draw_layer(view: LayerView) -> LayerFigure:
     drawn.title = _title(view)
     outline = ChartLine("", edges.repeat(2)[1:-1], counts.repeat(2), PALETTE[2], filled=True)
     panel = Panel(y.axis.label, x.axis.label, [outline], counts=False, log_x=histogram.log, zero=True)
-    drawn.chart = Chart(drawn.title, [panel], _facts(view))
+    drawn.chart = Chart(_quantity(view), [panel], _facts(view))
     return drawn
 
 
@@ -76,12 +76,17 @@ def _facts(view: LayerView) -> list[str]:
     return [
         f"{numbers.count:,} values from {numbers.min:.4g} to {numbers.max:.4g}.",
         f"Mean {numbers.mean:.4g}, standard deviation {numbers.std:.4g}, {numbers.zeros:.0%} zeros.",
+        *([f"{numbers.nan} NaN, {numbers.inf} infinite."] if numbers.nan or numbers.inf else []),
     ]
 
 
-def _title(view: LayerView) -> str:
+def _quantity(view: LayerView) -> str:
     place = f"{view.layer} ({view.kind})" if view.layer else view.kind
     what = view.quantity.replace("_", " ") + (f" {view.label}" if view.label else "")
+    return f"{place}: {what}"
+
+
+def _title(view: LayerView) -> str:
     numbers = view.statistics
     odd = f", {numbers.nan} NaN, {numbers.inf} infinite" if numbers.nan or numbers.inf else ""
-    return f"{place}: {what}, mean {numbers.mean:.3g}, std {numbers.std:.3g}{odd}"
+    return f"{_quantity(view)}, mean {numbers.mean:.3g}, std {numbers.std:.3g}{odd}"

@@ -14,7 +14,7 @@ import pnne_nb as pn
 from pnne_nb.errors import ExportError
 from pnne_nb.export import formats
 from pnne_nb.export.attempt import prepare, request_of
-from pnne_nb.export.example_batches import Maker
+from pnne_nb.export.subject.example_batches import Maker
 from tests.export.package.nets import chain, pictures, shape, small, tied, trained
 
 KINDS = ("safetensors", "pt")

@@ -131,7 +131,7 @@ def test_where_a_chain_begins_is_said_if_it_is_open() -> None:
     assert loose_end(graph._content, graph._types) is None
     a, b = graph.add("Input", name="a"), graph.add("Input", name="b")
     with pytest.raises(
-        pn.GraphError, match=r'the outputs of a, b lead nowhere: say it, as in graph.chain\(..., after="b"\)'
+        pn.GraphError, match=r'the outputs of a, b lead nowhere: name the node, as in graph.chain\(..., after="b"\)'
     ):
         graph.chain("ReLU")
     graph.chain("ReLU", after=a)
@@ -171,4 +171,4 @@ def test_a_document_is_a_collection_of_its_nodes() -> None:
     graph.add("ReLU", name="a")
     graph.group(["a"], name="block")
     assert (len(graph), list(graph), "a" in graph, "block.a" in graph) == (1, ["block"], False, True)
-    assert graph._ipython_key_completions_() == ["block", "block.a"]
+    assert graph._ipython_key_completions_() == ["block", "block.a", "block.output"]

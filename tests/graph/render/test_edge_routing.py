@@ -15,5 +15,6 @@ CASES = json.loads((Path(__file__).parents[2] / "cases" / "routes.json").read_te
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
 def test_case(case: dict[str, Any]) -> None:
-    points = routed(tuple(case["start"]), tuple(case["end"]), [tuple(box) for box in case["boxes"]])
+    boxes, own = ([tuple(box) for box in case.get(which, ())] for which in ("boxes", "own"))
+    points = routed(tuple(case["start"]), tuple(case["end"]), boxes, own=own)
     assert [list(point) for point in points] == case["points"]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import re
 
+import pytest
+
+import pnne_nb as pn
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.layout.cards import NONE_RESOLVED
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.ops import AddFrame, AddNode, Connect, RenameDocument
+from pnne_nb.graph.render import html, svg
 from pnne_nb.graph.render.html import figure, lines
 from pnne_nb.graph.render.scene import NO_SHAPES, Scene, scene
 from tests.graph.types import TYPES
@@ -49,3 +53,17 @@ def test_the_picture_is_an_image_and_names_are_escaped() -> None:
     assert "<script" not in made
     assert "<b>" not in made
     assert made.count("<li>") == 4
+
+
+def test_thousands_of_nodes_are_boxes_and_some_of_them_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "LISTED", 500)
+    monkeypatch.setattr(svg, "NAMED", 500)
+    graph = pn.NodeGraph("large")
+    with graph.transaction():
+        for number in range(502):
+            graph.move(graph.add("ReLU", name=f"n{number}"), 0.0, 60.0 * number)
+    drawn = graph.to_svg("light")
+    assert drawn.count('class="block"') == 1
+    assert "n501" not in drawn
+    text = graph.to_html()
+    assert "<li>n499, ReLU</li><li>… and 2 more nodes</li>" in text

@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         NodeGraph().save(tmp_path / "none" / "net.pnne.json")
     with pytest.raises(GraphFileAccessError, match="cannot be read: Is a directory"):
         NodeGraph.load(tmp_path)
-    with pytest.raises(GraphFileAccessError, match="cannot be read: it is no path of a file"):
+    with pytest.raises(GraphFileAccessError, match="cannot be read: it is not the path of a file"):
         NodeGraph.load("a\0b")
     with pytest.raises(TypeError, match=r"path must be the path of a graph file, not 3"):
         NodeGraph.load(3)  # type: ignore[arg-type]  # that is the point
@@ -176,7 +176,7 @@ def _root(nodes: object = (), edges: object = (), **more: object) -> str:
             TEXT.replace('"a", "type": "Input"', '"a", "type": "Subgraph", "properties": {"definition": "inner"}'),
             r'graphs\["inner"\].nodes\[0\]: .*a graph cannot contain itself',
         ),
-        (TEXT.replace('"name": "net"', '"name": "net", "name": "net"'), "the key 'name' stands twice in one object"),
+        (TEXT.replace('"name": "net"', '"name": "net", "name": "net"'), "the key 'name' appears twice in one object"),
         (TEXT.replace("2.5", "NaN"), "NaN is not JSON"),
         (TEXT.replace("2.5", "1e999"), "a position is a pair of finite numbers"),
         (TEXT.replace("2.5", "1" * 5000), "a number in it has too many digits"),
@@ -272,7 +272,7 @@ def test_missing_files_and_directories_are_named(tmp_path: Path) -> None:
 def test_a_directory_is_no_file_and_a_zero_byte_no_path(tmp_path: Path) -> None:
     with pytest.raises(GraphFileAccessError, match=r"cannot be read: "):
         read_file(tmp_path)
-    with pytest.raises(GraphFileAccessError, match=r"cannot be read: it is no path of a file\."):
+    with pytest.raises(GraphFileAccessError, match=r"cannot be read: it is not the path of a file\."):
         read_file("a\0b")
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, PnneError
 from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.diagnosis.causes import rank
 from pnne_nb.inspector.diagnosis.diagnosing_probe import DiagnosingProbe
 from pnne_nb.inspector.diagnosis.rules import (
     RULES,
@@ -22,8 +23,10 @@ from pnne_nb.inspector.diagnosis.rules import (
     ExplodingGradients,
     LossNotDecreasing,
     NotFinite,
+    Oscillation,
     Overfitting,
     SaturatedActivations,
+    SlowProgress,
     UpdateRatio,
     VanishingGradients,
     ZeroWeights,
@@ -258,6 +261,19 @@ def zeros() -> Setup:
     return Setup(net, *classes(), nn.CrossEntropyLoss(), adam())
 
 
+def slow() -> Setup:
+    x, _ = classes(32)
+    weight = torch.randn(10, 1)
+    return Setup(
+        nn.Linear(10, 1),
+        x,
+        x @ weight,
+        nn.MSELoss(),
+        lambda parameters: torch.optim.SGD(parameters, lr=1e-5),
+        steps=300,
+    )
+
+
 def shuffled() -> Setup:
     x, _ = classes()
     return Setup(stack(1, 4, nn.ReLU), x, torch.randint(0, 3, (256,)), nn.CrossEntropyLoss(), sgd(1e-4))
@@ -310,6 +326,16 @@ BROKEN: dict[str, tuple[Callable[[], Setup], str, str | None]] = {
         "divergence",
         None,
     ),
+    "learning rate too large, oscillating": (
+        lambda: Setup(Recurrent(), *sequences(), nn.CrossEntropyLoss(), sgd(2.0)),
+        "oscillation",
+        None,
+    ),
+    "learning rate too small, but not for ever": (
+        slow,
+        "slow-progress",
+        None,
+    ),
     "all weights 0": (zeros, "zero-weights", "0"),
     "targets without relation": (shuffled, "loss-not-decreasing", None),
     "diverging": (diverging, "divergence", None),
@@ -347,7 +373,7 @@ def test_broken_trainings_are_found(name: str) -> None:
 def test_there_is_a_broken_training_for_every_rule() -> None:
     rules = (
         DeadReLU, ExplodingGradients, VanishingGradients, SaturatedActivations, NotFinite, Overfitting, UpdateRatio,
-        ZeroWeights, LossNotDecreasing, Divergence,
+        ZeroWeights, LossNotDecreasing, Divergence, Oscillation, SlowProgress,
     )  # fmt: skip
     assert {type(rule) for rule in RULES} == set(rules)
     assert len(HEALTHY) >= 5
@@ -445,6 +471,70 @@ def test_what_the_training_told_comes_first_and_once() -> None:
     assert [(finding.kind, finding.reason) for finding in found[: len(told)]] == [
         (frame.kind, frame.message) for frame in told
     ]
+
+
+def test_the_cause_comes_before_what_follows_from_it() -> None:
+    x, y = torch.randn(64, 4), torch.zeros(64, dtype=torch.long)
+    odd = engine(nn.Linear(4, 3), train_data=(1000 * x, y), epochs=3, optimizer=("SGD", {"lr": 10.0}))
+    odd.start()
+    odd.wait()
+    kinds = [finding.kind for finding in diagnose(odd)]
+    assert kinds[:2] == ["constant-target", "large-input"]
+    assert kinds == sorted(kinds, key=rank)
+
+
+def losses(values: list[float]) -> list[Frame]:
+    return [StepFrame(step, 1, value, 0.0, 8, 0.0) for step, value in enumerate(values, 1)]
+
+
+def test_a_loss_that_scatters_does_not_oscillate() -> None:
+    draws = torch.Generator().manual_seed(0)
+    scatter = (0.5 * torch.rand(400, generator=draws)).tolist()
+    falling = [1.4 * 0.99**step + noise for step, noise in enumerate(scatter)]
+    assert not diagnose(nn.Linear(1, 1), losses(falling), [Oscillation(), SlowProgress()])
+    jumping = [3.0 if step % 5 == 0 else 0.3 for step in range(1, 100)]
+    [found] = diagnose(nn.Linear(1, 1), losses([1.4] * 3 + jumping), [Oscillation()])
+    assert found.reason == "The loss jumps between 0.3 and 3, and began at 1.4: steps overshoot."
+    draws = torch.Generator().manual_seed(0)
+    scattered = (10 + 2 * torch.randn(200, generator=draws)).tolist()  # distances in small batches
+    assert not diagnose(nn.Linear(1, 1), losses(scattered), [Oscillation()])
+    ruined = [1.4] * 3 + [9.0] * 4 + [1.4] * 60
+    [found] = diagnose(nn.Linear(1, 1), losses(ruined), [Oscillation()])
+    assert found.reason == "The loss began at 1.4, has jumped to 9, and is at 1.4: steps overshoot."
+
+
+def test_a_validation_loss_that_jumps_or_was_just_the_best_is_no_overfitting() -> None:
+    def validated(values: list[float]) -> list[Frame]:
+        return [
+            EpochFrame(epoch, epoch, {"train_loss": 1 / epoch, "val_loss": value})
+            for epoch, value in enumerate(values, 1)
+        ]
+
+    [found] = diagnose(nn.Linear(1, 1), validated([0.5, 0.2, 0.25, 0.28, 0.3]), [Overfitting()])
+    assert found.kind == "overfitting"
+    for values in ([0.5, 0.2, 0.25, 0.29, 0.23], [0.24, 0.022, 0.13, 0.024, 0.027], [0.5, 0.4, 0.2, 0.1, 0.0]):
+        assert not diagnose(nn.Linear(1, 1), validated(values), [Overfitting()])
+
+
+def test_progress_is_slow_where_it_is_steady_and_not_where_it_ends() -> None:
+    slow = [2.0 - 0.0005 * step for step in range(200)]
+    [found] = diagnose(nn.Linear(1, 1), losses(slow), [SlowProgress()])
+    assert found.reason == (
+        "In 200 steps the loss has fallen by 5.0% of 1.995, as fast at the end as at the beginning: 1,995 more would halve it."
+    )
+    levelled = [2.0 - 0.05 * (1 - 0.97**step) for step in range(200)]
+    assert not diagnose(nn.Linear(1, 1), losses(levelled), [SlowProgress()])
+
+
+def test_findings_carry_the_numbers_that_show_them() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    frames: list[Frame] = [
+        StatisticsFrame(step, "1", "activations", {"zeros": 0.99, "dead": 0.75}) for step in range(1, 11)
+    ]
+    frames += [NormsFrame(step, {"0": 5000.0}, 5000.0) for step in range(1, 11)]
+    evidence = {finding.kind: finding.evidence for finding in diagnose(model, frames)}
+    assert evidence["dead-relu"] == (("outputs that are 0", 0.99), ("units that never fire", 0.75), ("all", 1.0))
+    assert evidence["exploding-gradients"] == (("0", 5000.0), ("limit", 1000.0))
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "engine"])

@@ -17,11 +17,16 @@ from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 
 
 def broke(
-    rank: int, kind: str = "NotFiniteError", message: str = "The loss became inf.", node: str | None = None
+    rank: int,
+    kind: str = "NotFiniteError",
+    message: str = "The loss became inf.",
+    node: str | None = None,
+    *,
+    found: bool = False,
 ) -> Broke:
-    found = [Diagnostic("nan-loss", message, node)]
+    diagnostics = [Diagnostic("nan-loss", message, node)]
     trace = f'Traceback (most recent call last):\n  File "worker.py", line 1, in step\n{kind}: {message}\n'
-    return Broke(rank, kind, message, found, "training on batch 2 of epoch 1", False, trace, saved=True)
+    return Broke(rank, kind, message, diagnostics, "training on batch 2 of epoch 1", False, trace, True, found)
 
 
 @pytest.fixture
@@ -49,6 +54,11 @@ def test_the_complaint_that_names_a_node_is_the_cause(board: Switchboard, lines:
     assert not inbox
     assert cause(said) is named
     assert cause([first, other]) is first
+
+
+def test_the_complaint_of_who_has_found_the_cause_in_its_part_is_the_cause() -> None:
+    assert cause([broke(0), broke(1, found=True), broke(2)]).rank == 1
+    assert cause([broke(0, "ValueError"), broke(1, found=True)]).rank == 0
 
 
 def test_who_has_died_without_a_word_is_the_cause(board: Switchboard, lines: list[WorkerLine]) -> None:

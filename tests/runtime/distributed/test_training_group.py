@@ -324,7 +324,7 @@ def test_a_group_that_hangs_is_ended_and_says_so() -> None:
     engine.stop()
 
 
-def test_memory_too_small_in_one_is_eased_in_all_and_what_fails_in_one_fails_in_the_notebook() -> None:
+def test_memory_too_small_in_one_is_eased_in_all_and_what_fails_in_one_fails_in_the_notebook_at_the_same_node() -> None:
     pictures, classes = tasks.images()
     pictures[77] = torch.inf
     options: dict[str, Any] = {"train_data": (pictures, classes), "validate_every": (1, "steps")}
@@ -335,10 +335,7 @@ def test_memory_too_small_in_one_is_eased_in_all_and_what_fails_in_one_fails_in_
         alone.wait()
     with pytest.raises(NotFiniteError) as found:
         together.wait(groups.SECONDS)
-    # The batch has another number there, as each process counts its own; and only a thread names the node.
-    for each in (found.value.diagnostics[0], expected.value.diagnostics[0]):
-        assert each.code == "nan-loss"
-        assert "is infinite" in f"{each.message} {each.hint}"
+    assert found.value.diagnostics == expected.value.diagnostics
     assert any("of the group, while training on batch" in note for note in found.value.__notes__)
     assert [frame.kind for frame in together.history.anomalies] == [*["out-of-memory"] * 3, "nan-loss"]
     assert "each batch is cut into 4 pieces" in together.history.anomalies[1].message

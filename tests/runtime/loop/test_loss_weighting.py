@@ -32,7 +32,7 @@ class _Peers:
     """The other one of two processes has said what `others` holds."""
 
     def __init__(self, others: Sequence[float] | None = None) -> None:
-        self.count = 2
+        self.rank, self.count = 0, 2
         self.present = True
         self.said: list[float] = []
         self._others = others

@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 from pnne_nb.runtime.monitoring.resources import Monitor
-from pnne_nb.runtime.monitoring.timing import Stages
+from pnne_nb.runtime.monitoring.stage_times import Stages
 
 
 def test_a_validation_at_the_end_is_not_all_that_the_time_went_to() -> None:

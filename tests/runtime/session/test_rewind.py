@@ -191,6 +191,36 @@ def test_a_batch_that_is_to_blame_is_left_out() -> None:
         engine.skip_batch()
 
 
+class Cramped(nn.Module):
+    """The task's network, with room for four examples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = tasks.network()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        scores: Tensor = self.net(x)
+        return scores
+
+
+def test_of_a_batch_in_pieces_the_rows_are_those_of_the_batch() -> None:
+    engine, _ = watched(Cramped(), data=bad_row(tasks.images(), 37), shuffle=False, epochs=1, metrics=())
+    engine.start()
+    with pytest.raises(TrainingError, match=r"In 'input', row 5 of batch 3 is NaN \(1 NaN\)"):
+        engine.wait(60)
+    fault = engine.fault
+    assert fault is not None
+    assert (fault.step, fault.batch, fault.batches) == (3, 3, 1)
+    assert (fault.examples, fault.indices, fault.first) == ((5,), (37,), 4)
+    assert fault.show_batch().startswith("Batch 3 of epoch 1 (37 of the training data):\ninput[5]: ")
+    engine.skip_batch()
+    engine.start()
+    assert engine.wait(60)
+    assert engine.progress.step == 5
+
+
 def _transient() -> Callable[[Tensor, Tensor], Tensor]:
     calls: list[int] = []
 

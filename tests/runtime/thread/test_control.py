@@ -7,7 +7,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from pnne_nb.runtime.thread.control import Bell, Control
+from pnne_nb.process.bells import Bell
+from pnne_nb.runtime.thread.control import Control
 from pnne_nb.telemetry.frames import TrainingState
 
 
@@ -20,12 +21,18 @@ class Worker:
 
     def __init__(self) -> None:
         self.states: list[TrainingState] = []
-        self.control = Control(self.states.append)
+        self.asked: list[str | None] = []
+        """What was still to be obeyed, as whoever is told of each state finds it."""
+        self.control = Control(self._take)
         self.steps = 0
         self.in_step = threading.Event()
         self.finish_step = threading.Event()
         self.finish_step.set()
         self.thread = threading.Thread(target=self._work)
+
+    def _take(self, state: TrainingState) -> None:
+        self.states.append(state)
+        self.asked.append(self.control.asked)
 
     def start(self, steps: int | None = None) -> None:
         assert self.control.launch(steps)
@@ -70,6 +77,47 @@ def test_states_of_a_whole_life(worker: Worker) -> None:
     assert worker.control.settled(60)
     assert worker.states == ["running", "paused", "running", "stopped"]
     assert not worker.control.alive
+
+
+def test_who_hears_of_the_end_does_not_hear_that_it_is_still_to_come(worker: Worker) -> None:
+    worker.start()
+    worker.finish_step.clear()
+    assert worker.in_step.wait(60)
+    worker.control.stop()
+    assert worker.control.asked == "stopping"
+    worker.finish_step.set()
+    assert worker.control.settled(60)
+    assert worker.asked == [None, None]
+
+
+def test_an_interrupted_ring_wakes_those_who_wait_all_the_same(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.start(steps=0)
+    assert worker.control.settled(60)
+
+    def interrupt(bell: Bell) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bell, "ring", interrupt)
+        worker.until(lambda: bool(worker.control._bells))
+        with pytest.raises(KeyboardInterrupt):
+            worker.control.resume()
+    worker.until(lambda: worker.steps > 0)
+
+
+def test_what_a_visitor_wants_is_done_in_the_training_thread_between_two_steps(worker: Worker) -> None:
+    worker.start()
+    done: list[int | None] = []
+    with worker.control.visit("a test"):
+        worker.control.have_done(lambda: done.append(threading.current_thread().ident))
+        with pytest.raises(ZeroDivisionError):
+            worker.control.have_done(lambda: done.append(1 // 0))
+    assert done == [worker.thread.ident]
+    worker.control.stop()
+    worker.thread.join(60)
+    # There is nobody to do it.
+    worker.control.have_done(lambda: done.append(None))
+    assert len(done) == 1
 
 
 def test_a_halted_training_makes_exactly_the_steps_allowed(worker: Worker) -> None:
@@ -211,14 +259,6 @@ def test_the_training_looks_after_a_visitor_that_has_died(worker: Worker) -> Non
     worker.control.look = lambda: worker.control.forget("a dead thread")
     worker.start()
     worker.until(lambda: worker.steps > 2)
-
-
-def test_a_bell_that_has_rung_twice_wakes_once() -> None:
-    bell = Bell()
-    bell.ring()
-    bell.ring()
-    assert bell.wait(60)
-    assert not bell.wait(0)
 
 
 def test_the_training_thread_never_waits_for_itself() -> None:

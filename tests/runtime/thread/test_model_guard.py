@@ -366,3 +366,48 @@ def test_after_the_training_the_model_is_nobody_s() -> None:
     with cell():
         assert trained.model is not None
         assert waiting_for(trained) is None
+
+
+def _write(model: nn.Module) -> None:
+    with torch.no_grad():
+        model.get_parameter("0.weight").mul_(1.1)
+
+
+def _load(model: nn.Module) -> None:
+    model.load_state_dict(network().state_dict())
+
+
+def _optimize(model: nn.Module) -> None:
+    own = torch.optim.SGD(model.parameters(), 0.1)
+    nn.functional.cross_entropy(model(PICTURES), CLASSES).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    own.step()
+
+
+def _replace(model: nn.Module) -> None:
+    model.get_submodule("0").weight = nn.Parameter(model.get_parameter("0.weight").detach().clone())
+
+
+@pytest.mark.parametrize("write", [_write, _load, _optimize, _replace])
+def test_weights_that_a_cell_writes_are_told_and_what_a_paused_block_writes_is_meant(
+    write: Callable[[nn.Module], None],
+) -> None:
+    trained = engine(epochs=10**6)
+    trained.start()
+    with cell():
+        forward(trained.module, trained)
+        backward(trained.module, trained)
+        trained.module.state_dict()
+    with cell(), trained.paused() as model:
+        write(model)
+    with cell():
+        forward(trained.module, trained)
+        with trained.paused() as model:
+            write(model)
+    told = [frame for frame in trained.history.anomalies if "A cell has changed" in frame.message]
+    assert told == []
+    with cell():
+        write(trained.module)
+    trained.stop()
+    told = [frame for frame in trained.history.anomalies if "A cell has changed" in frame.message]
+    assert len(told) == 1
+    assert "0.weight" in told[0].message

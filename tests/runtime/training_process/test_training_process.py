@@ -28,7 +28,7 @@ from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.training_process import training_process
-from pnne_nb.runtime.training_process.process_messages import Pressed, Told
+from pnne_nb.runtime.training_process.process_messages import Pressed
 from pnne_nb.runtime.training_process.process_server import server
 from pnne_nb.telemetry.frames import (
     HistogramFrame,
@@ -362,34 +362,6 @@ def test_a_cell_that_uses_the_model_neither_parks_nor_changes_the_training() -> 
             assert engine.waiting_for in {None, "a process to start"}
         assert engine.wait(groups.SECONDS)
     model.train()
-    assert_same(thread, engine)
-
-
-def test_a_cell_that_was_interrupted_while_it_waited_for_the_model_gets_no_earlier_one_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    thread, engine = run(), tasks.engine()
-    engine._executor.choose(process=True)
-    engine.step(3)
-    process = engine._executor.process
-    assert process is not None
-    find = process._find
-
-    def interrupted(*kinds: Any, silence: float | None = None) -> None:
-        if Told in kinds:
-            raise KeyboardInterrupt
-        find(*kinds, silence=silence)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(process, "_find", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            process.sync()
-    for steps in (3, 1):
-        engine.step(steps)
-        with engine.paused():
-            assert engine._loop.steps == engine.progress.step
-    engine.resume()
-    assert engine.wait(groups.SECONDS)
     assert_same(thread, engine)
 
 

@@ -27,7 +27,7 @@ from pnne_nb.widgets.dashboard.controls import ControlBar
 from pnne_nb.widgets.dashboard.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard
 from pnne_nb.widgets.editor.editor import GraphEditor, _lent_model
 from pnne_nb.widgets.host.displays import widget_tree
-from pnne_nb.widgets.host.pacing import IN_FLIGHT
+from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 
 PATIENCE = 60.0
 

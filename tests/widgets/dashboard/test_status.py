@@ -6,7 +6,6 @@ import json
 import math
 
 from pnne_nb.telemetry.frames import (
-    AnomalyFrame,
     CheckpointFrame,
     CostFrame,
     HistogramFrame,
@@ -14,7 +13,7 @@ from pnne_nb.telemetry.frames import (
     StateFrame,
     StepFrame,
 )
-from pnne_nb.widgets.dashboard.status import NOTICES, Status
+from pnne_nb.widgets.dashboard.status import Status
 
 
 def test_progress_and_cost() -> None:
@@ -41,13 +40,6 @@ def test_a_failure_has_a_node_until_training_goes_on() -> None:
     assert (status.error, status.node, status.ended) == ("RuntimeError: no", "block.conv1", True)
     status.take(StateFrame("running"))
     assert (status.error, status.node, status.ended) == (None, None, False)
-
-
-def test_only_the_latest_findings_are_shown() -> None:
-    status = Status()
-    for step in range(NOTICES + 3):
-        status.take(AnomalyFrame(step, "nan-loss", "The loss is NaN.", node="fc", hint="Lower the learning rate."))
-    assert [notice.step for notice in status.notices] == list(range(3, NOTICES + 3))
 
 
 def test_what_json_cannot_say_is_left_out() -> None:

@@ -337,6 +337,23 @@ def test_a_registered_node_appears_in_every_open_editor_at_once(graph: pn.NodeGr
         editor.close()
 
 
+def test_marks_of_ones_own_are_told_to_every_page(view: View) -> None:
+    def told() -> list[dict[str, Any]]:
+        return [event["marks"] for event in view.events if event["message"] == "marks"]
+
+    view.editor.marks = {"fc1": "12 ms", "x": pn.NodeMark("slow", "warning", "It waits.")}
+    assert view.editor.marks == {"fc1": pn.NodeMark("12 ms"), "x": pn.NodeMark("slow", "warning", "It waits.")}
+    marks = {"fc1": {"text": "12 ms", "level": "plain", "title": ""}}
+    marks["x"] = {"text": "slow", "level": "warning", "title": "It waits."}
+    assert told() == [marks]
+    view.ask("sync")
+    assert told() == [marks, marks]
+    view.editor.marks = {}
+    assert told()[-1] == {}
+    with pytest.raises(pn.ArgumentError, match=r"marks\['fc1'\] must be a text or a pn.NodeMark"):
+        view.editor.marks = {"fc1": 12}  # type: ignore[dict-item]  # on purpose
+
+
 def test_requests_may_come_on_any_thread(view: View, graph: pn.NodeGraph) -> None:
     def draw(number: int) -> None:
         op = {"op": "addNode", "name": f"n{number}", "type": "ReLU"}

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.protocol.messages import ExportResult
+from pnne_nb.protocol.export_messages import ExportResult
 from pnne_nb.widgets.editor import export_dialog, export_process
 from pnne_nb.widgets.editor.export_process import Answer, Task, carry_out
 from tests.widgets.editor.test_editor import View

@@ -21,8 +21,8 @@ from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.session.training_registry import trainings_of
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.widgets.explorer.explorer import ModuleExplorer
-from pnne_nb.widgets.explorer.images import GAP, grid
 from pnne_nb.widgets.explorer.view import MAX_CHILDREN, MAX_ELEMENTS, draw
+from pnne_nb.widgets.host.images import GAP, grid
 from tests.inspector.models import Encoder, hooks_on
 
 

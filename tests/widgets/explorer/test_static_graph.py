@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
 import torch
 
+from pnne_nb.compiler import compile
+from pnne_nb.graph.sequential import sequential
 from pnne_nb.inspector.tools.dataflow import Flow, follow
+from pnne_nb.widgets.explorer.explorer import ModuleExplorer
 from pnne_nb.widgets.explorer.static_graph import graph_svg
 from pnne_nb.widgets.explorer.style import fills
 from pnne_nb.widgets.explorer.view import Colouring, draw, first_open
@@ -56,3 +60,19 @@ def test_names_are_escaped(flow: Flow) -> None:
     drawn = graph_svg(draw(flow, {""}), {}, "", ["<script>alert(1)</script>"], "auto")
     assert "<script>" not in drawn
     ET.fromstring(drawn)
+
+
+def test_boxes_without_edges_have_room_between_them() -> None:
+    explorer = ModuleExplorer(compile(sequential("ReLU", "Sigmoid", "Tanh", "GELU", input=("N", 3))))
+    try:
+        root = ET.fromstring(explorer.to_svg("light"))
+    finally:
+        explorer.close()
+    rects = [group.find(f"{SVG}rect") for group in root.iter(f"{SVG}g") if group.find(f"{SVG}title") is not None]
+    rows = sorted(
+        (float(rect.get("x", "")) // 100, float(rect.get("y", "")), float(rect.get("height", "")))
+        for rect in rects
+        if rect is not None
+    )
+    gaps = [below[1] - above[1] - above[2] for above, below in pairwise(rows) if above[1] < below[1]]
+    assert min(gaps) > 10

@@ -54,6 +54,37 @@ def test_watching_twice_tells_once(shell: Any, spans: Cells) -> None:
     assert began == ["cell"]
 
 
+def test_a_cell_whose_end_an_interrupt_has_cut_short_ends_before_the_next(
+    shell: Any, spans: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, ended = {"header": {"msg_id": "one"}}, list[str]()
+    shell.get_parent = lambda: request
+    monkeypatch.setattr(widget_cells, "get_ipython", lambda: shell)
+
+    def interrupt(*, interrupted: bool) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spans, "ended", interrupt)
+        shell.user_ns["ended"] = ended
+        shell.run_cell("spans.at_end(lambda: ended.append('one')); get_ipython().run_cell('spans.open_here()')")
+    assert spans.open_here()
+    request["header"]["msg_id"] = "two"
+    shell.run_cell("inside = spans.open_here(), list(ended)")
+    assert shell.user_ns["inside"] == (True, ["one"])
+    assert not spans.open_here()
+
+
+def test_an_interrupt_ends_what_is_to_end_by_it_and_nothing_else_does(shell: Any, spans: Cells) -> None:
+    ended: list[str] = []
+    shell.user_ns["work"] = work = lambda: ended.append("interrupted")
+    shell.run_cell("spans.at_interrupt(work); spans.at_interrupt(work)")
+    assert ended == []
+    assert work not in spans._at_interrupt
+    shell.run_cell("spans.at_interrupt(work); spans.at_interrupt(work); raise KeyboardInterrupt")
+    assert ended == ["interrupted"]
+
+
 class FakeEvents:
     def register(self, _event: str, _function: Any) -> None:
         """Takes anything."""

@@ -12,7 +12,7 @@ import pytest
 
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import Frame, StateFrame, StepFrame
-from pnne_nb.widgets.host.pacing import IN_FLIGHT, Pacer
+from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT, Pacer
 from pnne_nb.widgets.host.pump import Pump
 
 PATIENCE = 60.0

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
+from pnne_nb.process import idle
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 from tests.widgets.shown import Shown
 
@@ -151,3 +152,32 @@ def test_what_can_be_drawn_says_what() -> None:
     with pytest.raises(NotImplementedError):
         Pictured().still()
     assert Still("a", "b", [], lambda _: "").title == "a"
+
+
+def test_the_picture_of_something_large_comes_after_the_cell(shown: Shown) -> None:
+    picture = KeptPicture(lambda: "it", lambda: "<b>drawn</b>", lambda: False)
+    picture.show_under(SimpleNamespace(_repr_mimebundle_=lambda: None))
+    assert "its picture is drawn as soon as nothing changes" in shown.bundles[-1]["text/html"]
+    shown.waiting.pop()()
+    assert "<b>drawn</b>" in shown.updates[0]["text/html"]
+
+
+def test_a_change_stops_a_picture_that_is_being_drawn(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "PIECE", 0.0)
+    started = 0
+
+    def draw() -> str:
+        nonlocal started
+        started += 1
+        if started == 2:
+            picture.changed()
+        idle.breathe()
+        return f"<b>{started}</b>"
+
+    picture = KeptPicture(lambda: "it", draw)
+    picture.show_under(SimpleNamespace(_repr_mimebundle_=lambda: None))
+    picture.changed()
+    shown.waiting.pop()()
+    assert shown.updates == []
+    shown.waiting.pop()()
+    assert "<b>3</b>" in shown.updates[0]["text/html"]

@@ -32,6 +32,8 @@ def test_the_steps_are_the_histogram() -> None:
     assert np.allclose(line.x, [0, 1, 2, 3, 4])
     assert line.y.tolist() == [3, 0, 0, 1, 1]
     assert figure.title == "conv1 (Conv2d): parameter gradients weight, mean 1.25, std 1.88"
+    title = "<title>conv1 (Conv2d): parameter gradients weight</title>"
+    assert title in figure.chart.to_svg(), "the words below it have the numbers"
     assert [axis.label for axis in figure.axes] == ["value", "elements"]
 
 

@@ -42,15 +42,17 @@ export function LiveMark({ path }: { path: string }) {
   );
 }
 
-/** What the lens of an export says of a node, under its card. */
+/** What the lens of an export says of a node, under its card, or else what Python marks it with. */
 export function LensText({ path }: { path: string }) {
-  const mark = useView((view) => view.lens?.get(path));
+  const lens = useView((view) => view.lens);
+  const own = useSession((state) => state.marks.get(path));
+  const mark = lens ? lens.get(path) : own;
   if (!mark) return null;
   return (
     <span
       className={`pnne-lens pnne-lens-${mark.level}`}
       role="img"
-      aria-label={`Export: ${mark.text}. ${mark.title}`}
+      aria-label={`${lens ? "Export: " : ""}${mark.text}. ${mark.title}`}
       title={mark.title}
     >
       {mark.text}

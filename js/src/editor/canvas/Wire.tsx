@@ -24,13 +24,14 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   } = labelPlace(points);
   const across = props.sourcePosition === Position.Right;
   const isDropTarget = useView((view) => view.dropEdge === props.id);
+  const isCrossed = useView((view) => view.crossed.has(props.id));
   const source = useEditor().scene()?.cards.get(props.source);
   const [address = ""] = props.data?.address.split("->") ?? [];
   // What is measured is the first output of a layer.
   const flow = useFlow(
     source?.ports.outputs[0]?.name === props.sourceHandleId ? address.slice(0, address.lastIndexOf(".")) : "",
   );
-  const state = `${isDropTarget ? " pnne-drop" : ""}${flow ? " pnne-live" : ""}${flow?.bad ? " pnne-bad-flow" : ""}`;
+  const state = `${isDropTarget ? " pnne-drop" : ""}${isCrossed ? " pnne-crossed" : ""}${flow ? " pnne-live" : ""}${flow?.bad ? " pnne-bad-flow" : ""}`;
   return (
     <g data-edge={props.data?.address} className={`pnne-wire${state}`} style={flow?.style}>
       <BaseEdge path={pathThrough(points, across)} interactionWidth={18} />

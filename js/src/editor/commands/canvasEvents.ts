@@ -2,13 +2,17 @@ import { type RefObject, useEffect } from "react";
 import type { Editor } from "./editor";
 import { takeFile } from "./files";
 import { openMenuOn } from "./menu";
+import { endStroke, strokeTo } from "./stroke";
 
 /** How long a finger rests before the menu opens, in milliseconds, and how far it may stray, in pixels. */
 const LONG_PRESS = 550;
 const STRAY = 10;
 const OVERLAYS = ".pnne-quick, .pnne-menu, .pnne-sheet, .pnne-toasts, input, textarea, select";
 
-/** What comes to the canvas besides React Flow's own gestures: the menu by right click or long press, and dropped files. */
+/**
+ * What comes to the canvas besides React Flow's own gestures: the menu by right click or long press, strokes that cut
+ * edges, and dropped files.
+ */
 export function useCanvasEvents(editor: Editor, canvas: RefObject<HTMLElement | null>): void {
   useEffect(() => {
     const element = canvas.current;
@@ -41,6 +45,45 @@ export function useCanvasEvents(editor: Editor, canvas: RefObject<HTMLElement | 
     });
     listen("pointerup", lift);
     listen("pointercancel", lift);
+    const isStroke = (event: Event & { altKey: boolean }) => {
+      const { stroke } = editor.view.get();
+      const target = event.target as Element;
+      if (stroke) return !target.closest(OVERLAYS);
+      return event.altKey && target.closest(".react-flow__pane") !== null && !target.closest(".react-flow__node");
+    };
+    let pointer: number | null = null;
+    // Before React Flow, which would pan the canvas.
+    const before = { signal: ends.signal, capture: true };
+    element.addEventListener(
+      "pointerdown",
+      (event) => {
+        if (event.button !== 0 || !event.isPrimary || !isStroke(event) || editor.session.isLocked()) return;
+        event.stopPropagation();
+        pointer = event.pointerId;
+        element.setPointerCapture(pointer);
+        editor.patch({ stroke: [] });
+        strokeTo(editor, event.clientX, event.clientY);
+      },
+      before,
+    );
+    for (const kind of ["mousedown", "touchstart"] as const)
+      element.addEventListener(kind, (event) => pointer !== null && event.stopPropagation(), before);
+    element.addEventListener(
+      "pointermove",
+      (event) => {
+        if (event.pointerId !== pointer) return;
+        event.stopPropagation();
+        strokeTo(editor, event.clientX, event.clientY);
+      },
+      before,
+    );
+    const release = (cut: boolean) => (event: PointerEvent) => {
+      if (event.pointerId !== pointer) return;
+      pointer = null;
+      endStroke(editor, cut);
+    };
+    element.addEventListener("pointerup", release(true), before);
+    element.addEventListener("pointercancel", release(false), before);
     const carriesFile = (event: DragEvent) => event.dataTransfer?.types.includes("Files") ?? false;
     const mark = (over: boolean) => element.classList.toggle("pnne-dropping", over);
     listen("dragover", (event) => {

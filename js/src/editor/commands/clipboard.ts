@@ -1,6 +1,6 @@
 import { type Fragment, fragmentOf, parseFragment, pasteOps } from "../document/fragment";
 import { type Point, STEP_X, STEP_Y } from "../scene/placement";
-import { centreOf } from "../scene/scene";
+import { centreOf, type ShownScene } from "../scene/scene";
 import { NOTHING, SETTLED, STILL } from "../scene/view";
 import type { Editor } from "./editor";
 
@@ -82,6 +82,16 @@ function selected(editor: Editor): Fragment | null {
   return fragmentOf(scene.document, scene.graph, editor.withOwn(new Set([...nodes, ...carried.nodes])), carried.frames);
 }
 
+/** An offset at which no copy covers a node exactly: who pastes twice without moving the pointer sees both. */
+function besideAny({ graph }: ShownScene, { nodes }: Fragment, wanted: Point): Point {
+  const taken = new Set([...graph.nodes.values()].flatMap(({ position }) => (position ? [position.join()] : [])));
+  let [right, down] = wanted;
+  while (nodes.some(({ position }) => position && taken.has([position[0] + right, position[1] + down].join()))) {
+    [right, down] = [right + PASTE_OFFSET[0], down + PASTE_OFFSET[1]];
+  }
+  return [right, down];
+}
+
 export function insert(
   editor: Editor,
   fragment: Fragment,
@@ -91,7 +101,13 @@ export function insert(
 ): void {
   const scene = editor.scene();
   if (!scene || fragment.nodes.length + fragment.frames.length === 0) return;
-  const { ops, names, frames } = pasteOps(fragment, scene.document, scene.graphId, offset, keepIncoming);
+  const { ops, names, frames } = pasteOps(
+    fragment,
+    scene.document,
+    scene.graphId,
+    besideAny(scene, fragment, offset),
+    keepIncoming,
+  );
   const what = names.length === 1 ? String(names[0]) : names.length > 0 ? `${names.length} nodes` : "frame";
   if (editor.edit(ops, `${verb} ${what}`)) editor.select(names, NOTHING, frames);
 }

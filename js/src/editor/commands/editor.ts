@@ -398,7 +398,7 @@ export class Editor {
 
   enter(path: readonly string[]): void {
     const away = { nodes: NOTHING, edges: NOTHING, frames: NOTHING, moving: STILL, boxes: SETTLED };
-    this.patch({ path, ...away, current: null, quick: null, peek: null, renaming: null, menu: null });
+    this.patch({ path, ...away, current: null, quick: null, peek: null, seen: null, renaming: null, menu: null });
   }
 
   /** Shows and selects the node of a full path, whichever graph it is in. */

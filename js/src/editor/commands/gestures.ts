@@ -147,7 +147,7 @@ export function togglePeek(editor: Editor, name: string | undefined = [...editor
   else editor.patch({ peek: isOpen ? null : name, said: isOpen ? "" : `Inside of ${name}` });
 }
 
-function selectedEdge(editor: Editor): EdgeState | null {
+export function selectedEdge(editor: Editor): EdgeState | null {
   const [id, more] = editor.view.get().edges;
   const edges = editor.scene()?.graph.edges.values() ?? [];
   const found = more === undefined ? [...edges].find((edge) => edgeId(edge) === id) : undefined;

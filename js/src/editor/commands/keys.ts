@@ -18,6 +18,8 @@ import {
 } from "./gestures";
 import { editInline, renameOnCard } from "./inline";
 import { openMenu } from "./menu";
+import { runToHere } from "./runToHere";
+import { armStroke, endStroke } from "./stroke";
 
 type Run = (editor: Editor, focusSearch: () => void, root: HTMLElement) => void;
 
@@ -33,6 +35,11 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
   Edit: [
     { keys: ["Mod+z"], what: "Undo", run: (editor) => editor.session.undo() },
     { keys: ["Mod+Shift+z", "Mod+y"], what: "Redo", run: (editor) => editor.session.redo() },
+    {
+      keys: ["z"],
+      what: "Show the history",
+      run: (editor) => editor.patch({ history: !editor.view.get().history }),
+    },
     { keys: ["Mod+c"], what: "Copy", run: (editor) => void copy(editor) },
     { keys: ["Mod+x"], what: "Cut", run: (editor) => void cut(editor) },
     { keys: ["Mod+v"], what: "Paste", run: (editor) => void paste(editor) },
@@ -60,6 +67,7 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["t"], what: "Change the type…", run: openTypes },
     { keys: ["Enter"], what: "Open the block or the properties", run: open },
     { keys: ["p"], what: "Look inside the block", run: (editor) => togglePeek(editor) },
+    { keys: ["i"], what: "Run to here: see the tensor", run: (editor) => runToHere(editor) },
     { keys: ["h"], what: "Collapse or expand the card", run: (editor) => toggleCollapsed(editor) },
     { keys: ["x"], what: "Fold or unfold equal nodes in a row, or steps", run: (editor) => toggleFolded(editor) },
     { keys: ["b"], what: "Bypass, or run again", run: (editor) => ablate(editor, "bypass") },
@@ -72,6 +80,7 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["c"], what: "Connect with…", run: openConnect },
     { keys: ["e"], what: "List the edges of the node…", run: openEdges },
     { keys: ["r"], what: "Take the edge elsewhere…", run: openReconnect },
+    { keys: ["k"], what: "Cut edges by a stroke", run: armStroke },
   ],
   "Select and go": [
     { keys: ["Mod+a"], what: "Select all", run: (editor) => editor.selectAll() },
@@ -236,7 +245,10 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
  */
 export function stepBack(editor: Editor, root: HTMLElement): void {
   const view = editor.view.get();
-  if (view.peek !== null) editor.patch({ peek: null });
+  if (view.stroke !== null) endStroke(editor, false);
+  else if (view.peek !== null) editor.patch({ peek: null });
+  else if (view.seen !== null) editor.patch({ seen: null });
+  else if (view.history) editor.patch({ history: false });
   else if (view.nodes.size + view.edges.size + view.frames.size > 0) editor.select([]);
   else if (view.path.length > 0) editor.enter(view.path.slice(0, -1));
   else if (view.keys === "here") editor.patch({ keys: "leaving" });

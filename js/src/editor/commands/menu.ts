@@ -41,7 +41,7 @@ export function menuFor(editor: Editor): string[][] {
   if (nodes.size > 0) {
     const block = node !== undefined && definitionOf(node) !== null;
     return offered(changes, [
-      node ? ["*Enter", ...(block ? ["*p"] : ["t", "v"]), "F2"] : [],
+      node ? ["*Enter", "*i", ...(block ? ["*p"] : ["t", "v"]), "F2"] : [],
       node ? ["c", "*e"] : [],
       ["*Mod+c", "Mod+x", "Mod+d"],
       ["b", "Shift+b"],
@@ -51,9 +51,10 @@ export function menuFor(editor: Editor): string[][] {
     ]);
   }
   if (frames.size > 0) return offered(changes, [["Enter"], ["*Mod+c", "Mod+d"], ["*Shift+f"], ["Delete"]]);
-  if (edges.size > 0) return offered(changes, [edges.size === 1 ? [" ", "r"] : [], ["Delete"]]);
+  if (edges.size > 0) return offered(changes, [edges.size === 1 ? ["*i", " ", "r"] : [], ["Delete"]]);
   return offered(changes, [
     [" ", "Mod+v", "Mod+Shift+v"],
+    ["k", "z"],
     ["*Mod+a", "*Mod+f"],
     ["Shift+a", "Shift+c", "Shift+r"],
     ["*f", "*0"],

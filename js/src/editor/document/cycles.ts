@@ -1,10 +1,21 @@
 import type { EdgeState } from "../../protocol";
 import type { Graph } from "./document";
 import { nodeOf } from "./document";
+import type { Wiring } from "./wiring";
 
 /** Whether an edge from `source` to `target` would close a loop, i.e. whether `target` already leads to `source`. */
 export function closesCycle(graph: Graph, source: string, target: string): boolean {
   return source === target || downstream(graph, target).has(source);
+}
+
+/** Whether a path leads from one node to another, by a wiring that is known: only what is on the way is looked at. */
+export function leadsTo({ outOf }: Wiring, start: string, goal: string): boolean {
+  const seen = new Set([start]);
+  for (const name of seen) {
+    if (name === goal) return true;
+    for (const { target } of outOf.get(name) ?? []) seen.add(nodeOf(target));
+  }
+  return false;
 }
 
 /** Names of all nodes that `start` leads to, without `start` unless it lies on a loop. */

@@ -1,10 +1,11 @@
 import { type EdgeState, type Frame, MAX_NAME_LENGTH, type NodeState, type Op } from "../../protocol";
-import { closesCycle } from "./cycles";
+import { closesCycle, leadsTo } from "./cycles";
 import { blocksOf, contains, definitionOf, interfaceOf, showsDefinitions, usersOf } from "./definitions";
 import type { Graph, GraphDocument } from "./document";
 import { EMPTY_GRAPH, nodeOf, splitPort } from "./document";
 import { whyNotFrame } from "./frame";
 import { whyIllegal, whyReserved } from "./names";
+import { rewire, wiringOf } from "./wiring";
 
 /** A change that the document cannot take; the message completes what Python would say. */
 export class Refusal extends Error {
@@ -16,10 +17,60 @@ export class Refusal extends Error {
   }
 }
 
-interface DraftGraph {
-  nodes: Map<string, NodeState>;
-  edges: Map<string, EdgeState>;
-  frames: Map<string, Frame>;
+/** A graph that is being changed; what nobody changes is not copied, and is the same as before. */
+class DraftGraph implements Graph {
+  readonly nodes: Map<string, NodeState>;
+  edges: ReadonlyMap<string, EdgeState>;
+  frames: ReadonlyMap<string, Frame>;
+  readonly #before: Graph;
+  /** Where edges may differ; null where that is not known. */
+  #targets: Set<string> | null = new Set();
+
+  constructor(graph: Graph) {
+    this.#before = graph;
+    this.nodes = new Map(graph.nodes);
+    this.edges = graph.edges;
+    this.frames = graph.frames;
+  }
+
+  ownFrames(): Map<string, Frame> {
+    const own = this.frames === this.#before.frames ? new Map(this.frames) : (this.frames as Map<string, Frame>);
+    this.frames = own;
+    return own;
+  }
+
+  setEdge(edge: EdgeState): void {
+    this.#targets?.add(edge.target);
+    this.ownEdges().set(edge.target, edge);
+  }
+
+  dropEdge(target: string): void {
+    this.#targets?.add(target);
+    this.ownEdges().delete(target);
+  }
+
+  replaceEdges(edges: readonly EdgeState[]): void {
+    this.#targets = null;
+    this.edges = new Map(edges.map((edge) => [edge.target, edge]));
+  }
+
+  closesCycle(source: string, target: string): boolean {
+    // As long as the edges are those of before, their wiring is known.
+    if (this.edges !== this.#before.edges) return closesCycle(this, source, target);
+    return source === target || leadsTo(wiringOf(this.#before), target, source);
+  }
+
+  finish(): Graph {
+    const { nodes, edges, frames } = this;
+    if (this.#targets && edges !== this.#before.edges) rewire(this.#before.edges, edges, this.#targets);
+    return { nodes, edges, frames };
+  }
+
+  private ownEdges(): Map<string, EdgeState> {
+    const own = this.edges === this.#before.edges ? new Map(this.edges) : (this.edges as Map<string, EdgeState>);
+    this.edges = own;
+    return own;
+  }
 }
 
 /**
@@ -47,6 +98,7 @@ class Draft {
   }
 
   finish(): GraphDocument {
+    for (const [id, draft] of this.touched) this.graphs.set(id, draft.finish());
     return { name: this.name, graphs: this.graphs };
   }
 
@@ -84,7 +136,7 @@ class Draft {
       case "addFrame":
       case "changeFrame":
       case "removeFrame":
-        this.changeFrames(this.edit(op.graph).frames, op);
+        this.changeFrames(this.edit(op.graph).ownFrames(), op);
         break;
       case "connect":
         this.connect(this.edit(op.graph), op);
@@ -116,7 +168,7 @@ class Draft {
     if (open) return open;
     const graph = this.graphs.get(id);
     if (!graph) throw new Refusal("unknown-graph", `There is no definition ${id}.`);
-    const draft = { nodes: new Map(graph.nodes), edges: new Map(graph.edges), frames: new Map(graph.frames) };
+    const draft = new DraftGraph(graph);
     this.touched.set(id, draft);
     this.graphs.set(id, draft);
     return draft;
@@ -151,7 +203,7 @@ class Draft {
     this.dropOuterEdges(id, node);
     graph.nodes.delete(name);
     for (const [target, edge] of graph.edges) {
-      if (nodeOf(target) === name || nodeOf(edge.source) === name) graph.edges.delete(target);
+      if (nodeOf(target) === name || nodeOf(edge.source) === name) graph.dropEdge(target);
     }
   }
 
@@ -162,7 +214,7 @@ class Draft {
       const outer = this.edit(user.graph);
       const address = `${user.node}.${port.name}`;
       for (const [target, edge] of outer.edges) {
-        if ((port.type === "Input" ? target : edge.source) === address) outer.edges.delete(target);
+        if ((port.type === "Input" ? target : edge.source) === address) outer.dropEdge(target);
       }
     }
   }
@@ -189,12 +241,12 @@ class Draft {
       const [other, port] = splitPort(address);
       return other === name ? `${newName}.${port}` : address;
     };
-    const edges = [...graph.edges.values()].map((edge): [string, EdgeState] => {
+    const edges = [...graph.edges.values()].map((edge) => {
       const target = follow(edge.target);
       const source = follow(edge.source);
-      return [target, target === edge.target && source === edge.source ? edge : { source, target }];
+      return target === edge.target && source === edge.source ? edge : { source, target };
     });
-    replaceEntries(graph.edges, edges);
+    graph.replaceEdges(edges);
   }
 
   private changeProperty(op: Extract<Op, { op: "setProperty" | "resetProperty" }>): void {
@@ -219,7 +271,7 @@ class Draft {
       const [to, input] = splitPort(target);
       const [from, output] = splitPort(edge.source);
       const lost = (to === node.name && !inputs.includes(input)) || (from === node.name && !outputs.includes(output));
-      if (lost) graph.edges.delete(target);
+      if (lost) graph.dropEdge(target);
     }
   }
 
@@ -241,10 +293,10 @@ class Draft {
     if (graph.edges.has(edge.target)) {
       throw new Refusal("port-taken", `${edge.target} is already fed by ${graph.edges.get(edge.target)?.source}.`);
     }
-    if (closesCycle(graph, source, target)) {
+    if (graph.closesCycle(source, target)) {
       throw new Refusal("cycle", `An edge from ${source} to ${target} would close a loop.`);
     }
-    graph.edges.set(edge.target, { source: edge.source, target: edge.target });
+    graph.setEdge({ source: edge.source, target: edge.target });
   }
 
   private checkEnd(graph: DraftGraph, address: string, type: "Input" | "Output"): string {
@@ -261,7 +313,7 @@ class Draft {
     if (graph.edges.get(edge.target)?.source !== edge.source) {
       throw new Refusal("unknown-edge", `There is no edge from ${edge.source} to ${edge.target}.`);
     }
-    graph.edges.delete(edge.target);
+    graph.dropEdge(edge.target);
   }
 
   private removeGraph(id: string): void {
@@ -329,11 +381,7 @@ function checkedPosition(name: string, position: readonly [number, number] | nul
 
 /** Gives one end of edges another address. */
 function redirect(graph: DraftGraph, end: keyof EdgeState, from: string, to: string): void {
-  const edges = [...graph.edges.values()].map((edge): [string, EdgeState] => {
-    const next = edge[end] === from ? { ...edge, [end]: to } : edge;
-    return [next.target, next];
-  });
-  replaceEntries(graph.edges, edges);
+  graph.replaceEdges([...graph.edges.values()].map((edge) => (edge[end] === from ? { ...edge, [end]: to } : edge)));
 }
 
 function replaceEntries<V>(map: Map<string, V>, entries: [string, V][]): void {

@@ -4,7 +4,7 @@ import { BY_KEY, keyText } from "../commands/keys";
 import { menuFor } from "../commands/menu";
 import type { OverCanvas } from "../scene/view";
 
-const WIDTH = 264;
+const WIDTH = 300;
 
 /** The commands for what is selected, with their keys. */
 export function ContextMenu({ focusSearch }: { focusSearch: () => void }) {

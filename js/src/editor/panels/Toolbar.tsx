@@ -14,6 +14,7 @@ const ICONS = {
   add: "M8 3v10M3 8h10",
   undo: "M6 3L2.5 6.5L6 10M2.5 6.5h7a4 4 0 0 1 0 7H7",
   redo: "M10 3l3.5 3.5L10 10M13.5 6.5h-7a4 4 0 0 0 0 7H9",
+  history: "M3 8a5 5 0 1 0 1.5-3.6M3 2.5v2.5h2.5M8 5v3l2 1.5",
   trash: "M3 4.5h10M6.5 4.5V3h3v1.5M4.5 4.5l.6 9h5.8l.6-9M6.8 7v4M9.2 7v4",
   group: "M2.5 5V2.5H5M11 2.5h2.5V5M13.5 11v2.5H11M5 13.5H2.5V11M5.5 5.5h5v5h-5z",
   frame: "M2.5 3h11v10h-11zM2.5 6h11",
@@ -65,6 +66,7 @@ function Action({ name, hint, icon, onClick, disabled = false, pressed, children
 export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: boolean }) {
   const editor = useEditor();
   const history = useSession((state) => state.sync?.history);
+  const shownHistory = useView((view) => view.history);
   const selected = useView((view) => view.nodes.size);
   const selectedEdges = useView((view) => view.edges.size);
   const frames = useView((view) => view.frames.size);
@@ -100,6 +102,14 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         icon="redo"
         disabled={readOnly || !history?.redo}
         onClick={() => editor.session.redo()}
+      />
+      <Action
+        name="History"
+        hint="Show what was done, to go back to (Z)"
+        icon="history"
+        pressed={shownHistory}
+        disabled={readOnly}
+        onClick={() => editor.patch({ history: !shownHistory })}
       />
       <i className="pnne-divider" />
       <Action

@@ -1,4 +1,3 @@
-import type { NodeState } from "../../protocol";
 import type { Graph } from "../document/document";
 import { nodeOf } from "../document/document";
 import { wiringOf } from "../document/wiring";
@@ -14,14 +13,11 @@ export const STEP_RIGHT = NODE_WIDTH + 96;
 
 /** Where nodes without a position are shown until Python has arranged them: below what feeds them. */
 export function provisionalPositions(graph: Graph): ReadonlyMap<string, Point> {
-  const placed = new Map<string, Point>();
-  const missing: NodeState[] = [];
-  for (const node of graph.nodes.values()) {
-    if (node.position) placed.set(node.name, node.position);
-    else missing.push(node);
-  }
+  const missing = [...graph.nodes.values()].filter(({ position }) => !position);
   const provisional = new Map<string, Point>();
   if (missing.length === 0) return provisional;
+  const placed = new Map<string, Point>();
+  for (const { name, position } of graph.nodes.values()) if (position) placed.set(name, position);
   const { into } = wiringOf(graph);
   const crowd = new Crowd(placed.values());
   let column = Math.max(0, ...[...placed.values()].map(([x]) => x + STEP_X));

@@ -7,22 +7,28 @@ export type Curve = readonly [Point, Point, Point, Point];
 /** How far beside the nodes that stand in its way an edge runs. */
 const CLEARANCE = 16;
 const SAMPLES = 12;
+/** How far from its ends an edge turns that leads back up; its label has room there. */
+const TURN = 20;
+/** How far beside nodes it rises, where there is room: in the middle between two columns. */
+const BETWEEN = 36;
+/** Points of an edge that is bent; one with more runs straight from point to point. */
+const DETOUR = 4;
 
 /**
  * The points that an edge passes vertically: its ends, and two beside what it would run behind;
  * `tests/cases/routes.json` compares with Python's picture. `boxes` are the nodes between which it runs, without those at its ends. Edges that run right (`across`)
- * pass the points horizontally, here and below.
+ * pass the points horizontally, here and below. An edge that leads back up, as to the head of the next column, passes
+ * six in straight lines, around the nodes at its ends (`own`) too.
  */
-export function routed(start: Point, end: Point, boxes: readonly Box[], across = false): readonly Point[] {
-  if (across) {
-    const others = boxes.map(({ left, top, width, height }) => ({
-      left: top,
-      top: left,
-      width: height,
-      height: width,
-    }));
-    return routed(turned(start), turned(end), others).map(turned);
-  }
+export function routed(
+  start: Point,
+  end: Point,
+  boxes: readonly Box[],
+  across = false,
+  own: readonly Box[] = [],
+): readonly Point[] {
+  if (across) return routed(turned(start), turned(end), boxes.map(turnedBox), false, own.map(turnedBox)).map(turned);
+  if (end[1] < start[1]) return rising(start, end, boxes, own);
   const [left, right] = [Math.min(start[0], end[0]), Math.max(start[0], end[0])];
   const between = boxes.filter(
     (box) =>
@@ -39,16 +45,67 @@ export function routed(start: Point, end: Point, boxes: readonly Box[], across =
     Math.min(...between.map((box) => box.left)) - CLEARANCE,
     Math.max(...between.map((box) => box.left + box.width)) + CLEARANCE,
   ];
-  const free = lanes.filter((lane) => !boxes.some((box) => standsIn(lane, top, bottom, box)));
-  const detour = (lane: number) => Math.abs(lane - start[0]) + Math.abs(lane - end[0]);
-  const [lane = 0] = (free.length > 0 ? free : lanes).sort((a, b) => detour(a) - detour(b));
+  const blocked = (lane: number) => {
+    const ways = [curveBetween(start, [lane, top]), curveBetween([lane, bottom], end)];
+    return boxes.filter((box) => standsIn(lane, top, bottom, box) || ways.some((way) => crosses(way, box))).length;
+  };
+  const ways = lanes.map((at) => [at, blocked(at)]);
+  if (ways.every(([, count]) => count)) {
+    // Farther away, between other nodes: where the fewest of them are in the way.
+    const beside = boxes.filter((box) => box.top < bottom && top < box.top + box.height);
+    for (const box of beside)
+      for (const at of [box.left - CLEARANCE, box.left + box.width + CLEARANCE]) ways.push([at, blocked(at)]);
+  }
+  const detour = (at: number) => Math.abs(at - start[0]) + Math.abs(at - end[0]);
+  const [[lane = 0] = []] = ways.sort(([a = 0, m = 0], [b = 0, n = 0]) => m - n || detour(a) - detour(b));
   return [start, [lane, top], [lane, bottom], end];
+}
+
+function rising(start: Point, end: Point, boxes: readonly Box[], own: readonly Box[]): readonly Point[] {
+  const [direct, between] = [curveBetween(start, end), pieceBetween(start, end)];
+  if (!boxes.some((box) => meet(between, box)) && !own.some((box) => crosses(direct, box))) return [start, end];
+  const [low, high] = [start[1] + TURN, end[1] - TURN];
+  const obstacles = [...boxes, ...own].filter((box) => box.top <= low && high <= box.top + box.height);
+  const blocked = (lane: number) => {
+    const pieces = [
+      pieceBetween([start[0], low], [lane, low]),
+      pieceBetween([lane, high], [lane, low]),
+      pieceBetween([end[0], high], [lane, high]),
+    ];
+    return pieces.reduce((sum, piece) => sum + obstacles.filter((box) => meet(piece, box)).length, 0);
+  };
+  const length = (lane: number) => Math.abs(lane - start[0]) + Math.abs(lane - end[0]);
+  let [best, fewest] = [Math.min(start[0], end[0]) - BETWEEN, Number.POSITIVE_INFINITY];
+  // Nearer to a node, other edges run that go around it.
+  for (const room of [BETWEEN, CLEARANCE]) {
+    const lanes = new Set(obstacles.flatMap((box) => [box.left - room, box.left + box.width + room]));
+    for (const lane of [...lanes].sort((a, b) => length(a) - length(b) || a - b)) {
+      const count = blocked(lane);
+      if (count < fewest) [best, fewest] = [lane, count];
+      if (fewest === 0) break;
+    }
+  }
+  return [start, [start[0], low], [best, low], [best, high], [end[0], high], end];
+}
+
+function pieceBetween([x1, y1]: Point, [x2, y2]: Point): Box {
+  return { left: Math.min(x1, x2), top: Math.min(y1, y2), width: Math.abs(x2 - x1), height: Math.abs(y2 - y1) };
+}
+
+function meet(piece: Box, box: Box): boolean {
+  return (
+    piece.left < box.left + box.width &&
+    box.left < piece.left + piece.width + 1e-6 &&
+    piece.top < box.top + box.height &&
+    box.top < piece.top + piece.height + 1e-6
+  );
 }
 
 /** The curves through points that are passed vertically. */
 export function curvesThrough(points: readonly Point[], across = false): Curve[] {
   return points.slice(1).map((point, place) => {
     const before = points[place] as Point;
+    if (points.length > DETOUR) return [before, before, point, point];
     if (!across) return curveBetween(before, point);
     const [a, b, c, d] = curveBetween(turned(before), turned(point));
     return [turned(a), turned(b), turned(c), turned(d)];
@@ -66,8 +123,13 @@ export function pathThrough(points: readonly Point[], across = false): string {
 /** Where an edge's label stands, and on which side: beside the edge's middle, away from the nodes that it passes. */
 export function labelPlace(points: readonly Point[]): { readonly at: Point; readonly side: -1 | 1 } {
   const start = points[0] ?? [0, 0];
+  if (points.length > DETOUR) return { at: [start[0], start[1] + TURN / 2], side: 1 };
   const [a, b] = points.length > 2 ? [points[1] ?? start, points[2] ?? start] : [start, points[1] ?? start];
   return { at: [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2], side: points.length > 2 && a[0] < start[0] ? -1 : 1 };
+}
+
+function turnedBox({ left, top, width, height }: Box): Box {
+  return { left: top, top: left, width: height, height: width };
 }
 
 /** With the axes changed: what runs right, as what runs down. */

@@ -39,6 +39,18 @@ export interface ShownScene extends Scene {
 interface Made {
   readonly card: Card;
   readonly made: readonly unknown[];
+  /** What it was made of, where that is all in one node; null for a card of several, or one that more depends on. */
+  readonly alone: Alone | null;
+}
+
+/** All that the card of an ordinary node depends on, beside what is the same for all cards. */
+interface Alone {
+  readonly node: NodeState;
+  readonly type: NodeTypeState | undefined;
+  readonly into: unknown;
+  readonly outOf: unknown;
+  readonly resolved: unknown;
+  readonly found: unknown;
 }
 
 const NO_DIAGNOSTICS: readonly never[] = [];
@@ -47,6 +59,7 @@ const NO_DIAGNOSTICS: readonly never[] = [];
 export class SceneMaker {
   private made = new Map<string, Made>();
   private last: { inputs: readonly unknown[]; scene: ShownScene } | null = null;
+  private common: readonly unknown[] = [];
 
   make(
     state: SessionState,
@@ -57,7 +70,8 @@ export class SceneMaker {
   ): ShownScene | null {
     const document = state.sync?.shown;
     if (!document) return null;
-    const inputs = [document, state.derived, state.catalog, path, shownPorts, folded, outlined];
+    const { diagnostics, resolved } = state.derived;
+    const inputs = [document, diagnostics, resolved, state.catalog, path, shownPorts, folded, outlined];
     if (this.last && same(this.last.inputs, inputs)) return this.last.scene;
     const graphId = graphAt(document, path) ?? "";
     const graph = document.graphs.get(graphId) as Graph;
@@ -88,7 +102,25 @@ export class SceneMaker {
     const counts = usesOf(document);
     const cards = new Map<string, Card>();
     const made = new Map<string, Made>();
+    // What no card alone depends on; while it is the same, an ordinary card is as its node is.
+    const common = [prefix, across, state.catalog, exposed.size + toFold.length === 0, inlined === NOTHING_INLINED];
+    const isSimple = same(this.common, common) && common.length === this.common.length && common[3] && common[4];
+    this.common = common;
     for (const node of graph.nodes.values()) {
+      const alone = {
+        node,
+        type: types.get(node.type),
+        into: wiring.into.get(node.name),
+        outOf: wiring.outOf.get(node.name),
+        resolved: inferred.get(prefix + node.name),
+        found: found.get(prefix + node.name),
+      };
+      const known = isSimple ? this.made.get(node.name) : undefined;
+      if (known?.alone && sameFields(known.alone, alone)) {
+        made.set(node.name, known);
+        cards.set(node.name, known.card);
+        continue;
+      }
       if (folds.heads.has(node.name) || inlined.hidden.has(node.name)) continue;
       const full = prefix + node.name;
       const run = folds.runs.get(node.name) ?? null;
@@ -123,10 +155,12 @@ export class SceneMaker {
         state.catalog !== null,
       ];
       const earlier = this.made.get(node.name);
+      const isAlone = !run && !chain && definitionOf(node) === null;
       const entry =
         earlier && same(earlier.made, key)
-          ? earlier
+          ? { ...earlier, alone: isAlone ? alone : null }
           : {
+              alone: isAlone ? alone : null,
               card: cardOf(
                 full,
                 portsShown(
@@ -145,10 +179,14 @@ export class SceneMaker {
       cards.set(node.name, entry.card);
     }
     this.made = made;
-    const wires = [...graph.edges.values()].filter(({ target }) => {
-      const [name, port] = splitPort(target);
-      return cards.has(name) && !inlined.written.get(name)?.has(port);
-    });
+    const all = [...graph.edges.values()];
+    const isWhole = cards.size === graph.nodes.size && inlined.written.size === 0;
+    const wires = isWhole
+      ? all
+      : all.filter(({ target }) => {
+          const [name, port] = splitPort(target);
+          return cards.has(name) && !inlined.written.get(name)?.has(port);
+        });
     const shown = { document, graph, types, graphId, prefix, cards, across, exposed, provisional };
     const scene = { ...shown, runs, folds, inlined, wires, absorbs: () => usual() !== NOTHING_INLINED };
     this.last = { inputs, scene };
@@ -158,16 +196,16 @@ export class SceneMaker {
 
 /** Whether a graph is drawn from left to right, as far as its cards have places. */
 function isAcross({ nodes, edges }: Graph, inlined: Inlining): boolean {
-  const heads = new Map(
-    inlined.chains.flatMap(([head = "", ...others]) => others.map((name) => [name, head] as const)),
-  );
-  const ends = [...edges.values()].flatMap(({ source, target }) => {
+  const heads = new Map<string, string>();
+  for (const [head = "", ...others] of inlined.chains) for (const name of others) heads.set(name, head);
+  const ends: (readonly [number, number, number, number])[] = [];
+  for (const { source, target } of edges.values()) {
     const [giver] = giverOf(inlined, source);
     const taker = nodeOf(target);
-    if (inlined.hidden.has(giver) || inlined.hidden.has(taker) || heads.has(taker)) return [];
+    if (inlined.hidden.has(giver) || inlined.hidden.has(taker) || heads.has(taker)) continue;
     const [from, to] = [nodes.get(heads.get(giver) ?? giver)?.position, nodes.get(taker)?.position];
-    return from && to ? [[from[0], from[1], to[0], to[1]] as const] : [];
-  });
+    if (from && to) ends.push([from[0], from[1], to[0], to[1]]);
+  }
   return runsRight(ends);
 }
 
@@ -251,6 +289,17 @@ function once<T>(make: () => T): () => T {
     made ??= { value: make() };
     return made.value;
   };
+}
+
+function sameFields(a: Alone, b: Alone): boolean {
+  return (
+    a.node === b.node &&
+    a.type === b.type &&
+    a.into === b.into &&
+    a.outOf === b.outOf &&
+    a.resolved === b.resolved &&
+    a.found === b.found
+  );
 }
 
 function same(a: readonly unknown[], b: readonly unknown[]): boolean {

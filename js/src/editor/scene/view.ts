@@ -1,6 +1,6 @@
 import type { EdgeState } from "../../protocol";
 import type { FrameBox } from "../document/frame";
-import type { Lens } from "../session/exporting";
+import type { Lens } from "../session/marks";
 import type { Point } from "./placement";
 
 /** What belongs to one view in one browser and never to the document. */
@@ -33,6 +33,10 @@ export interface ViewState {
   readonly reconnecting: EdgeState | null;
   /** Id of the edge that a node would go into if it were dropped now. */
   readonly dropEdge: string | null;
+  /** The stroke that cuts edges, in the canvas's pixels; empty: the next drag is one. */
+  readonly stroke: readonly Point[] | null;
+  /** Ids of the edges that it crosses. */
+  readonly crossed: ReadonlySet<string>;
   /** The search that is open over the canvas. */
   readonly quick: Quick | null;
   readonly snap: boolean;
@@ -52,8 +56,12 @@ export interface ViewState {
   readonly menu: OverCanvas | null;
   /** Whether the list of all gestures is open. */
   readonly sheet: boolean;
+  /** Whether the list of what was done is open. */
+  readonly history: boolean;
   /** The block whose inside is shown beside it. */
   readonly peek: string | null;
+  /** The output that an example is run to, as a full path, and the card beside which it is shown. */
+  readonly seen: { readonly card: string; readonly port: string } | null;
   /** Where keys go: to the graph, to the notebook after one more Escape, or to the notebook. */
   readonly keys: "here" | "leaving" | "left";
   /** What a screen reader is told. */
@@ -110,6 +118,8 @@ export const FIRST_VIEW: ViewState = {
   connecting: null,
   reconnecting: null,
   dropEdge: null,
+  stroke: null,
+  crossed: NOTHING,
   quick: null,
   snap: false,
   exposed: NOTHING,
@@ -120,7 +130,9 @@ export const FIRST_VIEW: ViewState = {
   renaming: null,
   menu: null,
   sheet: false,
+  history: false,
   peek: null,
+  seen: null,
   keys: "here",
   said: "",
 };

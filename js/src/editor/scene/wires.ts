@@ -31,6 +31,7 @@ export function routeOf(
     points[1],
     boxes.filter((box) => box !== source && box !== target),
     isAcross(ends, edge),
+    source && target ? [source, target] : [],
   );
 }
 
@@ -74,6 +75,27 @@ export function edgeAt(
     }
   }
   return best;
+}
+
+/** The edges that a stroke from point to point crosses. */
+export function edgesAcross(scene: ShownScene, boxes: readonly NodeBox[], stroke: readonly Point[]): EdgeState[] {
+  const ends = endsOf(scene, boxes);
+  return scene.wires.filter((edge) =>
+    curvesThrough(routeOf(edge, ends, boxes) ?? [], scene.across).some((curve) => {
+      const points = Array.from({ length: SAMPLES + 1 }, (_, step) => pointOn(curve, step / SAMPLES));
+      return pairs(points).some(([a, b]) => pairs(stroke).some(([c, d]) => doCross(a, b, c, d)));
+    }),
+  );
+}
+
+function pairs(points: readonly Point[]): (readonly [Point, Point])[] {
+  return points.slice(1).map((point, place) => [points[place] as Point, point]);
+}
+
+/** Whether two lines from point to point cross. */
+function doCross(a: Point, b: Point, c: Point, d: Point): boolean {
+  const side = ([px, py]: Point, [qx, qy]: Point, [x, y]: Point) => (qx - px) * (y - py) - (qy - py) * (x - px);
+  return side(a, b, c) > 0 !== side(a, b, d) > 0 && side(c, d, a) > 0 !== side(c, d, b) > 0;
 }
 
 function portPlace(box: NodeBox, port: string, side: HandlePlace["side"]): Point {

@@ -1,20 +1,34 @@
-import type { Diagnostic, ExportCheck, ExportState, NodeError } from "../../protocol";
+import type { Diagnostic, ExportCheck, ExportState, NodeError, NodeMark } from "../../protocol";
 import type { GraphDocument } from "../document/document";
 import { numberText } from "../values/amounts";
+import { type Lens, withBlocks } from "./marks";
+
+export const NO_EXPORT: ExportState = {
+  message: "exportState",
+  state: "idle",
+  format: "",
+  path: "",
+  seconds: 0,
+  cancellable: true,
+  stale: false,
+  error: "",
+  diagnostics: [],
+  result: null,
+  id: null,
+  client: null,
+};
+export const NO_CHECK: ExportCheck = {
+  message: "exportCheck",
+  state: "off",
+  format: "",
+  findings: [],
+  error: "",
+  id: null,
+  client: null,
+};
 
 /** What colours nodes: how well the exported file agrees at each, or what an export would do to each. */
 export type LensKind = "error" | "check";
-
-/** What a lens says of one node. */
-export interface LensMark {
-  /** Worse further on. `plain`: it was compared with nothing, or there is nothing to tell. */
-  readonly level: "plain" | "good" | "near" | "warning" | "bad";
-  /** A few characters on the card. */
-  readonly text: string;
-  readonly title: string;
-}
-
-export type Lens = ReadonlyMap<string, LensMark>;
 
 /** The share of the tolerance from which on an error has a colour of its own. */
 const NEAR = 0.5;
@@ -25,23 +39,7 @@ export function errorLens(state: ExportState): Lens | null {
   return withBlocks(new Map(state.result.nodes.map((node) => [node.node, errorMark(node)])));
 }
 
-const LEVELS: readonly LensMark["level"][] = ["plain", "good", "near", "warning", "bad"];
-
-/** A block is as bad as the worst node inside it. */
-function withBlocks(lens: ReadonlyMap<string, LensMark>): Lens {
-  const whole = new Map(lens);
-  for (const [path, mark] of lens) {
-    for (let end = path.lastIndexOf("."); end > 0; end = path.lastIndexOf(".", end - 1)) {
-      const block = path.slice(0, end);
-      const known = whole.get(block);
-      if (known && LEVELS.indexOf(known.level) >= LEVELS.indexOf(mark.level)) continue;
-      whole.set(block, { ...mark, title: `${path}: ${mark.title}` });
-    }
-  }
-  return whole;
-}
-
-function errorMark({ error, ratio, ok, note }: NodeError): LensMark {
+function errorMark({ error, ratio, ok, note }: NodeError): NodeMark {
   if (!ok) return { level: "bad", text: ratio === null ? "differs" : `${numberText(ratio)} ×`, title: note ?? "" };
   if (ratio === null) return { level: "plain", text: "–", title: note || "Not compared: it has no tensor of its own." };
   return {
@@ -56,7 +54,7 @@ export function checkLens(check: ExportCheck, nodes: Iterable<string>): Lens | n
   if (check.state === "off" || check.state === "failed") return null;
   const found = new Map<string, Diagnostic[]>();
   for (const each of check.findings ?? []) if (each.node) found.set(each.node, [...(found.get(each.node) ?? []), each]);
-  const lens = new Map<string, LensMark>();
+  const lens = new Map<string, NodeMark>();
   if (check.state === "done")
     for (const node of nodes) lens.set(node, { level: "good", text: "✓", title: "It is exported as it is." });
   for (const [node, findings] of found) lens.set(node, checkMark(findings));
@@ -73,7 +71,7 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 const ORDER = ["error", "warning", "info"];
 
-function checkMark(findings: readonly Diagnostic[]): LensMark {
+function checkMark(findings: readonly Diagnostic[]): NodeMark {
   const rank = ({ severity }: Diagnostic) => ORDER.indexOf(severity ?? "error");
   const [worst] = [...findings].sort((a, b) => rank(a) - rank(b));
   const severity = worst?.severity ?? "error";

@@ -27,3 +27,15 @@ export function watchKernel(model: Model, doubt: () => void, reconnected: () => 
     kernel?.disposed?.disconnect(doubt);
   };
 }
+
+/** Whether the kernel lives, as it says itself, however busy it is; never settled where it says nothing. */
+export async function heartbeat(model: Model): Promise<boolean> {
+  const kernel = model.widget_manager?.kernel;
+  if (!kernel?.supportsSubshells || !kernel.requestListSubshell) return false;
+  try {
+    await kernel.requestListSubshell({}).done;
+    return true;
+  } catch {
+    return false; // it was restarted, or the connection is gone
+  }
+}

@@ -9,6 +9,9 @@ export interface KernelConnection {
   readonly statusChanged?: Signal<string>;
   readonly connectionStatusChanged?: Signal<string>;
   readonly disposed?: Signal<unknown>;
+  readonly supportsSubshells?: boolean;
+  /** Asks on the control channel, which a kernel answers also while a cell keeps it busy. */
+  requestListSubshell?(content: object): { readonly done: Promise<unknown> };
 }
 
 /** The part of anywidget's model that the editor uses. */
@@ -22,4 +25,9 @@ export interface Model {
   // biome-ignore lint/suspicious/noExplicitAny: each event has its own arguments
   off(event: string, listener: (...parts: any[]) => void): void;
   readonly widget_manager?: { readonly kernel?: KernelConnection | null };
+}
+
+/** How many bytes the text of a message has. */
+export function sizeOf(content: unknown): number {
+  return new TextEncoder().encode(JSON.stringify(content)).length;
 }

@@ -1,6 +1,7 @@
 import type {
   Arrange,
   Consequence,
+  Derived,
   Diagnostic,
   Event,
   ExportCheck,
@@ -10,7 +11,9 @@ import type {
   Op,
   Redo,
   Request,
+  SeenTensor,
   Snapshot,
+  Steps,
   Undo,
   Ungroup,
 } from "../../protocol";
@@ -19,8 +22,11 @@ import { Refusal } from "../document/reduce";
 import { bytesText } from "../values/amounts";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
-import { watchKernel } from "./kernel";
-import type { Model } from "./model";
+import { NO_CHECK, NO_EXPORT } from "./exporting";
+import { heartbeat, watchKernel } from "./kernel";
+import { type Lens, withBlocks } from "./marks";
+import { type Model, sizeOf } from "./model";
+import type { Notice, Offer } from "./notices";
 import { Store } from "./store";
 import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
 import { type LiveTraining, liveTraining } from "./training";
@@ -31,6 +37,8 @@ export const WAITING_AFTER = 3_000;
 export const OFFLINE_AFTER = 15_000;
 /** The same once the host has hinted that the kernel has gone. */
 export const GONE_AFTER = 1_200;
+/** How long after the kernel has said that it lives it is asked again, while a request is waiting. */
+const BEAT_AFTER = 5_000;
 /** A timer may fire a little before its time. */
 const SLACK = 50;
 const NOTICE_LASTS = 7_000;
@@ -39,20 +47,6 @@ export const LARGEST_MESSAGE = 8 << 20;
 
 /** `gone`: the kernel that holds the document is no more, and only running the cell again helps. */
 export type Connection = "ready" | "waiting" | "offline" | "gone";
-
-/** Something to tell the person once. */
-export interface Notice {
-  readonly id: number;
-  readonly text: string;
-  readonly diagnostics: readonly Diagnostic[];
-  /** What can be done about it with one click. */
-  readonly offer: Offer | null;
-}
-
-export interface Offer {
-  readonly label: string;
-  readonly run: () => void;
-}
 
 export interface SessionState {
   readonly sync: SyncState | null;
@@ -66,6 +60,8 @@ export interface SessionState {
   readonly readOnly: boolean;
   /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
+  /** What Python marks nodes with, by path. */
+  readonly marks: Lens;
   readonly exporting: ExportState;
   readonly exportCheck: ExportCheck;
   readonly notices: readonly Notice[];
@@ -74,30 +70,6 @@ export interface SessionState {
 }
 
 const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
-
-const NO_EXPORT: ExportState = {
-  message: "exportState",
-  state: "idle",
-  format: "",
-  path: "",
-  seconds: 0,
-  cancellable: true,
-  stale: false,
-  error: "",
-  diagnostics: [],
-  result: null,
-  id: null,
-  client: null,
-};
-const NO_CHECK: ExportCheck = {
-  message: "exportCheck",
-  state: "off",
-  format: "",
-  findings: [],
-  error: "",
-  id: null,
-  client: null,
-};
 
 type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
 
@@ -126,6 +98,11 @@ export class Session {
   private readonly closing = new AbortController();
   private gone = false;
   private heard = 0;
+  /** When the kernel said that it lives. */
+  private beat = 0;
+  private listening = false;
+  /** What Python has worked out of a change so far, while more of it is to come. */
+  private readonly pieces: Derived[] = [];
 
   constructor(private readonly model: Model) {
     const catalog = cachedCatalog(model.get("catalog_key"));
@@ -138,6 +115,7 @@ export class Session {
       blocks: NO_BLOCKS,
       readOnly: model.get("read_only") === true,
       training: null,
+      marks: new Map(),
       exporting: NO_EXPORT,
       exportCheck: NO_CHECK,
       notices: [],
@@ -226,6 +204,19 @@ export class Session {
     });
   }
 
+  /** What a port, given by its full path, gives for one example; rejects with Python's reason. A run may take long. */
+  runToHere(port: string): Promise<SeenTensor> {
+    return new Promise((resolve, reject) => {
+      const asked = { resolve: (answer: Event) => resolve(answer as SeenTensor), reject };
+      this.questions.set(this.tell({ message: "runToHere", port }), asked);
+    });
+  }
+
+  /** What can be taken back and brought back, in the order in which it was done; rejects with Python's reason. */
+  steps(): Promise<Steps> {
+    return this.ask({ message: "getSteps" }) as Promise<Steps>;
+  }
+
   /** Says that a picture of a training is on the screen, so that the next may come. */
   painted(tick: number): void {
     this.tell({ message: "painted", tick });
@@ -311,8 +302,7 @@ export class Session {
   private request(request: Unaddressed<Request>): number {
     const id = this.tell(request);
     this.waiting.add(id, Date.now());
-    this.later(WAITING_AFTER, () => this.watch());
-    this.later(OFFLINE_AFTER, () => this.watch());
+    for (const delay of [WAITING_AFTER, OFFLINE_AFTER]) this.later(delay, () => this.watch());
     return id;
   }
 
@@ -356,7 +346,9 @@ export class Session {
         if (own) this.refused(event.id, event.error, event.diagnostics ?? []);
         break;
       case "derivedChanged":
-        this.patch({ derived: applyDerived(state.derived, event.derived) });
+        this.pieces.push(event.derived);
+        // The graph is drawn once for all pieces of a change.
+        if (!event.more) this.patch({ derived: this.pieces.splice(0).reduce(applyDerived, state.derived) });
         break;
       case "snapshot":
         this.open(event);
@@ -369,6 +361,9 @@ export class Session {
         break;
       case "training":
         this.patch({ training: liveTraining(event, state.training) });
+        break;
+      case "marks":
+        this.patch({ marks: withBlocks(new Map(Object.entries(event.marks ?? {}))) });
         break;
       case "blocks":
         this.patch({ blocks: fromState(event.document) });
@@ -393,6 +388,7 @@ export class Session {
     if (!snapshot?.document) return;
     const { sync } = this.store.get();
     if (sync && snapshot.version < sync.version && snapshot.id == null) return;
+    this.pieces.length = 0; // the snapshot has them
     const settled = snapshot.client === this.client && snapshot.id != null ? snapshot.id : -1;
     const lost: { id: number; repeat: () => void }[] = (sync?.pending ?? [])
       .filter((edit) => edit.id < settled)
@@ -438,9 +434,7 @@ export class Session {
 
   /** Whether a message can hold this; says so if not. */
   private canSend(content: unknown, what: string): boolean {
-    const text = JSON.stringify(content);
-    // No character takes more than three bytes for each of its units.
-    const size = text.length * 3 < LARGEST_MESSAGE ? 0 : new TextEncoder().encode(text).length;
+    const size = sizeOf(content);
     if (size <= LARGEST_MESSAGE) return true;
     const sizes = `${bytesText(size)}, and at most ${bytesText(LARGEST_MESSAGE)} can be sent`;
     this.notify(`${what} is too large: ${sizes}. Make it in smaller steps, or from Python.`);
@@ -475,13 +469,28 @@ export class Session {
     });
   }
 
-  /** Says how long the oldest request has been waiting. */
+  /** Says how long the oldest request has been waiting; a kernel that only is busy says so of itself. */
   private watch(): void {
-    const waited = Date.now() - this.waiting.oldest();
-    const silence = waited >= OFFLINE_AFTER - SLACK ? "offline" : waited >= WAITING_AFTER - SLACK ? "waiting" : "ready";
+    const now = Date.now();
+    const waited = now - this.waiting.oldest();
+    const unheard = Math.min(waited, now - this.beat);
+    const silence = waited < WAITING_AFTER - SLACK ? "ready" : unheard < OFFLINE_AFTER - SLACK ? "waiting" : "offline";
     this.patch({ connection: this.gone ? "gone" : silence });
+    if (silence !== "ready" && now - this.beat >= BEAT_AFTER - SLACK) this.listen();
     // Whether the request was lost or is only waiting, the answer to another one tells.
-    if (silence === "offline" && !this.waiting.has(this.lastSync)) this.sync();
+    if (waited >= OFFLINE_AFTER - SLACK && !this.waiting.has(this.lastSync)) this.sync();
+  }
+
+  private listen(): void {
+    if (this.listening) return;
+    this.listening = true;
+    void heartbeat(this.model).then((alive) => {
+      this.listening = false;
+      if (!alive || this.closing.signal.aborted) return;
+      this.beat = Date.now();
+      for (const delay of [BEAT_AFTER, OFFLINE_AFTER]) this.later(delay, () => this.watch());
+      this.watch();
+    });
   }
 
   private later(delay: number, action: () => void): void {

@@ -20,7 +20,7 @@ from torch.utils import checkpoint as checkpointing
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.variable_names import RETURNED, stored
 from pnne_nb.compiler.importing.tracing import decompositions
-from pnne_nb.compiler.importing.tracing.patching import Names, plainly
+from pnne_nb.compiler.importing.tracing.patched_functions import Names, plainly
 from pnne_nb.compiler.importing.tracing.proxies import TracedTensor
 
 _CONDITIONS = {"POP_JUMP_IF_TRUE": True, "POP_JUMP_FORWARD_IF_TRUE": True,

@@ -67,7 +67,7 @@ class TraceRecorder(fx.Tracer, ABC):
 
 
 @final
-class Watch(TorchFunctionMode):
+class FunctionWatch(TorchFunctionMode):
     """Has a recorder see every function of torch's that the code calls."""
 
     def __init__(self, recorder: TraceRecorder) -> None:

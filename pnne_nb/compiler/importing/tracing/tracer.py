@@ -56,7 +56,7 @@ from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, 
 from pnne_nb.compiler.importing.tracing.guards import Assumptions, FixedBatch, without_inputs
 from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of, with_fields
-from pnne_nb.compiler.importing.tracing.patching import Rebound
+from pnne_nb.compiler.importing.tracing.patched_functions import Rebound
 from pnne_nb.compiler.importing.tracing.proxies import (
     TYPE,
     UNKNOWN,
@@ -212,7 +212,7 @@ class ForwardTracer(recording.TraceRecorder):
             mode = wrap(self.graph.get_attr(MODE), self, self._training)
             self._by_mode.add(mode.node)
             watchers = stack.enter_context(intercepted(self, self._module, mode, self._calling, watched))
-            stack.enter_context(recording.Watch(self))
+            stack.enter_context(recording.FunctionWatch(self))
             for each, watcher in watchers:
                 stack.enter_context(self._rebound.one(each, watcher.methods))
             stack.enter_context(self._rebound.among(self._module.modules()))

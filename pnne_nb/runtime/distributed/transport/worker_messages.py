@@ -142,6 +142,7 @@ class Broke(_Message, frozen=True):
         fetching: Whether the data was at work, not the model.
         trace: The traceback.
         saved: Whether the state at hand was written as a checkpoint.
+        found: Whether it has found in its own part of the batch what another one has failed of as well.
     """
 
     rank: int
@@ -152,6 +153,7 @@ class Broke(_Message, frozen=True):
     fetching: bool
     trace: str
     saved: bool
+    found: bool
 
 
 class Dismissed(_Message, frozen=True):

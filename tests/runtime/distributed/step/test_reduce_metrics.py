@@ -29,10 +29,10 @@ class _Seat:
     def __init__(self, table: _Table, rank: int) -> None:
         self.count = table.count
         self.present = True
-        self._table, self._rank = table, rank
+        self._table, self.rank = table, rank
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        self._table.given[self._rank] = values
+        self._table.given[self.rank] = values
         self._table.barrier.wait()
         summed = [math.fsum(column) for column in zip(*self._table.given.values(), strict=True)]
         self._table.barrier.wait()

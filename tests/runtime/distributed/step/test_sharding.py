@@ -111,6 +111,7 @@ class _First:
     """What the first of two processes has told the other."""
 
     count = 2
+    rank = 0
     present = True
 
     def __init__(self, told: list[list[float]]) -> None:

@@ -28,11 +28,11 @@ class _Seat:
     def __init__(self, table: _Table, rank: int, *, present: bool = True) -> None:
         self.count = table.count
         self.present = present
-        self._table, self._rank = table, rank
+        self._table, self.rank = table, rank
 
     def add(self, tensor: Tensor) -> Tensor:
         """The sum over all threads, in the same order in each."""
-        self._table.given[self._rank] = tensor
+        self._table.given[self.rank] = tensor
         self._table.barrier.wait()
         summed = torch.stack([self._table.given[rank] for rank in range(self.count)]).sum(0)
         self._table.barrier.wait()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.weights import rename_tracking
+from pnne_nb.compiler.weights import rename_log
 from tests.compiler.graphs import wire
 
 
@@ -153,10 +153,10 @@ def test_a_file_that_was_saved_after_nodes_were_moved_says_what_begins_afresh() 
 
 def test_a_document_that_is_gone_is_forgotten() -> None:
     _, graph = blocks()
-    identity, track = id(graph), rename_tracking._tracks[id(graph)]
+    identity, track = id(graph), rename_log._tracks[id(graph)]
     del graph
     gc.collect()
-    assert rename_tracking._tracks.get(identity) is not track
+    assert rename_log._tracks.get(identity) is not track
 
 
 def chain(*names: str) -> pn.NodeGraph:

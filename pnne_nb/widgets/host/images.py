@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 MAX_TILES: Final = 64
 """Pictures in one grid, at most."""
@@ -67,15 +68,43 @@ def grid(tiles: Array, *, signed: bool, width: int = 400) -> Pixels:
     return canvas
 
 
+def tiles_of(maps: Tensor, *, count: int = MAX_TILES, largest: int = 128) -> Array:
+    """`[n, …]` as at most `count` pictures `[n, h, w]`: the middle of a volume, a row for a sequence.
+
+    Of sizes above twice `largest`, only every second, third … element is taken.
+    """
+    maps = maps[:count].detach()
+    maps = maps.abs().float() if maps.is_complex() else maps.float()
+    if maps.dim() == 4:
+        maps = maps[:, maps.shape[1] // 2]
+    if maps.dim() == 2:
+        maps = maps.unsqueeze(1)
+    step = max(1, max(maps.shape[1:]) // largest)
+    return np.asarray(maps[:, ::step, ::step].cpu())
+
+
+def coloured(tiles: Array) -> Pixels:
+    """Red, green and blue `[3, h, w]` as `[h, w, 4]` pixels, from the smallest value to the largest."""
+    finite = np.where(np.isfinite(tiles), tiles, 0).astype(np.float64)
+    low, high = finite.min(), finite.max()
+    pixels = np.full((*tiles.shape[1:], 4), 255, np.uint8)
+    pixels[..., :3] = (255 * (finite - low) / ((high - low) or 1.0)).round().transpose(1, 2, 0)
+    return pixels
+
+
+def data_url(pixels: Pixels) -> str:
+    """`[h, w, 4]` pixels as an address that an image can have."""
+    return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
+
+
 def picture(tiles: Array, caption: str, *, signed: bool, width: int = 400) -> str:
     """`tiles` as a figure in HTML, about `width` pixels wide, each element a sharp square."""
     if tiles.size == 0:
         return ""
     pixels = grid(tiles[:MAX_TILES], signed=signed, width=width)
-    source = base64.b64encode(png(pixels)).decode()
     return (
         f'<figure class="pnne-picture"><figcaption>{html.escape(caption)}</figcaption>'
-        f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{source}" width="{pixels.shape[1]}"></figure>'
+        f'<img alt="{html.escape(caption)}" src="{data_url(pixels)}" width="{pixels.shape[1]}"></figure>'
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -27,8 +27,11 @@ from pnne_nb.graph.schema.structural import INSIDE
 
 Position = tuple[float, float]
 
-_BORDER = 220.0
-"""Pixels between the nodes of a new nested graph and its Input and Output nodes."""
+_BESIDE = 220.0
+"""Pixels between the nodes of a new nested graph and its Input and Output nodes, where edges run right."""
+
+_ABOVE = 140.0
+"""The same where edges run down."""
 
 
 class GroupPlan(msgspec.Struct, frozen=True):
@@ -61,7 +64,7 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     _refuse_border_crossers(graph, nodes, inside)
     block = check_name(name) if name is not None else numbered("subgraph", graph.nodes)
     definition = free_name(block, content.graphs)
-    border = _Border(graph, nodes, inside)
+    border = _Border(content, graph, nodes, inside)
     ops: list[Op] = [AddGraph(definition)]
     ops += border.interior(definition, nodes)
     for frame in _frames_of(graph, inside):
@@ -158,7 +161,7 @@ def discarding(content: Content, definition: str, users: int = 0, *, emptied: bo
 class _Border:
     """The edges between a group and the rest, and the ports that they become."""
 
-    def __init__(self, graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:
+    def __init__(self, content: Content, graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:
         self.internal: list[Edge] = []
         self.entering: list[Edge] = []
         self.leaving: list[Edge] = []
@@ -179,16 +182,17 @@ class _Border:
                     self.leaving.append(edge)
                     if edge.source not in self.outputs:
                         self.outputs[edge.source] = _claim("output", taken)
+        for node in nodes:
+            # What nothing takes yet is a result: without an Output, nobody outside could connect it any more.
+            port = _first_output(content, node)
+            if port is not None and not any(graph.edges_out_of(node.name)):
+                self.outputs[f"{node.name}.{port}"] = _claim("output", taken)
+        self._across = _runs_right(graph, (*self.entering, *self.internal, *self.leaving))
 
     def interior(self, definition: str, nodes: list[Node]) -> list[Op]:
         """The ops that fill the new definition."""
-        placed = [node.position for node in nodes if node.position is not None]
-        left = min((x for x, _ in placed), default=0.0) - _BORDER
-        right = max((x for x, _ in placed), default=0.0) + _BORDER
-        middle = _mean(nodes)
         ops: list[Op] = []
-        for row, name in enumerate(self.inputs.values()):
-            position = None if middle is None else (left, middle[1] + 80.0 * row)
+        for name, position in self._row(self.inputs.values(), nodes, -1):
             ops.append(AddNode(name, "Input", {}, position, definition))
         ops += [
             AddNode(
@@ -203,13 +207,46 @@ class _Border:
             )
             for node in nodes
         ]
-        for row, name in enumerate(self.outputs.values()):
-            position = None if middle is None else (right, middle[1] + 80.0 * row)
+        for name, position in self._row(self.outputs.values(), nodes, 1):
             ops.append(AddNode(name, "Output", {}, position, definition))
         ops += [Connect(f"{self.inputs[edge.source]}.output", edge.target, definition) for edge in self.entering]
         ops += [Connect(edge.source, edge.target, definition) for edge in self.internal]
         ops += [Connect(source, f"{name}.input", definition) for source, name in self.outputs.items()]
         return ops
+
+    def _row(self, names: Collection[str], nodes: list[Node], side: int) -> Iterator[tuple[str, Position | None]]:
+        """Yield names with their places in a row across the edges: before the nodes (side -1), or after them (1)."""
+        placed = [node.position for node in nodes if node.position is not None]
+        along = 0 if self._across else 1
+        for place, name in enumerate(names):
+            if not placed:
+                yield name, None
+                continue
+            end = max(side * position[along] for position in placed) * side + side * (
+                _BESIDE if self._across else _ABOVE
+            )
+            middle = sum(position[1 - along] for position in placed) / len(placed)
+            aside = middle + (80.0 if self._across else _BESIDE) * (place - (len(names) - 1) / 2)
+            yield name, (end, aside) if self._across else (aside, end)
+
+
+def _first_output(content: Content, node: Node) -> str | None:
+    if node.definition is not None:
+        inner = content.graphs[node.definition]
+        return next((name for name in inner.order if inner.nodes[name].type == "Output"), None)
+    spec = registry.get(node.type)
+    return spec.outputs[0].name if spec is not None and spec.outputs else None
+
+
+def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
+    """Whether edges lead further to the right than down."""
+    right = down = 0.0
+    for edge in edges:
+        start, end = (graph.nodes[split_port(port)[0]].position for port in (edge.source, edge.target))
+        if start is not None and end is not None:
+            right += abs(end[0] - start[0])
+            down += abs(end[1] - start[1])
+    return right > down
 
 
 def _frames_of(graph: GraphIndex, nodes: set[str]) -> list[Frame]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -53,6 +53,8 @@ class Subject:
         limits: The smallest and the largest value of free sizes, where the caller said so.
         graph: The document, if there is one.
         notes: What a person should know.
+        seen: The whole numbers of the data, by the name of the input.
+        imported: The values of the free sizes that a module was imported with, to which its drawing may be bound.
     """
 
     model: nn.Module
@@ -61,6 +63,8 @@ class Subject:
     limits: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     graph: NodeGraph | None = None
     notes: tuple[str, ...] = ()
+    seen: Mapping[str, Tensor] = field(default_factory=dict)
+    imported: Mapping[str, int] = field(default_factory=dict)
 
 
 def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | None) -> Subject:
@@ -84,7 +88,7 @@ def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | Non
     loaded = loader.loaded_from(model)
     if loaded is not None and loaded.document is not None:
         graph = NodeGraph.from_json(json_format.write(loaded.document()))
-        return _of_graph(graph, model, batch, sizes, ())
+        return _of_graph(graph, model, batch, sizes, _without_nothing(graph))
     return _of_module(model, batch, sizes)
 
 
@@ -170,7 +174,36 @@ def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | No
             for name, tensor in zip(names, batch, strict=False)
         )
         return _settled(copy.deepcopy(net), inputs, _output_names(net, batch), sizes or {}, None, (note,))
-    return _of_graph(graph, net, batch, sizes, ())
+    subject = _of_graph(graph, net, batch, sizes, _without_nothing(graph))
+    imported = {
+        size: found
+        for info, tensor in zip(subject.inputs, batch, strict=False)
+        for size, found in zip(info.shape, tensor.shape, strict=False)
+        if isinstance(size, str)
+    }
+    return replace(subject, imported=imported)
+
+
+def _without_nothing(graph: NodeGraph) -> tuple[str, ...]:
+    """Remove results of an imported module that are None, such as a loss without targets: no file holds them.
+
+    Returns:
+        What to say about it.
+    """
+    sources = {target.rpartition(".")[0]: source.rpartition(".")[0] for source, target in graph.edges}
+    outputs = [node for node in graph.nodes.values() if node.type == "Output"]
+    nothing = [
+        node
+        for node in outputs
+        if node.origin is not None
+        and graph[sources[node.name]].type == "Constant"
+        and graph[sources[node.name]].properties.get("value") is None
+    ]
+    if len(nothing) == len(outputs):
+        return ()
+    names = [node.name for node in nothing]
+    graph.remove(*names)
+    return tuple(f"The result {name} of the module is None, and no file holds it: it is left out." for name in names)
 
 
 def _output_names(net: nn.Module, batch: Sequence[Tensor]) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import pnne_nb as pn
-from pnne_nb.export.example_batches import SAMPLES, Maker, first_batch
 from pnne_nb.export.formats.base import TensorInfo
+from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch
 
 
 class Any(nn.Module):
@@ -76,3 +76,23 @@ def test_batches_come_in_many_forms() -> None:
         torch.testing.assert_close(found[0], x[:SAMPLES])
         assert len(found) == 1
     assert first_batch(None, ("x",)) is None
+
+
+class Packing(nn.Module):
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return packed.data.sum(0)
+
+
+LENGTHS = (TensorInfo("x", "float32", ("N", 6, 2)), TensorInfo("lengths", "int64", ("N",)))
+
+
+def test_lengths_are_at_least_one() -> None:
+    maker = Maker(Packing(), LENGTHS, {})
+    assert maker.example() == {"N": 3}
+    assert maker.tensors({"N": 3})[1].tolist() == [1, 1, 1]
+
+
+def test_whole_numbers_are_taken_from_the_data() -> None:
+    maker = Maker(Packing(), LENGTHS, {}, {"lengths": torch.tensor([6, 4, 2])})
+    assert {*maker.tensors({"N": 40})[1].tolist()} == {2, 4, 6}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from pnne_nb.compiler import blame
 from pnne_nb.errors import Diagnostic, ExportError, shown
 from pnne_nb.export.formats.base import TensorInfo
 
@@ -101,15 +102,22 @@ class Maker:
         model: The model, in eval mode on the CPU.
         inputs: Its inputs.
         limits: The smallest and the largest value of free sizes.
+        seen: By the name of an input, whole numbers that it takes: those of the data.
     """
 
     def __init__(
-        self, model: nn.Module, inputs: Sequence[TensorInfo], limits: Mapping[str, tuple[int, int | None]]
+        self,
+        model: nn.Module,
+        inputs: Sequence[TensorInfo],
+        limits: Mapping[str, tuple[int, int | None]],
+        seen: Mapping[str, Tensor] | None = None,
     ) -> None:
-        self._model, self._inputs, self._limits = model, inputs, limits
-        embeddings = [part.num_embeddings for part in model.modules() if isinstance(part, nn.Embedding)]
+        self._model, self._inputs, self._limits, self._seen = model, inputs, limits, seen or {}
+        tables = [part.num_embeddings for part in model.modules() if isinstance(part, (nn.Embedding, nn.EmbeddingBag))]
         # Whole numbers are most often looked up in tables; in the smallest one, every index below its length is valid.
-        self._highest = min(embeddings, default=2)
+        # Lengths of sequences are at least 1.
+        self._ranges = list(dict.fromkeys([(0, min(tables, default=2)), (0, 2), (1, 2)]))
+        self._settled = not any(_is_whole(info) and info.name not in self._seen for info in inputs)
         self._failed: Exception | None = None
 
     def example(self) -> dict[str, int]:
@@ -127,44 +135,55 @@ class Maker:
             if self.accepts(sizes):
                 return sizes
         listed = ", ".join(names)
+        hint = "Pass data=..., or values: sizes={...}."
+        said = str(self._failed)[:300]
         raise ExportError(
             f"No example was found that the model takes{f' for the free sizes {listed}' if names else ''}: pass "
-            f"data=..., or values: sizes={{...}}. The last trial said: {str(self._failed)[:300]}",
-            [Diagnostic("no-example", f"The model took no example: {str(self._failed)[:300]}")],
+            f"data=..., or values: sizes={{...}}. The last trial said: {said}",
+            [
+                Diagnostic(
+                    "no-example",
+                    f"The model took no example: {said}",
+                    None if self._failed is None else blame(self._failed),
+                    hint=hint,
+                )
+            ],
         )
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the model runs with these sizes."""
-        try:
-            with torch.no_grad():
-                self._model(*self.tensors(sizes))
-        except Exception as error:  # noqa: BLE001  # whatever it is, other sizes are tried
-            if self._highest > 2:
-                highest, self._highest = self._highest, 2
-                if self.accepts(sizes):
-                    return True
-                self._highest = highest
-            self._failed = error
-            return False
-        return True
+        """Whether the model runs with these sizes; the first time, with the first range of whole numbers that it takes."""
+        for place, _ in enumerate(self._ranges[:1] if self._settled else self._ranges):
+            try:
+                with torch.no_grad():
+                    self._model(*self._made(sizes, self._ranges[place]))
+            except Exception as error:  # noqa: BLE001  # whatever it is, other numbers and sizes are tried
+                self._failed = self._failed if place else error
+            else:
+                self._ranges, self._settled = self._ranges[place:], True
+                return True
+        return False
 
     def tensors(self, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
-        """Return inputs of these sizes: floats are normal, integers any index that is valid."""
+        """Return inputs of these sizes: floats are normal, integers any that are valid."""
+        if not self._settled:
+            self.accepts(sizes)
+        return self._made(sizes, self._ranges[0])
+
+    def _made(self, sizes: Mapping[str, int], whole: tuple[int, int]) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(SEED)
         made = []
         for info in self._inputs:
             shape = [sizes[size] if isinstance(size, str) else size for size in info.shape]
             dtype = getattr(torch, info.dtype)
-            if dtype.is_floating_point or dtype.is_complex:
-                made.append(
-                    torch.randn(shape, generator=generator, dtype=torch.complex64 if dtype.is_complex else None).to(
-                        dtype
-                    )
-                )
+            if not _is_whole(info) and dtype != torch.bool:
+                basic = torch.complex64 if dtype.is_complex else None
+                made.append(torch.randn(shape, generator=generator, dtype=basic).to(dtype))
+            elif _is_whole(info) and info.name in self._seen:
+                values = self._seen[info.name].reshape(-1)
+                made.append(values[torch.randint(0, len(values), shape, generator=generator)])
             else:
-                made.append(
-                    torch.randint(0, 2 if dtype == torch.bool else self._highest, shape, generator=generator).to(dtype)
-                )
+                low, high = (0, 2) if dtype == torch.bool else whole
+                made.append(torch.randint(low, high, shape, generator=generator).to(dtype))
         return tuple(made)
 
     def other_values(self, name: str, sizes: Mapping[str, int], smallest: int, largest: int | None) -> list[int]:
@@ -211,3 +230,8 @@ class Maker:
         yield from (
             dict(zip(names, each, strict=True)) for each in mixed if 1 < len(names) <= 3 and len({*each}) == len(each)
         )
+
+
+def _is_whole(info: TensorInfo) -> bool:
+    dtype = getattr(torch, info.dtype)
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)

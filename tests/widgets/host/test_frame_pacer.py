@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pnne_nb.widgets.host.pacing import IN_FLIGHT, Pacer
+from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT, Pacer
 
 
 def test_the_first_frame_goes_at_once() -> None:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pnne_nb.errors import CycleError, GraphError
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.edits.apply import apply_op
-from pnne_nb.graph.edits.grouping import discarding, plan_group, plan_ungroup
+from pnne_nb.graph.edits.group_plans import discarding, plan_group, plan_ungroup
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect
 
@@ -51,7 +52,9 @@ def test_ungrouping_takes_a_group_back(drawn: tuple[Content, list[str]]) -> None
     assert {name for name, node in inner.nodes.items() if node.type not in ("Input", "Output")} == set(chosen)
     # One port for each value that comes in, one for each that goes out.
     assert len(inner.interface[0]) == len({e.source for e in edges if _crosses(e.target, e.source, chosen)})
-    assert len(inner.interface[1]) == len({e.source for e in edges if _crosses(e.source, e.target, chosen)})
+    taken = {e.source.partition(".")[0] for e in edges}
+    given = {e.source for e in edges if _crosses(e.source, e.target, chosen)}
+    assert len(inner.interface[1]) == len(given) + len(set(chosen) - taken), "and one for each result that is open"
     for op in plan_ungroup(content, "block").ops:
         apply_op(content, op)
     assert set(root.edges.values()) == edges
@@ -97,3 +100,42 @@ def test_a_definition_goes_with_what_only_it_showed() -> None:
         apply_op(content, op)
     assert set(content.graphs) == {"", "kept"}
     assert discarding(content, "kept") == []  # in use
+
+
+def test_a_fresh_group_is_in_order_inside_and_its_open_results_are_outputs() -> None:
+    graph = NodeGraph()
+    graph.add("Input", name="x", shape=("N", 8))
+    for name in ("a", "b", "c"):
+        graph.add("ReLU", name=name)
+    graph.connect("x", "a", "b")
+    graph.connect("a", "c")
+    for place, name in enumerate(("x", "a", "b", "c")):
+        graph.move(name, x=100.0 * place, y=150.0 * place)
+    graph.group(["a", "b", "c"], name="block")
+    inner = graph.graphs["block"].nodes
+    assert [node.type for node in inner.values()] == ["Input", "ReLU", "ReLU", "ReLU", "Output", "Output"]
+    ys = [node.position[1] for node in inner.values() if node.position is not None]
+    assert ys == [10, 150, 300, 450, 590, 590]
+    assert [edge.source for edge in graph.graphs["block"].edges if edge.target.startswith("output")] == [
+        "b.output",
+        "c.output",
+    ]
+    for name in ("x", "block"):
+        graph.move(name, x=0 if name == "x" else 400, y=0)
+    graph.ungroup("block")
+    assert set(graph.edges) == {("x.output", "a.input"), ("a.output", "b.input"), ("a.output", "c.input")}
+
+
+def test_where_edges_run_right_inputs_stand_left_and_outputs_right() -> None:
+    graph = NodeGraph()
+    for name in ("a", "b"):
+        graph.add("ReLU", name=name)
+    graph.connect("a", "b")
+    graph.move("a", x=0, y=0)
+    graph.move("b", x=300, y=0)
+    graph.add("Input", name="x")
+    graph.move("x", x=-300, y=0)
+    graph.connect("x", "a")
+    graph.group(["a", "b"], name="block")
+    places = {node.name: node.position for node in graph.graphs["block"].nodes.values()}
+    assert places == {"input": (-220, 0), "a": (0, 0), "b": (300, 0), "output": (520, 0)}

@@ -1,0 +1,130 @@
+"""What a very large graph costs: 50,000 nodes, and 1,000 nodes on a screen of 3840×2160.
+
+First paint is the CPU time of kernel and page together after the cell is run, the page's code loaded: making the editor,
+its snapshot as the page gets it, and the page's main thread until its second frame. Frames are measured as in
+`bench_front_end`. An edit is a gesture by keys, from the press until the page shows Python's answer, in CPU time of the
+page; of a test's kernel, whose CPU time `bench_editor` measures with the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from playwright.sync_api import Browser, expect, sync_playwright
+
+import pnne_nb as pn
+from benchmarks.bench_front_end import FRAMES, GESTURE, NODE, SETTLED, Measured, network
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.protocol.codec import encode_event
+from pnne_nb.widgets.editor.editor import GraphEditor
+from tests.browser.jupyter import CHROMIUM_FLAGS, chromium_path
+from tests.editor.kernel import Kernel, to_json
+from tests.editor.page import EditorPage, HostPage
+
+NODES = 50_000
+EDITS = 12
+BUDGET = {"first paint": 2000.0, "frame": 16.0, "edit": 100.0, "frame at 3840×2160": 8.0}
+"""CPU milliseconds."""
+
+
+# The test's kernel hands values over one by one, which takes minutes for so many.
+FETCH = """() => {
+  const fetched = () => fetch("/snapshot.json").then((answer) => answer.json());
+  const ask = window.askKernel;
+  window.readSnapshot = fetched;
+  window.askKernel = async (content) =>
+    content.message === "sync" ? [{ ...(await fetched()), id: content.id, client: content.client }] : ask(content);
+}"""
+
+
+def kernel_ms(graph: NodeGraph) -> float:
+    """CPU milliseconds of the kernel for an editor's first snapshot, the analysis aside, which goes on in idle time."""
+    start = time.thread_time()
+    editor = GraphEditor(graph)
+    json.dumps(encode_event(editor._snapshot()))
+    spent = 1000 * (time.thread_time() - start)
+    editor.close()
+    return spent
+
+
+def page_ms(browser: Browser, graph: NodeGraph) -> tuple[float, EditorPage, HostPage]:
+    """CPU milliseconds of the page's main thread for the first paint; the page had an editor before."""
+    host = HostPage(browser)
+    host.page.set_default_timeout(120_000)
+    EditorPage(host, pn.NodeGraph("warm"), theme="light", size=(1180, 760), views=1, busy=False).close()
+    measured = Measured(host.page)
+    snapshot = to_json(Kernel(graph).snapshot())
+    host.page.route("**/snapshot.json", lambda route: route.fulfill(body=snapshot, content_type="application/json"))
+    host.page.evaluate(FETCH)
+    start = measured.cpu_ms()
+    editor = EditorPage(host, graph, theme="light", size=(1180, 760), views=1, busy=False)
+    host.page.wait_for_selector(NODE)
+    host.page.evaluate(SETTLED)
+    return measured.cpu_ms() - start, editor, host
+
+
+def edit_ms(editor: EditorPage, measured: Measured) -> list[float]:
+    """CPU milliseconds of each of some edits: moves by keys, undone and done again."""
+    taken = []
+    editor.root.first.locator(f'{NODE} [data-node="n3"]').click()
+    for number in range(EDITS):
+        key = ("ArrowRight", "Control+z", "ArrowDown", "Control+z")[number % 4]
+        version = editor.graph.version
+        start = measured.cpu_ms()
+        editor.page.keyboard.press(key)
+        editor.page.wait_for_function(
+            "version => Number(document.querySelector('.pnne-editor').dataset.version) > version", arg=version
+        )
+        editor.page.evaluate(SETTLED)
+        taken.append(measured.cpu_ms() - start)
+    return taken
+
+
+def main() -> None:
+    """Print the figures; raise `SystemExit` with those that are over their budget."""
+    over = []
+    expect.set_options(timeout=120_000)
+
+    def report(what: str, kind: str, taken: float) -> None:
+        print(f"{what:34} {taken:8.1f} ms CPU   (budget {BUDGET[kind]:g})", flush=True)
+        if taken > BUDGET[kind]:
+            over.append(what)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(CHROMIUM_FLAGS))
+        graph = network(NODES)
+        print(f"{NODES} nodes are made", flush=True)
+        kernel = kernel_ms(graph)
+        print(f"{kernel:.0f} ms in the kernel", flush=True)
+        page, editor, host = page_ms(browser, graph)
+        print(f"{NODES} nodes: first paint {kernel:.0f} ms in the kernel and {page:.0f} ms in the page")
+        report("first paint", "first paint", kernel + page)
+        measured = Measured(editor.page)
+        report("pan, opening zoom", "frame", measured.frame_ms(GESTURE, ["", FRAMES, True]))
+        report("zoom, opening zoom", "frame", measured.zoom_ms())
+        edits = sorted(edit_ms(editor, measured))
+        print("edits", *(f"{taken:.0f}" for taken in edits))
+        report("edit, 95th percentile", "edit", edits[round(0.95 * (len(edits) - 1))])
+        editor.button("Fit view").click()
+        editor.page.wait_for_function("() => document.querySelector('.pnne-far')")
+        editor.page.wait_for_timeout(400)  # the glide there
+        report("pan, all in view", "frame", measured.frame_ms(GESTURE, ["", FRAMES, True]))
+        report("zoom, all in view", "frame", measured.zoom_ms())
+        host.close()
+        host = HostPage(browser)
+        editor = EditorPage(host, network(1000), theme="light", size=(3840, 2160), views=1, busy=False)
+        editor.page.evaluate("() => document.querySelector('.pnne-editor').style.height = '2100px'")
+        measured = Measured(editor.page)
+        report("pan, 1,000 nodes, 3840×2160", "frame at 3840×2160", measured.frame_ms(GESTURE, ["", FRAMES, True]))
+        editor.button("Fit view").click()
+        editor.page.wait_for_timeout(400)  # the glide there
+        report("the same, all in view", "frame at 3840×2160", measured.frame_ms(GESTURE, ["", FRAMES, True]))
+        report("zoom, all in view, 3840×2160", "frame at 3840×2160", measured.zoom_ms())
+        browser.close()
+    if over:
+        raise SystemExit(f"Over budget: {', '.join(over)}.")
+
+
+if __name__ == "__main__":
+    main()

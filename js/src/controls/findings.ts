@@ -1,0 +1,125 @@
+// What was found, the most probable cause first: each with a small picture of what shows it, and to be dismissed.
+import type { EvidenceBar, EvidenceCurve, Notice } from "../protocol";
+import { element } from "./dom";
+
+const WIDTH = 132;
+const HEIGHT = 36;
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Bars whose lengths differ by more could not be compared: they stand for powers of ten instead. */
+const FAR = 50;
+
+export function shortNumber(value: number): string {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replace("e+", "e");
+  return Number(value.toPrecision(3)).toLocaleString("en-US");
+}
+
+/** Lengths between 0 and 1, the longest 1; of numbers that are far apart, by their powers of ten. */
+export function barLengths(values: readonly number[]): number[] {
+  const sizes = values.map(Math.abs);
+  const largest = Math.max(...sizes);
+  if (!(largest > 0)) return sizes.map(() => 0);
+  const least = Math.min(...sizes.filter((size) => size > 0));
+  if (largest / least <= FAR) return sizes.map((size) => size / largest);
+  const decades = Math.log10(largest / least) + 1;
+  return sizes.map((size) => (size > 0 ? (Math.log10(size / least) + 1) / decades : 0));
+}
+
+/** SVG path data of a curve in a box, from the smallest value to the largest; gaps where it was no number. */
+export function curvePath(values: readonly (number | null)[], low: number, high: number): string {
+  const dx = values.length > 1 ? (WIDTH - 4) / (values.length - 1) : 0;
+  let path = "";
+  let pen = "M";
+  values.forEach((value, index) => {
+    if (value === null) {
+      pen = "M";
+      return;
+    }
+    const height = high > low ? (value - low) / (high - low) : 0.5;
+    path += `${pen}${(2 + index * dx).toFixed(1)} ${(HEIGHT - 3 - height * (HEIGHT - 6)).toFixed(1)}`;
+    pen = "L";
+  });
+  return path;
+}
+
+function barsPicture(bars: readonly EvidenceBar[]): HTMLElement {
+  const picture = element("div", { class: "pnne-evidence pnne-evidence-bars" });
+  const lengths = barLengths(bars.map(({ value }) => value));
+  bars.forEach(({ label, value }, index) => {
+    const bar = element("i", { "aria-hidden": "true" });
+    bar.style.width = `${Math.max(1, Math.round(100 * (lengths[index] ?? 0)))}%`;
+    picture.append(
+      element("span", {}, label),
+      element("span", { class: "pnne-evidence-track" }, bar),
+      element("b", {}, shortNumber(value)),
+    );
+  });
+  return picture;
+}
+
+function curvesPicture(curves: readonly EvidenceCurve[]): HTMLElement {
+  const known = curves.flatMap(({ values }) => values.filter((value) => value !== null));
+  const logarithmic = known.length > 0 && Math.min(...known) > 0 && Math.max(...known) > FAR * Math.min(...known);
+  const scaled = (value: number | null) => (value === null || !logarithmic ? value : Math.log10(value));
+  const [low, high] = [Math.min(...known), Math.max(...known)].map((value) => scaled(value) ?? 0) as [number, number];
+  const picture = document.createElementNS(SVG, "svg");
+  picture.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
+  picture.setAttribute("role", "img");
+  const names = curves.map(({ label }) => label).join(" and ");
+  const range = `${shortNumber(Math.min(...known))} to ${shortNumber(Math.max(...known))}`;
+  picture.setAttribute("aria-label", `The ${names} until then: ${range}`);
+  for (const { values } of curves) {
+    const line = document.createElementNS(SVG, "path");
+    line.setAttribute("d", curvePath(values.map(scaled), low, high));
+    picture.append(line);
+  }
+  const last = curves[0]?.values.findLastIndex((value) => value !== null) ?? -1;
+  const value = curves[0]?.values[last];
+  if (curves.length === 1 && value !== undefined) {
+    const dot = document.createElementNS(SVG, "path");
+    // A line of no length with round ends: a dot where the finding was made.
+    dot.setAttribute("class", "pnne-evidence-now");
+    const place = curvePath(
+      (curves[0]?.values ?? []).map((each, index) => (index === last ? scaled(each) : null)),
+      low,
+      high,
+    );
+    dot.setAttribute("d", `${place}h0`);
+    picture.append(dot);
+  }
+  const key = element("span", { class: "pnne-evidence-key" });
+  for (const { label } of curves) key.append(element("span", {}, label));
+  key.append(element("b", {}, range));
+  const box = element("div", { class: "pnne-evidence pnne-evidence-curve" });
+  box.append(picture, key);
+  return box;
+}
+
+export function noticeItem(
+  { number, step, message, node, hint, bars, curves }: Notice,
+  onDismiss: (number: number) => void,
+) {
+  const words = element("div", { class: "pnne-notice-words" }, `Step ${step.toLocaleString("en-US")}: `);
+  if (node) words.append(element("code", {}, node), " ");
+  words.append(message);
+  if (hint) words.append(" ", element("span", { class: "pnne-hint" }, hint));
+  const dismiss = element(
+    "button",
+    { type: "button", class: "pnne-dismiss", title: "Dismiss this finding", "aria-label": `Dismiss: ${message}` },
+    "×",
+  );
+  dismiss.addEventListener("click", () => onDismiss(number));
+  const item = element("li", {}, words);
+  if (bars.length > 0) item.append(barsPicture(bars));
+  else if (curves.length > 0) item.append(curvesPicture(curves));
+  item.append(dismiss);
+  return item;
+}
+
+/** The button that brings dismissed findings back. */
+export function bringBackText(dismissed: number): string {
+  if (dismissed === 0) return "";
+  return `Show ${dismissed === 1 ? "the dismissed finding" : `${dismissed} dismissed findings`}`;
+}

@@ -1,0 +1,111 @@
+"""Waiting for what other threads change under one lock, in a way that an interrupt may end anywhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final, final
+
+SLICE: Final = 0.2
+"""Seconds between two looks while waiting: a wait without end cannot be interrupted everywhere, and an interrupt may have
+cut short whoever was ringing."""
+
+
+@final
+class Bell:
+    """Wakes one thread. Both calls are single ones of C, in whose middle no interrupt comes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has rung, for so many seconds at most; whether it has."""
+        return self._lock.acquire(timeout=seconds)
+
+    def ring(self) -> None:
+        """Let whoever waits go on, or not wait at all."""
+        if self._lock.locked():
+            self._lock.release()
+
+
+@final
+class Bells:
+    """The bells of all who wait for what a lock guards.
+
+    Args:
+        lock: Held by whoever changes it, and by whoever rings.
+    """
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self._lock = lock
+        self._bells: list[Bell] = []
+
+    def __len__(self) -> int:
+        return len(self._bells)
+
+    def wait_until(
+        self,
+        ready: Callable[[], object],
+        timeout: float | None = None,
+        glance: Callable[[], float | None] = lambda: None,
+    ) -> bool:
+        """Wait until `ready`, or for `timeout` seconds, or for those of `glance` since the last bell; whether it is ready.
+
+        Both functions are called with the lock held. No ``threading.Condition``: an interrupt that comes just when its
+        lock was taken (its ``__enter__`` is Python) would leave it taken for ever, and the training would never make
+        another step.
+        """
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        bell, rung = Bell(), True
+        try:
+            while True:
+                with self._lock:
+                    if ready():
+                        return True
+                    if bell not in self._bells:
+                        self._bells.append(bell)
+                    soon = glance()
+                left = until - time.monotonic()
+                if left <= 0 or not (rung or soon is None):
+                    return False
+                rung = bell.wait(min(SLICE, left, SLICE if soon is None else soon))
+        finally:
+            with self._lock:
+                if bell in self._bells:
+                    self._bells.remove(bell)
+
+    def ring(self) -> None:
+        """Whoever waits looks again; called with the lock held."""
+        for bell in self._bells:
+            bell.ring()
+        self._bells.clear()
+
+    def clear(self) -> None:
+        """Nobody waits: this process was forked."""
+        self._bells.clear()
+
+
+@final
+class Errand:
+    """Something that one thread does for another, which waits for it: no interrupt cuts it short there.
+
+    Attributes:
+        done: Whether it has come to its end.
+        error: What it has raised.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.done = False
+        self.error: BaseException | None = None
+        self._work = work
+
+    def run(self) -> None:
+        """Do it; whoever waits for it finds what it raises."""
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001  it is raised where somebody has asked for it
+            self.error = error
+        self.done = True

@@ -1,0 +1,21 @@
+"""What every message between an editor view and Python has."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="message", rename="camel"):
+    """A message; its ``message`` says which."""
+
+
+class ViewRequest(Message, frozen=True):
+    """A request of a view.
+
+    Attributes:
+        id: Rises by one per request of a client.
+        client: Random name of the view that asks.
+    """
+
+    id: int
+    client: str

@@ -1,0 +1,110 @@
+"""What the control bar says was found: the most probable cause first, each finding with a picture of its evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pnne_nb.inspector.diagnosis.causes import is_finding, rank
+from pnne_nb.protocol.control_messages import EvidenceBar, EvidenceCurve, Notice
+from pnne_nb.telemetry.frames import AnomalyFrame
+
+NOTICES: Final = 5
+"""Findings shown at once, and as many events: the most probable ones, and the latest."""
+POINTS: Final = 60
+"""Of a curve in a finding's picture, at most."""
+_CURVES: Final[Mapping[str, tuple[str, ...]]] = {
+    "divergence": ("loss",),
+    "loss-not-decreasing": ("loss",),
+    "nan-gradient": ("gradient_norm",),
+    "nan-loss": ("loss",),
+    "nan-validation": ("val_loss",),
+    "not-finite": ("loss",),
+    "oscillation": ("loss",),
+    "overfitting": ("train_loss", "val_loss"),
+    "slow-progress": ("loss",),
+    "exploding-gradients": ("gradient_norm",),
+    "vanishing-gradients": ("gradient_norm",),
+}
+"""What of the history shows a kind of finding that has no numbers of its own."""
+
+
+class Curves(Protocol):
+    """The history of a training."""
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def points(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the steps at which something was measured, and what."""
+
+
+@final
+class Findings:
+    """What was found in a training, and what of it a person has dismissed.
+
+    Args:
+        history: Has the curves for the pictures.
+    """
+
+    def __init__(self, history: Curves) -> None:
+        self._history = history
+        self._all: list[tuple[AnomalyFrame, Notice]] = []
+        self._dismissed: set[int] = set()
+
+    def take(self, frame: AnomalyFrame) -> None:
+        """Add a finding, or an event."""
+        curves = () if frame.evidence else _CURVES.get(frame.kind, ())
+        notice = Notice(
+            len(self._all),
+            frame.step,
+            frame.message,
+            frame.node,
+            frame.hint,
+            _bars(frame),
+            self._drawn(curves, frame.step),
+        )
+        self._all.append((frame, notice))
+
+    def dismiss(self, number: int | None) -> None:
+        """Show a finding no more, or, given None, show all of them again."""
+        if number is None:
+            self._dismissed.clear()
+        else:
+            self._dismissed.add(number)
+
+    @property
+    def dismissed(self) -> int:
+        """How many are not shown because a person has dismissed them."""
+        return len(self._dismissed)
+
+    def shown(self) -> list[Notice]:
+        """The findings by probable cause, then the events in the order in which they came."""
+        left = [(frame, notice) for frame, notice in self._all if notice.number not in self._dismissed]
+        causes = sorted((pair for pair in left if is_finding(pair[0].kind)), key=lambda pair: rank(pair[0].kind))
+        events = [notice for frame, notice in left if not is_finding(frame.kind)]
+        return [*(notice for _, notice in causes[:NOTICES]), *events[-NOTICES:]]
+
+    def _drawn(self, names: Iterable[str], step: int) -> list[EvidenceCurve]:
+        drawn = []
+        for name in names:
+            if name not in self._history:
+                continue
+            steps, values = self._history.points(name)
+            values = values[: int(np.searchsorted(steps, step, side="right"))]
+            drawn.append(EvidenceCurve(name.replace("_", " "), _thinned(values)))
+        return [curve for curve in drawn if len(curve.values) > 1]
+
+
+def _bars(frame: AnomalyFrame) -> list[EvidenceBar]:
+    return [EvidenceBar(label, value) for label, value in frame.evidence if math.isfinite(value)]
+
+
+def _thinned(values: NDArray[np.float64]) -> list[float | None]:
+    """Means of as many neighbours as need be; None where nothing is finite."""
+    parts: Sequence[NDArray[np.float64]] = np.array_split(values, min(POINTS, len(values))) if len(values) else []
+    means = [float(part[np.isfinite(part)].mean()) if np.isfinite(part).any() else None for part in parts]
+    return [mean if mean is not None and math.isfinite(mean) else None for mean in means]

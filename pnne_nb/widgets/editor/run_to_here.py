@@ -1,0 +1,202 @@
+"""Runs one example up to a port that somebody points at, and says what the tensor there looks like."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+import msgspec
+import numpy as np
+from torch import Tensor, nn
+
+from pnne_nb.compiler.analysis.example_inputs import example_inputs
+from pnne_nb.compiler.analysis.run_to_port import Fragment, compile_to_port, run_fragment
+from pnne_nb.errors import ArgumentError, CompileError, PnneError
+from pnne_nb.export.subject.example_batches import first_batch
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inspector.statistics.histogram import INSPECTION_SAMPLE, histograms
+from pnne_nb.inspector.statistics.sampling import measurable, sample, to_host
+from pnne_nb.protocol.messages import RunToHere, SeenTensor, ValueHistogram
+from pnne_nb.widgets.editor.export_dialog import Lend
+from pnne_nb.widgets.host.images import coloured, data_url, grid, tiles_of
+
+FEW: Final = 12
+"""Values that are written out, at most."""
+
+SMALLEST_PICTURE: Final = 4
+"""Rows and columns of what is worth a picture, at least."""
+
+MAPS: Final = 16
+"""Feature maps in one picture, at most."""
+
+WIDTH: Final = 288
+"""Of a picture, about, in pixels."""
+
+GRACE: Final = 5.0
+"""Seconds that an editor that closes waits for a run."""
+
+Example = tuple[tuple[Any, ...], Mapping[str, Any]]
+
+
+@final
+class PortRuns:
+    """The runs of one editor, one at a time, in a thread of their own: cells and gestures go on meanwhile.
+
+    Args:
+        graph: The document.
+        lend: Gives the model whose weights are copied, and data if there is a training.
+    """
+
+    def __init__(self, graph: NodeGraph, lend: Lend) -> None:
+        self._graph = graph
+        self._lend = lend
+        self._running: threading.Thread | None = None
+
+    def start(
+        self,
+        request: RunToHere,
+        latest: nn.Module | None,
+        example: Example | None,
+        tell: Callable[[SeenTensor | PnneError], None],
+    ) -> None:
+        """Run up to the port, and tell what it gives, or why that cannot be seen.
+
+        Args:
+            request: It says which port.
+            latest: The model whose weights are taken while the document has errors.
+            example: A call of the model; None if nobody gave one.
+            tell: Called once, in the thread.
+
+        Raises:
+            ArgumentError: If a run is under way.
+        """
+        if self._running is not None and self._running.is_alive():
+            raise ArgumentError("An example is running already: wait until it has arrived.")
+
+        def work() -> None:
+            try:
+                tell(self._seen(request, latest, example))
+            except PnneError as error:
+                tell(error)
+            except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
+                tell(PnneError(f"The run to {request.port} failed with {type(error).__name__}: {error}"))
+
+        self._running = threading.Thread(target=work, name="pnne-run-to-here", daemon=True)
+        self._running.start()
+
+    def close(self) -> None:
+        """Wait for a run that is under way."""
+        if self._running is not None and self._running is not threading.current_thread():
+            self._running.join(GRACE)
+
+    def _seen(self, request: RunToHere, latest: nn.Module | None, example: Example | None) -> SeenTensor:
+        version = self._graph.version
+        with self._lend() as lent:
+            # A training that waits goes on as soon as the weights are copied.
+            fragment = compile_to_port(self._graph, request.port, latest if lent.model is None else lent.model)
+        args, whence = self._inputs(fragment, lent.data, example)
+        facts = [whence, *_fresh_weights(fragment, has_model=not (lent.model is None and latest is None))]
+        return described(
+            run_fragment(fragment, args), SeenTensor(request.id, request.client, version, None, "", "", tuple(facts))
+        )
+
+    def _inputs(self, fragment: Fragment, data: object, example: Example | None) -> tuple[tuple[Any, ...], str]:
+        """Return values of the fragment's Inputs, and a sentence that says where they are from."""
+        every = [node.name for node in self._graph.nodes.values() if node.type == "Input"]
+        wanted = [node.name for node in fragment.graph.nodes.values() if node.type == "Input"]
+        batch = first_batch(data, every)
+        if batch is not None and all(name in every for name in wanted):
+            given = dict(zip(every, batch, strict=True))
+            return tuple(given[name] for name in wanted), "The first examples of the training's data, in eval mode."
+        if example is not None:
+            positional, named = example
+            given = {**dict(zip(every, positional, strict=False)), **named}
+            if len(positional) <= len(every) and all(name in given for name in wanted):
+                return tuple(given[name] for name in wanted), "The example that the editor was given, in eval mode."
+        try:
+            made = example_inputs(fragment.graph, fragment.model)
+        except CompileError as error:
+            raise CompileError(
+                "There is no example to run. Give every Input a shape, or give the editor an example from Python: "
+                f"editor.example = (x,). {error}",
+                error.diagnostics,
+            ) from None
+        return made, "A made-up example of the shapes that the Inputs have, in eval mode."
+
+
+def _fresh_weights(fragment: Fragment, *, has_model: bool) -> list[str]:
+    if not fragment.fresh:
+        return []
+    if not has_model:
+        return ["The weights are as initialised."]
+    first, *more = dict.fromkeys(name.rpartition(".")[0] or name for name in fragment.fresh)
+    others = f" and of {len(more)} more" if more else ""
+    return [f"The weights of {first}{others} are as initialised: no model has them yet."]
+
+
+def described(value: object, seen: SeenTensor) -> SeenTensor:
+    """Return `seen` with what is to be said of a value.
+
+    Shape:
+        - value: `[*]`, if it is a tensor.
+    """
+    if not isinstance(value, Tensor):
+        return msgspec.structs.replace(seen, dtype=type(value).__name__, text=repr(value)[:500])
+    seen = msgspec.structs.replace(
+        seen, shape=tuple(value.shape), dtype=str(value.dtype).removeprefix("torch."), text=_text(value)
+    )
+    if not measurable(value) or value.numel() == 0:
+        return seen
+    [array] = to_host([sample(value, INSPECTION_SAMPLE)])
+    finite = array[np.isfinite(array)].astype(np.float64)
+    [histogram] = histograms([value])
+    left_out = len(array) - len(finite)
+    statistics = {"not finite": float(left_out)} if left_out else {}
+    if finite.size:
+        measured = {"mean": finite.mean(), "std": finite.std(), "min": finite.min(), "max": finite.max()}
+        statistics |= {name: float(number) for name, number in measured.items()}
+        statistics["zeros"] = float((finite == 0).mean())
+    picture, caption = _picture(value)
+    return msgspec.structs.replace(
+        seen,
+        statistics=statistics,
+        histogram=ValueHistogram(
+            float(histogram.edges[0]), float(histogram.edges[-1]), tuple(histogram.counts.tolist()), left_out
+        ),
+        picture=picture,
+        caption=caption,
+    )
+
+
+def _text(value: Tensor) -> str:
+    if not 0 < value.numel() <= FEW or not measurable(value):
+        return ""
+    numbers = value.detach().cpu().flatten().tolist()
+    return ", ".join(f"{number:.4g}" if isinstance(number, float) else str(number) for number in numbers)
+
+
+def _picture(value: Tensor) -> tuple[str, str]:
+    """Return the first example of `[n, c, h, w]` or `[n, h, w]` as a picture, with what it shows; else nothing."""
+    if value.dim() not in (3, 4) or min(value.shape[-2:]) < SMALLEST_PICTURE:
+        return "", ""
+    first = value[0]
+    if first.dim() == 2:
+        return data_url(
+            grid(tiles_of(first[None]), signed=True, width=WIDTH)
+        ), "The first example, blue below 0 and red above"
+    if len(first) == 3:  # red, green, blue
+        step = max(1, max(first.shape[1:]) // WIDTH)
+        return data_url(
+            coloured(np.asarray(first[:, ::step, ::step].detach().float().cpu()))
+        ), "The first example in colour"
+    tiles = tiles_of(first, count=MAPS, largest=64)
+    pixels = grid(tiles, signed=False, width=WIDTH)
+    counted = (
+        ""
+        if len(first) == 1
+        else f", {len(tiles)} of {len(first)} channels"
+        if len(tiles) < len(first)
+        else f", {len(first)} channels"
+    )
+    return data_url(pixels), f"The first example{counted}"
