@@ -8,6 +8,7 @@ it would never be called.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import torch
@@ -143,8 +144,10 @@ def make_indexable(loaded: Loaded) -> None:
     """Add indexing, slicing and iteration to classes whose modules are numbered."""
     for id, (_, section) in loaded.generated.sections.items():
         program = section.program
-        if not program.holds and _is_numbered(program):
-            cls = getattr(loaded.module, loaded.generated.classes[id])
+        cls = getattr(loaded.module, loaded.generated.classes[id])
+        if program.holds and issubclass(cls, (nn.ModuleList, nn.Sequential)):
+            cls.__getitem__ = _held  # torch's own would call the class with the modules of a slice
+        elif not program.holds and _is_numbered(program):
             cls.__getitem__ = _step if is_chain(program) else _item
             cls.__setitem__, cls.__len__, cls.__iter__ = _replace, _length, _items
 
@@ -162,6 +165,14 @@ def _step(self: nn.Module, index: int | slice) -> nn.Module:
 def _item(self: nn.Module, index: int | slice) -> nn.Module:
     found = _found(self, index)
     return found if isinstance(found, nn.Module) else nn.ModuleList(found)
+
+
+def _held(self: nn.Module, index: int | slice) -> nn.Module:
+    plain: Any = nn.Sequential if isinstance(self, nn.Sequential) else nn.ModuleList
+    if not isinstance(index, slice):
+        found: nn.Module = plain.__getitem__(self, index)
+        return found
+    return _step(self, index) if plain is nn.Sequential else _item(self, index)
 
 
 def _found(module: nn.Module, index: int | slice) -> nn.Module | list[nn.Module]:

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.process.gc_pause import without_collections
+from pnne_nb.process.random_state import preserved_random_state
 
 _CONTAINERS = (dict, OrderedDict, list, set)
 """Most of what a module holds, of hooks above all, are these, and empty."""
@@ -81,15 +82,19 @@ class Copies:
 def untouched(module: nn.Module) -> Iterator[None]:
     """Put back what running a copy has changed in a module: its hooks may speak of the original.
 
-    The copy of a scripted module, and a replaced ``forward``, also give their gradients to the original's parameters.
+    The copy of a scripted module, and a replaced ``forward``, also give their gradients to the original's parameters. So
+    are the random numbers, the element type of new tensors, and whether gradients are recorded, which its code may set.
     """
+    dtype = torch.get_default_dtype()
     gradients = [(parameter, parameter.grad, parameter.requires_grad) for parameter in module.parameters()]
     for parameter, _, _ in gradients:
         parameter.grad = None  # what is there would be added to, in its memory
     try:
-        with _attributes_untouched(module):
+        with preserved_random_state(), torch.set_grad_enabled(torch.is_grad_enabled()), _attributes_untouched(module):
             yield
     finally:
+        if torch.get_default_dtype() != dtype:
+            torch.set_default_dtype(dtype)
         for parameter, gradient, requires in gradients:
             parameter.grad = gradient
             if parameter.requires_grad != requires:

@@ -138,3 +138,23 @@ def test_other_modules_are_no_containers() -> None:
         made[0]
     with pytest.raises(AttributeError):
         made.layer.append(nn.ReLU())  # it would never be called
+
+
+class Slicing(nn.Module):
+    """Keeps its own code, which slices a list of layers in the document in a branch that the example does not take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 1e9:
+            for layer in self.layers[:-1]:
+                x = layer(x)
+        return x
+
+
+def test_code_that_stays_slices_a_list_of_the_document() -> None:
+    net, x = Slicing(), torch.full((3, 4), 1e9)
+    model = pn.compile(pn.from_module(net, torch.randn(3, 4)), reuse=net)
+    assert torch.equal(model(x), net(x))

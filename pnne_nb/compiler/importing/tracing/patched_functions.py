@@ -207,6 +207,7 @@ class _View:
         self._replaced |= {id(getattr(torch, name)): replaced[name] for name in ("finfo", "iinfo", "is_tensor")}
         self._replaced[id(checkpoint)] = plainly
         self._replaced[id(checkpoint_sequential)] = plainly_sequential
+        self._replaced |= {id(getattr(home, name)): _refuse_seed for home, name in _SEEDS}
         self._replaced |= {id(getattr(torch, name)): self._sized(getattr(torch, name)) for name in _SIZED}
 
     def seen(self, value: Any, package: str) -> Any:
@@ -215,6 +216,8 @@ class _View:
             return self._replaced[id(value)]
         if (context := self._recorder.surroundings.seen(value)) is not None:
             return context
+        if _is_numpys(value):
+            return self._settling(value)
         if isinstance(value, types.FunctionType):
             if value in self._leaves:
                 return lambda *args, **kwargs: _whole(value, self._recorder, args, kwargs)
@@ -223,8 +226,6 @@ class _View:
             return _Namespace(value, self, package)
         if isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState, np.random.Generator)):
             return _refuse_draw
-        if getattr(value, "__module__", None) == "numpy" and not isinstance(value, type) and callable(value):
-            return self._settling(value)
         if _is_autograd(value):
             return _Applied(value, self._recorder)
         if isinstance(value, type) and type(value) is type and issubclass(value, Distribution):
@@ -300,8 +301,26 @@ class _Unchecked(type):
         return isinstance(instance, cls.__base__ or cls)
 
 
+def _is_numpys(value: Any) -> bool:
+    """Whether a value is a function of NumPy's, whose compiled code reads a size as it is in the example."""
+    home = str(getattr(value, "__module__", None))
+    return home.partition(".")[0] == "numpy" and not isinstance(value, type) and callable(value)
+
+
 def _refuse_draw(*_: Any, **__: Any) -> Any:
     raise UntranslatableError("it draws random numbers with Python or NumPy, which the graph would keep as constants")
+
+
+def _refuse_seed(*_: Any, **__: Any) -> Any:
+    raise UntranslatableError("it seeds random numbers, which the graph would not")
+
+
+_SEEDS = (
+    (torch, "manual_seed"), (torch, "seed"), (torch, "set_rng_state"), (torch.random, "manual_seed"),
+    (torch.random, "set_rng_state"), (torch.random, "fork_rng"), (torch.cuda, "manual_seed"),
+    (torch.cuda, "manual_seed_all"), (np.random, "seed"), (random, "seed"),
+)  # fmt: skip
+"""Where functions that seed are found: torch replaces its own when ``torch._dynamo`` is imported."""
 
 
 def _is_autograd(value: Any) -> bool:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
-from pnne_nb.compiler.analysis.verify import FillEmptyTensors, copied, difference, tensors_in
+from pnne_nb.compiler.analysis.verify import FillEmptyTensors, copied, difference, key_prefix, tensors_in
 from pnne_nb.compiler.importing.verification.bisect import TRIES
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
 from pnne_nb.errors import ExecutionError
@@ -26,14 +26,21 @@ MAX_SIZES = 4
 
 
 def resized(inputs: Any) -> Iterator[Any]:
-    """Yield inputs with one size changed everywhere: halved, or increased by one if odd."""
-    sizes = sorted({size for tensor in tensors_in(inputs) for size in tensor.shape if size > 1}, reverse=True)
+    """Yield inputs with one size changed everywhere: halved, or increased by one if odd.
+
+    Where the first dimension has the size of another one by chance, the first is also changed alone.
+    """
+    shapes = [tensor.shape for tensor in tensors_in(inputs)]
+    sizes = sorted({size for shape in shapes for size in shape if size > 1}, reverse=True)
     for size in sizes[:MAX_SIZES]:
-        yield with_size(inputs, size, size // 2 if size % 2 == 0 else size + 1)
+        new = size // 2 if size % 2 == 0 else size + 1
+        yield with_size(inputs, size, new)
+        if any(shape[:1] == (size,) for shape in shapes) and any(size in shape[1:] for shape in shapes):
+            yield with_size(inputs, size, new, first=True)
 
 
-def with_size(inputs: Any, size: int, new: int) -> Any:
-    """Return inputs whose dimensions of `size` elements have `new` elements.
+def with_size(inputs: Any, size: int, new: int, *, first: bool = False) -> Any:
+    """Return inputs whose dimensions of `size` elements, or only `first` ones, have `new` elements.
 
     More than there are repeat the last: what is in order stays so, as the offsets of bags must be. With others some of
     torch's kernels leave parts of the result unwritten.
@@ -42,7 +49,7 @@ def with_size(inputs: Any, size: int, new: int) -> Any:
     def other(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
             return leaf
-        for dim, present in enumerate(leaf.shape):
+        for dim, present in enumerate(leaf.shape[:1] if first else leaf.shape):
             if present == size:
                 leaf = leaf.index_select(dim, torch.arange(new, device=leaf.device).clamp(max=size - 1))
         return leaf
@@ -132,7 +139,7 @@ def tried(
     for memory in (nullcontext, *[FillEmptyTensors] * (TRIES - 1)):
         with memory():
             expected, refused = _result(one, given, context)
-            found, error = _result(other, given, context) if refused is None else (None, None)
+            found, error = _result(other, given, context, key_prefix(graph)) if refused is None else (None, None)
         if refused is not None or (isinstance(error, ExecutionError) and _is_check(graph, error)):
             return None
         if error is None and not _differ(expected, found):
@@ -148,14 +155,16 @@ def _differ(expected: Any, found: Any) -> str:
     return difference(mine, theirs) or difference(kept, {name: others.get(name) for name in kept})
 
 
-def _result(module: nn.Module, given: Any, context: Callable[[], Any]) -> tuple[Any, Exception | None]:
+def _result(
+    module: nn.Module, given: Any, context: Callable[[], Any], prefix: str = ""
+) -> tuple[Any, Exception | None]:
     args, kwargs = copied(given)
     try:
         copy = duplicate(module, _shared)
         with _trial(), context():
             result = copy(*args, **kwargs)
             # What it keeps for the next call counts too.
-            return (result, {name: buffer.detach() for name, buffer in copy.named_buffers()}), None
+            return (result, {name.removeprefix(prefix): buffer.detach() for name, buffer in copy.named_buffers()}), None
     except Exception as error:  # noqa: BLE001  # whatever it says
         return None, error
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 import pnne_nb as pn
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, resized, with_size
@@ -83,3 +85,50 @@ def test_a_count_of_examples_reads_no_further_either() -> None:
     checked.clear()
     assert batch_of(Neighbours(), (torch.tensor([[0, 5], [5, 9]]), torch.rand(2), torch.rand(6, 4)), {}) is None
     assert batch_of(nn.Linear(4, 3), (torch.rand(2, 4),), {}) == 2
+
+
+def test_the_first_size_changes_alone_where_another_is_the_same_by_chance() -> None:
+    assert [tuple(each.shape) for each in resized(torch.zeros(4, 4))] == [(2, 2), (2, 4)]
+    assert [tuple(each.shape) for each in resized(torch.zeros(4, 3))] == [(2, 3), (4, 4)]
+
+
+class OnesOfNumPy(nn.Module):
+    """Makes an array as large as its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.layer(x) + torch.from_numpy(np.ones((x.shape[0], 4), dtype=np.float32))
+        return made
+
+
+def test_an_array_of_an_example_is_no_constant_of_other_sizes() -> None:
+    """One row would be added to four, as if it were there four times."""
+    net, x = OnesOfNumPy(), torch.randn(4, 4)
+    model = pn.compile(pn.from_module(net, x), reuse=net)
+    assert torch.equal(model(x), net(x))
+    assert torch.equal(model(x[:1]), net(x[:1]))
+
+
+def test_buffers_of_a_module_that_stays_whole_are_compared() -> None:
+    class Doubled(nn.Module):
+        def forward(self, w: Tensor) -> Tensor:
+            return w * 2
+
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.scale = nn.Parameter(torch.ones(4))
+            self.register_buffer("count", torch.zeros(()))
+            parametrize.register_parametrization(self, "scale", Doubled())
+
+        def forward(self, x: Tensor) -> Tensor:
+            made: Tensor = self.layer(x) * self.scale if x.sum() < 1e9 else x
+            return made
+
+    net, x = Counting(), torch.randn(6, 4)
+    model = pn.compile(pn.from_module(net, x), reuse=net)
+    assert torch.equal(model(x), net(x))

@@ -375,3 +375,38 @@ def test_a_forward_that_takes_no_module_may_stay_opaque(kind: type) -> None:
     assert [node.type for node in graph.nodes.values()] == ["Input", "Module", "Output"]
     ones = torch.ones(2, 3)
     assert torch.equal(pn.compile(graph, reuse=net)(ones), ones * 2)
+
+
+class Seeding(nn.Module):
+    """Drops the same elements in every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        made: Tensor = nn.functional.dropout(self.layer(x), 0.5, self.training)
+        return made
+
+
+def test_a_forward_that_seeds_keeps_its_own_code_and_no_random_numbers() -> None:
+    net, x = Seeding(), torch.randn(3, 4)
+    before = torch.get_rng_state()
+    graph = pn.from_module(net, x)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert "it seeds random numbers" in graph.import_report.rows[0].reason
+    model = pn.compile(graph, reuse=net)
+    assert torch.equal(model(x), model(x))
+
+
+def test_what_a_forward_sets_for_the_process_is_put_back() -> None:
+    class Setting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            torch.set_default_dtype(torch.float64)
+            torch.set_grad_enabled(False)
+            return x + 1
+
+    pn.from_module(Setting(), torch.randn(3, 4))
+    assert torch.get_default_dtype() is torch.float32
+    assert torch.is_grad_enabled()
