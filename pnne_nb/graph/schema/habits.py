@@ -125,7 +125,7 @@ def property_habit(name: object, known: Iterable[str]) -> str:
     names = list(known)
     if name == "activation" and "nonlinearity" not in names:
         return ' An activation is a node of its own: graph.add("ReLU").'
-    meant = next((own for own in _PROPERTIES.get(str(name), ()) if own in names), None)
+    meant = next((own for own in (_PROPERTIES.get(name, ()) if isinstance(name, str) else ()) if own in names), None)
     return f" Write {meant}." if meant else near(name, names)
 
 

@@ -263,7 +263,7 @@ def describe(kind: PropertyType) -> str:  # noqa: PLR0911  one case for each typ
         case DeviceType():
             return "a device such as 'cpu' or 'cuda:0'"
         case ShapeType():
-            return "a tuple of sizes such as ('N', 3, 32, 32), each a whole number ≥ 0, or a name for any size"
+            return "a tuple of sizes such as ('N', 3, 32, 32), each a whole number ≥ 0 or a name"
         case TupleType(item, length, scalar):
             count = "a tuple, each item" if length is None else f"a tuple of {length} values, each"
             tuple_text = f"{count} {describe(item)}"

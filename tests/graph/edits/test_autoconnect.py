@@ -61,7 +61,7 @@ def test_a_chain_goes_on_at_the_one_loose_end() -> None:
     assert found is not None
     assert found.name == "a"
     apply_op(made, AddNode("b", "ReLU"))
-    with pytest.raises(GraphError, match=r'the outputs of a, b lead nowhere: say it, .*after="b"'):
+    with pytest.raises(GraphError, match=r'the outputs of a, b lead nowhere: name the node, .*after="b"'):
         loose_end(made, TYPES)
 
 

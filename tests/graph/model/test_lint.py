@@ -59,6 +59,7 @@ def test_findings_inside_definitions_are_shown_at_every_use() -> None:
     graph.add("Input", name="x")
     graph.add("ReLU", name="relu1")
     graph.group(["relu1"], "one")
+    graph.remove("one.output")
     graph.add("Subgraph", name="two", definition="one")
     nested = {(code, node) for code, node, _ in codes(graph) if node}
     assert nested == {

@@ -166,7 +166,11 @@ def _layer_plot() -> ipywidgets.Widget:
     return figure
 
 
-WIDGETS = [_editor, _idle_dashboard, _used_dashboard, _explorer, _layer_plot]
+def _quantization() -> ipywidgets.Widget:
+    return pn.QuantizationEditor(nn.Linear(3, 2), (torch.ones(8, 3), torch.zeros(8, 2)), kind="bfloat16")
+
+
+WIDGETS = [_editor, _idle_dashboard, _used_dashboard, _explorer, _layer_plot, _quantization]
 
 
 @pytest.mark.parametrize("make", WIDGETS)
