@@ -136,7 +136,7 @@ ANSWERED = [
     ('g.add("LSTM", input_dim=4)', "Write input_size."),
     ('g.add("Embedding", vocab_size=4)', "Write num_embeddings."),
     ('g.add("MaxPooling2D", pool_size=2)', 'graph.add("MaxPool2d", ...)'),
-    ('g.add("Input", shape=(None, 4))', "or a name for any size"),
+    ('g.add("Input", shape=(None, 4))', "or a name"),
     ('g.add_node("Linear", 4, 3)', 'Write graph.add("Linear", out_features=10)'),
     ('g.add_edge("a", "b")', 'Write graph.connect("a", "b")'),
     ('graph.delete("fc")', 'Write graph.remove("a")'),

@@ -63,7 +63,7 @@ class Precision:
     def __init__(self, name: object, device: torch.device) -> None:
         known = get_args(PrecisionName)
         if not isinstance(name, str) or name not in known:
-            meant = _SPELLED_ELSEWHERE.get(name) if isinstance(name, str) else None
+            meant = _SPELLED_ELSEWHERE.get(str(name)) if isinstance(name, (str, torch.dtype)) else None
             raise TrainingError(
                 f"precision must be one of {', '.join(map(repr, known))}, not {shown(name)}."
                 f"{f' Write precision={meant!r}.' if meant else ''}"
