@@ -253,9 +253,10 @@ class SharedModel:
 
     def _versions(self) -> dict[str, tuple[Tensor, int]]:
         """Each parameter, and how often it was written: what goes past torch, or through ``.data``, is not counted."""
+        found: dict[str, tuple[Tensor, int]] = {}
         # Returned from outside of the block: an interrupt between the last call inside and its end would leave it entered.
         with unseen():
-            found = {name: (weight, weight._version) for name, weight in self.model.named_parameters()}
+            found.update((name, (weight, weight._version)) for name, weight in self.model.named_parameters())
         return found
 
     # Threads
