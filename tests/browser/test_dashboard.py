@@ -260,15 +260,14 @@ def test_findings_have_pictures_by_probable_cause_and_can_be_dismissed(
     expect(state(dashboard)).to_have_text(re.compile("Stopped|Failed|Finished"))
     notebook.screenshot(f"dashboard-evidence-{theme}", dashboard)
     assert violations(notebook.page, ".pnne-bar") == ""
-    count = items.count()
+    # Those that there was no room for move up, so that the number may stay.
     items.first.get_by_role("button", name="Dismiss").click()
-    expect(items).to_have_count(count - 1)
     expect(items.filter(has_text="layers expect about 0 and 1")).to_have_count(0)
     notebook.reload()
     notebook.scroll_to(SHOWN)
-    expect(items).to_have_count(count - 1)
+    expect(items.first).to_be_visible()
+    expect(items.filter(has_text="layers expect about 0 and 1")).to_have_count(0)
     dashboard.get_by_role("button", name="Show the dismissed finding").click()
-    expect(items).to_have_count(count)
     expect(items.first).to_contain_text("layers expect about 0 and 1")
 
 
