@@ -128,6 +128,7 @@ def _switches() -> dict[str, object]:
         "TF32 in matmul": torch.get_float32_matmul_precision(),
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
+        "torch functions seen": torch._C._is_torch_function_enabled(),
         "autocast": (torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")),
         "number of threads": torch.get_num_threads(),
         "anomaly mode": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
