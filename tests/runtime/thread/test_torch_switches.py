@@ -85,8 +85,10 @@ def test_no_other_file_sets_a_switch_of_the_process() -> None:
         text = path.read_text(encoding="utf-8")
         if any(f"{name}(" in text for name in SETTERS) or FLAGS.search(text):
             found.add(path.relative_to(package).as_posix())
-    # What `to_script` writes is a program of its own: its template sets the switches of whoever runs that.
-    assert found - {"runtime/script/to_script.py"} == {"runtime/thread/torch_switches.py"}
+    # What `to_script` writes is a program of its own: its template sets the switches of whoever runs that. After an import,
+    # the default dtype is set back, in case the forward that was followed has set it.
+    others = {"runtime/script/to_script.py", "compiler/weights/deepcopy.py"}
+    assert found - others == {"runtime/thread/torch_switches.py"}
 
 
 def test_the_switches_of_one_process_are_taken_over_by_another() -> None:
