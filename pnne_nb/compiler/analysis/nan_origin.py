@@ -76,6 +76,8 @@ class SourceLine(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         where = "generated code" if self.file.startswith(_GENERATED) else self.file
+        # A kernel writes the code of a cell into a file of its own, whose path tells a reader nothing.
+        where = "a cell" if "/ipykernel_" in where else where
         return f"{where}, line {self.line}: {self.text}" if self.text else f"{where}, line {self.line}"
 
 

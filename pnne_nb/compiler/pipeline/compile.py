@@ -67,7 +67,7 @@ def forget(_: object = None) -> None:
     trial.forget()
 
 
-# A type that is registered anew gives documents that name it another meaning.
+# A type that is registered again changes what documents that name it mean.
 registry.observe(forget)
 
 

@@ -48,7 +48,7 @@ class Analysis:
         self._graph = graph
         self._lock = fork_safe(threading.RLock())
         self._noting = fork_safe(threading.Lock())  # guards `_pending`
-        self._pending: list[Op] | None = None  # None: read everything anew
+        self._pending: list[Op] | None = None  # None: read everything again
         self._snapshots: dict[str, GraphSnapshot] = {}
         self._symbols: Symbols = {}
         self._batch: str | None = None

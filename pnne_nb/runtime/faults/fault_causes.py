@@ -135,7 +135,7 @@ def _of_function(
             "outside-domain",
             f"{operation} takes {_DOMAINS[operation]}, and was given values from {low:.4g} to {high:.4g}"
             f"{', at whose ends its slope is infinite' if backward else ''}.",
-            "Clamp its input a little inside of that range.",
+            "Clamp its input to slightly less than that range.",
         )
     if operation in {"nll_loss", "mean"} and origin.nan and not backward:
         return Cause(

@@ -167,7 +167,7 @@ class TrainingLoop:
                         self.recipe.val.close()
 
     def leave_data(self) -> None:
-        """A call into the data was cut short: be as after the last step, and read it anew."""
+        """A call into the data was cut short: return to the state after the last step, and read the batch again."""
         self._doing = "between two steps"
         for source in (self.recipe.train, self.recipe.val):
             if source is not None:

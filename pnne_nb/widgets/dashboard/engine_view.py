@@ -38,7 +38,7 @@ def training_still(engine: TrainingEngine, *, log: bool) -> Still:
 
 
 def picture_keeper(picture: weakref.ref[KeptPicture]) -> Callable[[StateFrame], None]:
-    """Return what draws the picture that stays anew when a training pauses or ends; it holds the picture weakly."""
+    """Return what redraws the static picture when a training pauses or ends; it holds the picture weakly."""
 
     def keep(frame: StateFrame) -> None:
         kept = picture()

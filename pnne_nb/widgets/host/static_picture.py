@@ -16,7 +16,7 @@ from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.idle import OutOfDateError, idle_work
 
 QUIET: Final = 2.0
-"""Seconds without a change before the picture is drawn anew; more where drawing takes long."""
+"""Seconds without a change before the picture is redrawn; more where drawing takes long."""
 
 _SHARE: Final = 0.05  # of the time, at most, goes into drawing
 
@@ -153,7 +153,7 @@ class KeptPicture:
         self.changed()
 
     def show_under(self, widget: Any) -> None:
-        """Show a widget in the running cell, and the picture below it; what other cells show is drawn anew with it."""
+        """Show a widget in the running cell, and the picture below it; what other cells show is redrawn with it."""
         shown = widget._repr_mimebundle_() or {}
         bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})  # anywidget gives both
         display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's
@@ -168,7 +168,7 @@ class KeptPicture:
             self.changed()
 
     def changed(self) -> None:
-        """Draw it anew when nothing has changed for a while."""
+        """Redraw it when nothing has changed for a while."""
         with self._lock:
             if self._handle is None:
                 return
@@ -177,7 +177,7 @@ class KeptPicture:
                 self._wait()
 
     def redraw(self) -> None:
-        """Draw it anew now, if a cell shows it."""
+        """Redraw it now, if a cell shows it."""
         with self._lock:
             handle = self._handle
         if handle is not None:

@@ -91,6 +91,7 @@ class QuantizationEditor(ipywidgets.HBox):
             examples = read_examples(graph, data, val_data, reuse)
             self._search = PrecisionSearch(examples, Criterion(budget, examples), kind, ())
             self._report = self._fewest = self._search.report()
+        self._calibration, self._held_out = joined(examples.calibration), joined(examples.held_out)
         self._setting = False
         measured = [node for node in self._report.nodes.values() if node.damage is not None]
         self._ranked = sorted(measured, key=lambda node: -(node.damage or 0.0))
@@ -194,8 +195,9 @@ class QuantizationEditor(ipywidgets.HBox):
                 left, self._wanted = self._wanted, None
             try:
                 self._measure_one(left or frozenset())
-            except PnneError as error:
-                self._latency.value = _said(str(error))
+            except Exception as error:  # noqa: BLE001  # whoever waits for it is told, and the next click is measured
+                said = str(error) if isinstance(error, PnneError) else f"{type(error).__name__}: {error}"
+                self._latency.value = _said(said)
 
     def _measure_one(self, left: frozenset[str]) -> None:
         self._latency.value = _said("Measuring …")
@@ -208,10 +210,9 @@ class QuantizationEditor(ipywidgets.HBox):
             if report.kind not in INT8 or not report.converted:
                 self._latency.value = ""
                 return
-            examples = self._search.examples
             table = compare_targets(
-                examples.subject.model, joined(examples.calibration), val_data=joined(examples.held_out),
-                targets=[TIMED], batch_size=BATCH, quantized=report,
+                self._search.examples.subject.model, self._calibration, val_data=self._held_out, targets=[TIMED],
+                batch_size=BATCH, quantized=report,
             )  # fmt: skip
         if not self._is_late():
             self._latency.value = _said(_time(table.rows[TIMED]))

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
+from pnne_nb.inference.quantize import PrecisionSearch
 from pnne_nb.widgets.quantization import quantization_editor
 from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
 
@@ -76,6 +77,23 @@ def test_the_latency_is_that_of_int8_kernels(monkeypatch: pytest.MonkeyPatch) ->
     assert shown.settled(120)
     assert "ONNX Runtime, int8: " in shown._latency.value
     assert " times what eager PyTorch takes (" in shown._latency.value
+    shown.close()
+
+
+def test_a_measurement_that_fails_is_told_and_the_next_click_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, search = opened(), PrecisionSearch.report
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("<no memory>")
+
+    monkeypatch.setattr(PrecisionSearch, "report", fail)
+    shown.choose(["linear1"])
+    assert shown.settled(60)
+    assert "RuntimeError: &lt;no memory&gt;" in shown._latency.value
+    monkeypatch.setattr(PrecisionSearch, "report", search)
+    shown.choose(["linear1"])
+    assert shown.settled(60)
+    assert shown.report.left_in_float == ("linear1",)
     shown.close()
 
 
