@@ -18,6 +18,8 @@ _log: Final = logging.getLogger(__name__)
 _starting: Final = fork_safe(threading.Lock())
 _importing: Final = threading.RLock()
 """Held for each module, and by a fork: a child would keep a module that is half imported as it is."""
+_turn: Final = threading.Lock()
+"""Taken before `_importing`. A fork holds it meanwhile: else the next module would have that lock before whoever waits."""
 _asked: Final[dict[str, threading.Event]] = {}
 """Each module that was asked for, and whether it is there, or cannot be."""
 _waiting: Final[list[str]] = []
@@ -71,17 +73,33 @@ def _import() -> None:
                 _thread.clear()
                 return
             module = _waiting.pop(0)
-        with _importing:
-            try:
-                import_module(module)
-            except Exception:  # noqa: BLE001  # whoever needs it imports it again, and is told
-                _log.debug("%s cannot be imported beforehand", module, exc_info=True)
+        with _turn:
+            _importing.acquire()
+        try:
+            import_module(module)
+        except Exception:  # noqa: BLE001  # whoever needs it imports it again, and is told
+            _log.debug("%s cannot be imported beforehand", module, exc_info=True)
+        finally:
+            _importing.release()
         _asked[module].set()
+
+
+def _hold_for_fork() -> None:
+    # A module that forks while it is imported has its turn already.
+    if threading.current_thread() not in _thread:
+        _turn.acquire()
+    _importing.acquire()
+
+
+def _go_on_after_fork() -> None:
+    _importing.release()
+    if threading.current_thread() not in _thread:
+        _turn.release()
 
 
 def _forget_in_child() -> None:
     """A forked child has no thread that imports: nobody waits for it, and what was to come can be asked for again."""
-    _importing.release()
+    _go_on_after_fork()
     _thread.clear()
     _waiting.clear()
     for module in [module for module, there in _asked.items() if not there.is_set()]:
@@ -89,4 +107,4 @@ def _forget_in_child() -> None:
 
 
 # A fork waits for the module that is being imported, and not for those behind it.
-os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_forget_in_child)
+os.register_at_fork(before=_hold_for_fork, after_in_parent=_go_on_after_fork, after_in_child=_forget_in_child)
