@@ -51,6 +51,7 @@ class Difference:
         return f"{self.found:.7g} instead of {self.expected:.7g}{where}: {self.ratio:.3g} × what rounding explains"
 
 
+@np.errstate(all="ignore")  # both may hold any bits, and what is not finite is told by the result
 def compare(found: NDArray[np.generic], value: Value, tolerance: Tolerance) -> Difference:
     """Return the worst difference between what a file gives and what the model gives.
 
@@ -66,13 +67,11 @@ def compare(found: NDArray[np.generic], value: Value, tolerance: Tolerance) -> D
         return Difference(0.0, 0.0, None, np.nan, np.nan)
     wide = np.complex128 if np.iscomplexobj(expected) else np.float64
     given, meant = found.astype(wide), expected.astype(wide)
-    with np.errstate(invalid="ignore"):
-        distance = np.asarray(np.abs(given - meant))  # of two single numbers, numpy makes no array
+    distance = np.asarray(np.abs(given - meant))  # of two single numbers, numpy makes no array
     distance[(given == meant) | (np.isnan(given) & np.isnan(meant))] = 0.0
     distance[~np.isfinite(distance)] = np.inf
     allowed = _allowed(value, tolerance)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(distance == 0.0, 0.0, distance / allowed)
+    ratio = np.where(distance == 0.0, 0.0, distance / allowed)
     worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     place = tuple(int(each) for each in worst)
     return Difference(

@@ -52,6 +52,7 @@ def histograms(model: NDArray[np.generic], file: NDArray[np.generic]) -> Histogr
     return Histograms(low, high, tuple(of_model.tolist()), tuple(of_file.tolist()), left_out)
 
 
+@np.errstate(invalid="ignore")  # of bits that numpy warns of when it converts them
 def _finite(values: NDArray[np.generic]) -> NDArray[np.float64]:
     plain = np.abs(values) if np.iscomplexobj(values) else values
     flat = np.ravel(plain).astype(np.float64)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
+from pnne_nb.export.proof.comparison import compare
+from pnne_nb.export.proof.eager_run import Model
+from pnne_nb.export.proof.histograms import histograms
 from tests.export.faults import Exported, first_bad
 from tests.export.kinds import KINDS, chained, draw
 
@@ -32,6 +37,14 @@ def test_memory_that_nobody_has_written_is_not_compared(tmp_path: Path) -> None:
     assert nodes["memory"].note == "gives memory that nobody has written yet: what it holds is chance"
     assert nodes["product"].difference is not None
     assert first_bad(nodes) is None
+
+
+def test_numbers_of_any_bits_are_compared() -> None:
+    signalling = torch.tensor([0x7FA00000, 0x7F800000, 0x7F7FFFFF, 1], dtype=torch.int32).view(torch.float32)
+    reference = Model(torch.nn.Identity(), ["x"], ["y"]).run({"x": signalling.clone()})
+    array = signalling.numpy()
+    assert compare(array, reference.outputs["y"], "auto").ratio == 0
+    assert histograms(array, array) is not None
 
 
 def test_results_of_one_shape_of_which_the_file_keeps_some_are_told_apart(tmp_path: Path) -> None:
