@@ -23,7 +23,7 @@ from pnne_nb.catalog.quantized import LAYERS
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.export.formats.base import as_array
-from pnne_nb.export.proof.coordinates import MovedCoordinates
+from pnne_nb.export.proof.moved_coordinates import MovedCoordinates
 
 TRIALS = 3
 """Perturbed runs. The largest movement of three is within a factor of two of that of many."""
