@@ -95,7 +95,8 @@ class LiveModels:
             for known in tuple(self._guarded):
                 guarded = known()
                 if guarded is not None:
-                    own = [(tensor, False, False) for tensor in guarded.model.parameters()]
+                    own: list[tuple[Tensor, bool, bool]] = []
+                    own += [(tensor, False, False) for tensor in guarded.model.parameters()]
                     own += [(tensor, True, False) for tensor in guarded.model.buffers()]
                     own += [(tensor, False, is_data) for tensor, is_data in guarded.beside()]
                     for tensor, is_buffer, is_data in own:

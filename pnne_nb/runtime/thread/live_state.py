@@ -9,12 +9,14 @@ cell ends. What the training changes itself is not compared while it goes on: of
 from __future__ import annotations
 
 import threading
+import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, final
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pnne_nb.runtime.thread.live_models import memory_of, unseen
@@ -150,11 +152,10 @@ class Surroundings:
 
     def _now(self) -> Facts:
         belongings = self._belongings
-        facts: Facts = {
-            **dict(_layers(self._model)),
-            name: _Seen(tensor, _checksum(_sample(tensor)) if tensor.device.type == "cpu" else 0)
-            for name, tensor in belongings.data.items()
-        }
+        facts: Facts = dict(_layers(self._model))
+        for name, tensor in belongings.data.items():
+            # Elsewhere, to look would wait for what the training has asked of the device.
+            facts[name] = _Seen(tensor, _checksum(_sample(tensor)) if tensor.device.type == "cpu" else 0)
         return facts | _options(belongings.optimizer) if belongings.keeps_options else facts
 
 
@@ -182,6 +183,8 @@ class ChangeWatch:
         self._written: dict[str, None] = {}
         self._told: set[str] = set()
         self._editors: list[threading.Thread] = []
+        self._arrays: list[weakref.ref[NDArray[Any]]] = []
+        self._told_of_arrays = False
 
     def run_ended(self) -> None:
         """The next run is told of everything again."""
@@ -241,11 +244,24 @@ class ChangeWatch:
         else:
             self.tell(f"The thread {me.name!r}", names)
 
-    def lend(self, memory: int) -> None:
-        """A cell is about to have this memory, and torch will not see what is written there."""
-        if self._parked is not None:
+    def lend(self, memory: int, array: NDArray[Any] | None, *, in_cell: bool) -> None:
+        """The calling thread is about to have this memory, and torch will not see what is written there."""
+        if array is not None and not self._told_of_arrays:
+            self._arrays.append(weakref.ref(array))
+        if in_cell and self._parked is not None:
             with unseen():
                 self._parked.lend(memory)
+
+    def tell_of_arrays(self) -> None:
+        """Tell, once, that an array from an earlier cell still has memory of the model."""
+        kept, self._arrays = [array for array in self._arrays if array() is not None], []
+        if kept and not self._told_of_arrays:
+            self._told_of_arrays = True
+            self._tell(
+                "An array of NumPy from an earlier cell shares its memory with the model in training. What is read from it "
+                "may be from the middle of a step, and what is written to it may fall into one: nobody notices either.",
+                "Keep a copy instead: tensor.detach().numpy().copy(). Change weights in `with engine.paused() as model:`.",
+            )
 
     def tell(self, who: str, changed: list[str]) -> None:
         """Tell what was changed, unless that was done in this run."""
@@ -356,6 +372,6 @@ def _sample(tensor: Tensor) -> Tensor:
 def _checksum(tensor: Tensor) -> int:
     """Of all bits of a tensor; 0 for one that has no memory of the usual kind."""
     try:
-        return zlib.crc32(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return zlib.crc32(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
     except (RuntimeError, TypeError, ValueError):
         return 0

@@ -123,8 +123,6 @@ class SharedModel:
         self._places: list[tuple[nn.Module, str, Tensor]] = []
         self._changes = ChangeWatch(model, belongings, tell)
         self._closing: list[Callable[[], object]] = []
-        self._arrays: list[weakref.ref[NDArray[Any]]] = []
-        self._told_of_arrays = False
         self.guards = True
         control.look = self._look
         renewed_after_fork(self)
@@ -217,22 +215,12 @@ class SharedModel:
             holder.calls = 0
             self._leave(holder)
         if self._control.alive:
-            self._tell_of_arrays()
             if self.guards:
+                self._changes.tell_of_arrays()
                 cells.at_end(self._end_of_cell)
                 self._changes.cell_began()
             if self.exclusive:
                 self.use()
-
-    def _tell_of_arrays(self) -> None:
-        kept, self._arrays = [array for array in self._arrays if array() is not None], []
-        if kept and self.guards and not self._told_of_arrays:
-            self._told_of_arrays = True
-            self._tell(
-                "An array of NumPy from an earlier cell shares its memory with the model in training. What is read from it "
-                "may be from the middle of a step, and what is written to it may fall into one: nobody notices either.",
-                "Keep a copy instead: tensor.detach().numpy().copy(). Change weights in `with engine.paused() as model:`.",
-            )
 
     def _park(self) -> None:
         # Only the cell's thread comes here, so that nobody parks twice.
@@ -248,11 +236,12 @@ class SharedModel:
         changed: list[str] = []
         try:
             with self._lock:
-                if self._closing:
-                    changed = self._changes.take()
-                self._changes.forget()
-                self._parked = False
-                self._restore_if_unused()
+                try:
+                    changed = self._changes.take() if self._closing else []
+                finally:
+                    self._changes.forget()
+                    self._parked = False
+                    self._restore_if_unused()
         finally:
             # Also where an interrupt has cut its arrival, or this, short.
             self._control.forget(_CELL)
@@ -324,12 +313,8 @@ class SharedModel:
 
     def lend(self, memory: int, array: NDArray[Any] | None) -> None:
         """The calling thread has memory of the model; the next cell tells of an array that still exists."""
-        if self._is_own():
-            return
-        if array is not None and not self._told_of_arrays:
-            self._arrays.append(weakref.ref(array))
-        if self.parked_here():
-            self._changes.lend(memory)
+        if not self._is_own():
+            self._changes.lend(memory, array, in_cell=self.parked_here())
 
     def held_here(self) -> bool:
         """Whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
