@@ -128,7 +128,10 @@ TOLD: dict[str, str] = {
     "a weight by its pointer": "ctypes.memset(net.rest[0].weight.data_ptr(), 0, 64)",
     "the storage of a weight": "net.rest[0].weight.untyped_storage().fill_(0)",
     "an initialised weight": "nn.init.zeros_(net.rest[0].weight.data)",
-    "weights of a vector": "torch.nn.utils.vector_to_parameters(torch.zeros(sum(p.numel() for p in net.parameters())), net.parameters())",
+    "weights of a vector": """
+vector = torch.zeros(sum(weight.numel() for weight in net.parameters()))
+torch.nn.utils.vector_to_parameters(vector, net.parameters())
+""",
     "a state": "net.load_state_dict({name: torch.zeros_like(value) for name, value in net.state_dict().items()})",
     "another optimizer": "net(X).sum().backward(); torch.optim.SGD(net.parameters(), 0.1).step()",
     "another parameter": "net.rest[0].weight = nn.Parameter(torch.zeros(64, 64))",
