@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pnne_nb as pn
+from pnne_nb.errors import ArgumentError
 from pnne_nb.export import exporter, formats
 from pnne_nb.export.formats.onnx import OnnxFormat
 from tests.export.faults import Exported
@@ -311,6 +313,8 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such directory": ({"path": "missing/net.onnx"}, "There is no directory"),
     "a directory": ({"path": "."}, "is a directory|means no format"),
+    "a long name": ({"path": f"{'x' * 300}.onnx"}, "cannot be written: File name too long"),
+    "no name of a file": ({"path": "a\0b.onnx"}, "cannot be written: embedded null byte"),
     "no such end": ({"path": "net.xyz"}, "means no format. Pass format="),
     "no such format": ({"format": "onxx"}, "There is no format 'onxx'. Did you mean 'onnx'"),
     "no model": ({"given": 3}, "Give a NodeGraph, an nn.Module or an engine to export, not 3"),
@@ -337,6 +341,18 @@ def test_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(pn.ExportError, match=message):
         pn.export(given, path, **rest)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "net.pt")
+    with pytest.raises(pn.ExportError, match="is a device or a pipe, and not replaced"):
+        pn.export(mlp(), tmp_path / "net.pt", overwrite=True)
+    assert (tmp_path / "net.pt").is_fifo()
+
+
+def test_a_path_is_text(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="path must be the path of an exported file, not 3"):
+        pn.export(mlp(), 3)  # type: ignore[arg-type]  # that is the point
 
 
 def test_a_missing_package_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
