@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 from pathlib import Path
@@ -189,6 +190,35 @@ def test_a_result_of_a_module_that_is_none_is_left_out(folder: Path, drawn: bool
     assert [each.name for each in formats.open(report.path).outputs] == ["output_0"]
 
 
+@dataclasses.dataclass
+class Scores:
+    scores: Tensor
+    hidden: dict[str, Any]
+    loss: Tensor | None = None
+
+
+class WithScores(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, features: Tensor) -> Scores:
+        inner = torch.relu(self.inner(features))
+        return Scores(self.head(inner), {"inner": (inner, None)})
+
+
+@pytest.mark.parametrize("format", ["onnx", "pt2", "torchscript"])
+def test_a_result_that_is_a_data_class_has_a_name_for_each_field(folder: Path, format: str) -> None:
+    model, features = WithScores(), torch.randn(4, 6)
+    report = pn.export(model, folder / f"fields.{format}", data=features)
+    assert report.ok
+    opened = formats.open(report.path)
+    assert [each.name for each in opened.outputs] == ["output_scores", "output_hidden_inner_0"]
+    found = opened.run({"features": features.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found["output_scores"]), model(features).scores.detach())
+    opened.close()
+
+
 class Unrolled(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -284,6 +314,13 @@ def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
     assert [each.node for each in caught.value.diagnostics] == ["z"]
 
 
+def test_data_that_proves_little_is_told(tmp_path: Path) -> None:
+    report = pn.export(mlp(), tmp_path / "net.pt", data=torch.full((3, 8), float("nan")))
+    assert "Of the data, the model gives nothing finite, so that little is proved by it." in report.notes
+    usual = pn.export(mlp(), tmp_path / "usual.pt", data=torch.zeros(3, 8))
+    assert not any("finite" in note for note in usual.notes)
+
+
 def test_what_no_library_explains_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: OnnxFormat, request: Any, path: Path) -> Any:
         raise KeyError("unheard of")
@@ -326,6 +363,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no number": ({"sizes": {"N": 0}}, "The size N is a number above 0"),
     "another shape": ({"data": torch.zeros(3, 7)}, r"The data has the shape \(3, 7\), and the input is \(N, 8\)"),
     "another type": ({"data": torch.zeros(3, 8).long()}, "The data is int64, and the input is float32"),
+    "no samples": ({"data": torch.zeros(0, 8)}, r"The data has the shape \(0, 8\), with nothing in it to compare"),
+    "no batch": ({"data": iter(())}, "The data has no batch, so that nothing can be compared with it"),
     "no data": ({"data": "cats"}, "data must be tensors, arrays, a Dataset or a DataLoader, not 'cats'"),
     "another name": ({"data": {"y": torch.zeros(3, 8)}}, "The data has no 'x'; it has 'y'"),
     "an unknown module": ({"given": Net()}, "The inputs of Net are unknown: pass data="),
