@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, ends
+from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, beginning, ends
 
 
 @final
@@ -22,12 +22,12 @@ class LossNotDecreasing:
     """A loss that has not moved down after many steps.
 
     Attributes:
-        least: Steps before it says anything.
+        least: Steps before it says anything: a transformer may take as many before it begins to learn.
         improvement: Share of its first value by which the loss should have fallen.
         patience: Steps until then any fall is enough that the scatter of the losses cannot explain.
     """
 
-    least: int = 75
+    least: int = 150
     improvement: float = 0.02
     patience: int = 500
 
@@ -103,11 +103,13 @@ class Overfitting:
 
     Attributes:
         epochs: Since the best one.
-        growth: The factor that the validation loss has grown by since.
+        growth: Share that the validation loss has grown by since: of what it was then, and of what the training began with.
+            A model that is nearly always right is surer of the few examples where it is wrong: a loss that is nearly 0 may
+            double without any harm.
     """
 
     epochs: int = 3
-    growth: float = 1.1
+    growth: float = 0.1
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Compare the last epoch with the best one."""
@@ -124,8 +126,9 @@ class Overfitting:
         if since < self.epochs or train_now >= train_then:
             return []
         after = [val for _, val in pairs[best + 1 :]]
+        began = max(abs(val_then), beginning(evidence.losses) or 0.0)
         # One that jumps is as likely to come back.
-        if min(after[-self.epochs :]) < self.growth * val_then or val_now < statistics.median(after):
+        if min(after[-self.epochs :]) < val_then + self.growth * began or val_now < statistics.median(after):
             return []
         return [
             Finding(
