@@ -223,7 +223,8 @@ class Session:
             self.loop.be_patient()
         every = None if checkpoints.directory is None else checkpoints.every
         last_epoch = self.announcer.last_epoch
-        manner = Manner(config.seed, self._threads, config.deterministic, every, last_epoch, switches())
+        memory = self.loop.ring.memory
+        manner = Manner(config.seed, self._threads, config.deterministic, every, last_epoch, switches(), memory)
         return TrainingProcess(self.loop, self.control, self.reports, self.observers, manner)
 
     def follow_edits(self) -> None:
