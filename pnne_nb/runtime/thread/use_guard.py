@@ -366,7 +366,8 @@ def _changing(original: Callable[..., R]) -> Callable[..., R]:
 
     @wraps(original)
     def change(module: nn.Module, *args: Any, **kwargs: Any) -> R:
-        layer_of = () if _entries.pass_by() else live_models.with_layer(module)
+        # A thread that a step has started, or autograd's own, is a part of the step.
+        layer_of = () if _here.mode is None else live_models.with_layer(module)
         if not layer_of:
             return original(module, *args, **kwargs)
         with ExitStack() as stack:
