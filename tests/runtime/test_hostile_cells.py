@@ -14,7 +14,7 @@ from tests.runtime.hostile_cells import CELLS, INTERRUPTED, TOLD
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_hostile_cells_leave_a_training_bit_identical_or_are_told(tmp_path: Path) -> None:
     cells = str(len(CELLS) + len(INTERRUPTED) + len(TOLD))
     command = [sys.executable, "scripts/hostile_cells.py", cells, "1"]
