@@ -53,6 +53,9 @@ class ObservedCall:
         return found
 
 
+MAX_CALLS = 100_000
+"""Calls that one call of a module may make; a loop without an end would fill the memory with what is kept of them."""
+
 ObservedCalls = dict[bool, ObservedCall]
 """A call in training mode (True) and in evaluation mode; one of them may be missing."""
 
@@ -136,6 +139,10 @@ def _watched(
     def run(*args: Any, **kwargs: Any) -> Any:
         tell(path)
         frame = ObservedCall(path, outlined(args), outlined(kwargs))
+        if len(stack[-1].inner) >= MAX_CALLS:
+            raise RuntimeError(
+                f"{path} is called more than {MAX_CALLS:,} times in one call, as if in a loop without an end"
+            )
         stack[-1].inner.append(frame)
         stack.append(frame)
         try:
