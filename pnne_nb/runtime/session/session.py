@@ -108,7 +108,7 @@ class Session:
         self.loop.check_data()
         self.loop.ring.memory = MEMORY
         self.control = Control(self._state_changed)
-        self.shared = SharedModel(self.model, self.control, self._tell_of_use)
+        self.shared = SharedModel(self.model, self.control, self._tell_of_use, lambda: self.loop.recipe.belongings)
         determinism = Determinism(recipe.device, wanted=config.deterministic)
         self.executor = Executor(self.loop, self.control, determinism, self.state_dict)
         self._notices = Notices(self.executor, self.reports)
@@ -218,7 +218,8 @@ class Session:
             self.loop.be_patient()
         every = None if checkpoints.directory is None else checkpoints.every
         last_epoch = self.announcer.last_epoch
-        manner = Manner(config.seed, self._threads, config.deterministic, every, last_epoch, switches())
+        memory = self.loop.ring.memory
+        manner = Manner(config.seed, self._threads, config.deterministic, every, last_epoch, switches(), memory)
         return TrainingProcess(self.loop, self.control, self.reports, self.observers, manner)
 
     def follow_edits(self) -> None:
@@ -236,8 +237,8 @@ class Session:
                 "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
             )
         with self.control.visit("an edit of the graph"), self.executor.lent():
-            cut = source.follow(self.loop, self.config)
-            self.shared.edited()
+            with self.shared.edited():
+                cut = source.follow(self.loop, self.config)
             if cut is not None:
                 self.reports.announce(cut)
 
@@ -281,9 +282,8 @@ class Session:
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
         """A block with the live model to itself; what it does to it counts."""
-        with self.control.visit("a block that looks at the model"), self.executor.lent():
+        with self.control.visit("a block that looks at the model"), self.executor.lent(), self.shared.edited():
             yield self.model
-            self.shared.edited()
             self.loop.ring.touch()
 
     # The steps before

@@ -364,7 +364,7 @@ def test_parameters_start_as_in_the_original_or_it_is_said() -> None:
     assert torch.equal(model.get_parameter("scale"), torch.full((3,), 1e-4))
     assert 0.015 < model.get_parameter("place").std().item() < 0.025
     source = pn.to_source(graph)
-    drawn = "# drawn anew: distributed like the values of the imported module\n"
+    drawn = "# drawn again: distributed like the values of the imported module\n"
     assert "self.scale = nn.Parameter(torch.full((3,), 0.0001))\n" in source
     assert f"{drawn}        self.place = nn.Parameter(torch.randn(400, 3) * 0.0" in source
     assert f"{drawn}        self.offset = nn.Parameter(torch.normal(" in source
