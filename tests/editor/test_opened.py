@@ -165,13 +165,14 @@ def test_keys_go_into_the_frame_and_out_of_it(opened: EditorPage) -> None:
 
 def test_a_node_is_added_to_the_graph_that_is_clicked_in(opened: EditorPage, graph: NodeGraph) -> None:
     frame = box(opened, "outer")
-    opened.page.mouse.dblclick(frame["x"] + 14, frame["y"] + frame["height"] - 14)
+    opened.page.mouse.dblclick(frame["x"] + frame["width"] - 5, frame["y"] + frame["height"] - 5)
+    expect(opened.root.get_by_role("dialog")).to_be_visible()
     opened.page.keyboard.type("GELU")
     press(opened, "Enter")
     added = opened.root.locator('[data-type="GELU"]:not([role="option"])')
-    expect(added).to_have_attribute("data-node", "outer.gelu")
+    expect(added).to_have_attribute("data-node", "outer.gelu1")
     opened.settle()
-    assert "gelu" in graph.graphs["outer"].nodes
+    assert "gelu1" in graph.graphs["outer"].nodes
     assert not any(node.type == "GELU" for node in graph.nodes.values())
 
 
