@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from pnne_nb.catalog.operators import CHECK, choose
+from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.verify import FillEmptyTensors, copied, difference, key_prefix, tensors_in
 from pnne_nb.compiler.importing.verification.bisect import TRIES
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
@@ -42,6 +42,7 @@ def resized(inputs: Any) -> Iterator[Any]:
     if first:
         changes += [(first, first + 1), (first, first - 1)][: 2 if first > MIN_LESS else 1]
     for size, new in dict.fromkeys(changes):
+        yield with_size(inputs, size, new)
         if any(shape[:1] == (size,) for shape in shapes) and any(size in shape[1:] for shape in shapes):
             yield with_size(inputs, size, new, first=True)
 
@@ -105,7 +106,14 @@ class Unlike(NamedTuple):
     differs: bool
 
 
-def unlike(graph: NodeGraph, copies: tuple[Copies, Copies], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Unlike:
+def unlike(
+    graph: NodeGraph,
+    copies: tuple[Copies, Copies],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    by_mode: bool = False,
+) -> Unlike:
     """Return inputs of other sizes for which an import silently differs from the module, or the smallest that fit.
 
     Args:
@@ -113,16 +121,15 @@ def unlike(graph: NodeGraph, copies: tuple[Copies, Copies], args: tuple[Any, ...
         copies: Of the module, and of the model that the import compiles to.
         args: Of the call, by position.
         kwargs: By name.
+        by_mode: Whether the module's code goes by the training mode: it may use a size in training alone.
     """
     one, other = (each.next() for each in copies)
     smallest = args, kwargs
     if any("_orig_mod" in module._modules for module in one.modules()):
         return Unlike(smallest, differs=False)  # it compiles for each size, and says aloud where that fails
-    # Only code that goes by the mode may use in training a size that it does not use in evaluation.
-    goes_by_mode = any(node.type == choose.__name__ for inner in graph.graphs.values() for node in inner.nodes.values())
     for index, given in enumerate(resized((args, kwargs))):
         context = torch.inference_mode if index else torch.no_grad
-        for training in (False, True) if goes_by_mode else (False,):
+        for training in (False, True) if by_mode else (False,):
             answer = tried(graph, one.train(training), other.train(training), given, context)
             if answer is False:
                 return Unlike(given, differs=True)

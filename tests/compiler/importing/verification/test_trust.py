@@ -138,6 +138,13 @@ class WritingOut(Layered):
         return self.fc(x) + y.sum()
 
 
+class Writing(Layered):
+    """As an import once was."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x) + torch.empty_like(x).copy_(x + x).sum()
+
+
 def test_a_result_written_with_out_is_refused_where_torch_refuses_it() -> None:
     net = WritingOut()
     graph = pn.from_module(net, X)
@@ -145,7 +152,9 @@ def test_a_result_written_with_out_is_refused_where_torch_refuses_it() -> None:
     assert report, str(report)
     assert report.opaque == {}
     model = pn.compile(graph, reuse=net)
-    with pytest.raises(pn.ExecutionError, match=r"the module itself stops unless .*requires_grad is False \(.*out=y"):
+    with pytest.raises(
+        pn.ExecutionError, match=r"the module itself stops unless .*requires_grad is False \(test_trust"
+    ):
         model(X.clone().requires_grad_())
     with torch.no_grad():
         assert torch.equal(model(X.clone().requires_grad_()), net(X))
@@ -196,9 +205,8 @@ def test_the_proof_tells_that_later_calls_get_other_random_numbers() -> None:
 
 def test_the_proof_tells_that_inputs_with_gradients_are_refused() -> None:
     net = WritingOut()
-    other = WritingOut()
+    other = Writing()
     other.load_state_dict(net.state_dict())
-    other.forward = lambda x: net.fc(x) + (x + x).sum()  # type: ignore[method-assign]  # what it once was
     failed = [check for check in compare(net, other, (X,), {}) if not check.equal]
     assert [(check.what, check.mode) for check in failed][:1] == [("outputs", "eval")]
     assert "only one module accepts these inputs with gradients: add(): functions with out=" in failed[0].detail
