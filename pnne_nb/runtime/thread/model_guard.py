@@ -22,6 +22,7 @@ from typing import Any, final
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
@@ -205,7 +206,7 @@ class SharedModel:
         live_models.refresh()
         with self._lock:
             self._buffers, self._places = {}, []
-            if self._parked:
+            if self._parked and self._closing:
                 self._keep_all_buffers()
 
     def cell_began(self) -> None:
@@ -230,8 +231,11 @@ class SharedModel:
             self._control.arrive(_CELL, "a cell that uses the model")
             with self._lock:
                 self._parked = True
-                self._keep_all_buffers()
-                self._changes.parked()
+                if self._closing:
+                    # A cell that traces something has a mode that would trace this, too.
+                    with _disable_current_modes():
+                        self._keep_all_buffers()
+                        self._changes.parked()
 
     def _end_of_cell(self) -> None:
         changed: list[str] = []
@@ -405,7 +409,7 @@ class SharedModel:
     def _keep_all_buffers(self) -> None:
         """Keep the model's buffers, and which layer has which: a cell may put another one there."""
         self._keep_buffers(self.model.buffers())
-        if self._closing and not self._places:
+        if not self._places:
             self._places = [
                 (module, name, buffer)
                 for module in self.model.modules()

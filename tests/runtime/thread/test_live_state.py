@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.engine import TrainingEngine
@@ -201,6 +202,19 @@ def test_a_change_waits_for_the_end_of_the_step(
     with cell():
         change(trained)
         assert waiting_for(trained) == "a cell that uses the model"
+
+
+def test_a_use_while_something_is_traced_is_not_traced(trained: TrainingEngine) -> None:
+    weight = trained.module.get_parameter("0.weight")
+
+    def traced(x: Tensor) -> Tensor:
+        return x * weight.shape[0] + (weight.sum() * 0).detach()
+
+    with cell():
+        graph = make_fx(traced)(torch.ones(2))
+    names = [node.name for node in graph.graph.nodes if "clone" in node.name]
+    assert names == []
+    assert _told(trained) == []
 
 
 def test_whoever_reads_the_data_does_not_wait(trained: TrainingEngine) -> None:

@@ -9,7 +9,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 Kernel: TypeAlias = tuple[KernelManager, BlockingKernelClient]
 
@@ -59,7 +59,7 @@ class Line:
         if self.passed > self.stops_at:
             self.stops_at = sys.maxsize
             print({HALFWAY!r}, flush=True)
-            assert come.wait(60)
+            assert come.wait(200)
 
 def weights(engine):
     return [weight.tolist() for weight in engine.model.fc.parameters()] + [float(engine.model.frozen.abs().sum())]
@@ -102,7 +102,7 @@ def run(kernel: Kernel, code: str) -> str:
     manager, client = kernel
     request, text = client.execute(code), ""
     while True:
-        message = client.get_iopub_msg(timeout=60)
+        message = client.get_iopub_msg(timeout=250)
         if message["parent_header"].get("msg_id") != request:
             continue
         content = message["content"]
