@@ -236,12 +236,13 @@ def test_what_a_thread_writes_is_told_at_once(trained: TrainingEngine) -> None:
 
 
 def test_what_is_written_in_a_paused_block_is_meant(trained: TrainingEngine) -> None:
+    data: Any = trained.recipe.train
     for within in (suppress, cell):
         with within(), trained.paused():
             _double(trained)
             setattr(trained.module[4], "p", 0.9)  # type: ignore[index]  # noqa: B010  it is a sequence
             trained.set_optimizer(lr=0.02)
-            trained.recipe.train.tensors[0].mul_(2)  # type: ignore[union-attr]  # it has tensors
+            data.tensors[0].mul_(2)
     assert _told(trained) == []
 
 
