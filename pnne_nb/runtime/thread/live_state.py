@@ -372,6 +372,7 @@ def _sample(tensor: Tensor) -> Tensor:
 def _checksum(tensor: Tensor) -> int:
     """Of all bits of a tensor; 0 for one that has no memory of the usual kind."""
     try:
-        return zlib.crc32(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+        bits: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        return zlib.crc32(bits)
     except (RuntimeError, TypeError, ValueError):
         return 0

@@ -43,6 +43,11 @@ def _weight(training: Training) -> Tensor:
     return training[0].get_parameter("0.weight")
 
 
+def _own(weight: Any) -> Any:
+    """What torch leaves untyped."""
+    return weight
+
+
 def _layer(training: Training, number: int) -> Any:
     return training[0][number]
 
@@ -59,7 +64,7 @@ CHANGES: dict[str, tuple[Callable[[Training], object], list[str]]] = {
     "a weight": (lambda t: _weight(t).detach().mul_(2), ["0.weight"]),
     "other memory": (lambda t: setattr(_weight(t), "data", torch.zeros(4, 1, 3, 3)), ["0.weight"]),
     "frozen": (lambda t: _layer(t, 0).requires_grad_(False), ["0.weight", "0.bias"]),
-    "a hook of a weight": (lambda t: _weight(t).register_hook(lambda gradient: gradient * 0), ["0.weight"]),
+    "a hook of a weight": (lambda t: _own(_weight(t)).register_hook(lambda gradient: gradient * 0), ["0.weight"]),
     "another layer": (lambda t: t[0].__setitem__(0, nn.Identity()), ["0"]),
     "a layer more": (lambda t: t[0].append(nn.ReLU()), ["6"]),
     "a hook": (lambda t: _layer(t, 2).register_forward_hook(lambda *_: None), ["the hooks of 2"]),
