@@ -157,8 +157,8 @@ torch.nn.utils.vector_to_parameters(vector, net.parameters())
     # Optimizer
     "the optimizer's rate": "e.optimizer.param_groups[0]['lr'] = 0.5",
     "the rate of an optimizer from before": "optimizer.param_groups[0]['lr'] = 0.5",
-    "the optimizer's state": "next(iter(e.optimizer.state.values()))['exp_avg'].zero_()",
-    "the state of an optimizer from before": "next(iter(optimizer.state.values()))['exp_avg'].data.zero_()",
+    "the optimizer's state": "for state in e.optimizer.state.values(): state['exp_avg'].zero_()",
+    "the state of an optimizer from before": "for state in optimizer.state.values(): state['exp_avg'].data.zero_()",
     "no state": "optimizer.state.clear()",
     "a step": "e.optimizer.step()",
     "another group": "e.optimizer.add_param_group({'params': [nn.Parameter(torch.zeros(1))]})",
