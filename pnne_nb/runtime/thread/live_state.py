@@ -368,9 +368,9 @@ def _sample(tensor: Tensor) -> Tensor:
     return flat[:: max(1, flat.numel() // _LOOKED_AT)]
 
 
-@torch.no_grad()
 def _checksum(tensor: Tensor) -> int:
     """Of all bits of a tensor; 0 for one that has no memory of the usual kind."""
+    # Without no_grad, which an interrupt may leave on in the cell's thread.
     try:
         bits: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
         return zlib.crc32(bits)

@@ -308,8 +308,8 @@ class _Entries:
             self._replace(torch.autograd, "grad", _enter_grad)
             self._replace(stateless, "_reparametrize_module", _reparametrized)
             self._replace(torch.fx.Tracer, "trace", _trace)
-            for name, change in _changes.items():
-                self._replace(nn.Module, name, change)
+            for name in _CHANGES:
+                self._replace(nn.Module, name, _changing(getattr(nn.Module, name)))
 
     def close(self, thread: int) -> None:
         """A thread trains no longer."""
@@ -378,13 +378,11 @@ def _changing(original: Callable[..., R]) -> Callable[..., R]:
     return change
 
 
-_changes = {
-    name: _changing(getattr(nn.Module, name))
-    for name in (
-        "__setattr__ __delattr__ add_module register_parameter register_buffer register_forward_hook "
-        "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook register_backward_hook"
-    ).split()
-}
+_CHANGES = (
+    "__setattr__ __delattr__ add_module register_parameter register_buffer register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook register_backward_hook"
+).split()
+"""The methods of a module that make another one of it."""
 
 
 @contextmanager
