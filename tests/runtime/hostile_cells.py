@@ -186,7 +186,7 @@ CELLS: dict[str, str] = {
     "a buffer": "net.bn.running_mean.fill_(7)",
     "a buffer through .data": "net.bn.running_mean.data.fill_(7)",
     "another buffer": "net.bn.running_mean = torch.ones(64)",
-    "a buffer with other memory": "net.bn.running_var.data = torch.ones(64, dtype=torch.float64)",
+    "a buffer with other memory": "net.bn.running_var.data = torch.ones(64)",
     "a method, put back": "net.drop.forward = lambda x: x; net(X[:4]); del net.drop.forward",
     "an attribute of nobody's": "net.note = 'seen'; del net.note",
     "gradients of the weights": "[None if p.grad is None else p.grad.sum().item() for _ in range(20) for p in net.parameters()]",
