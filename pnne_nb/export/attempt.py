@@ -36,7 +36,9 @@ def attempt(
     opset: int | None = None,
     tolerance: Tolerance = "auto",
 ) -> ExportReport:
-    """Write a file and prove it; a free size at which the file turns out to be wrong is fixed, and the file written again.
+    """Write a file and prove it. Where it turns out to be wrong at a free size, it is written again with that size fixed.
+
+    If it is wrong at the size 1 only, the size is free from 2.
 
     Raises:
         ExportError: If the model has no form in the format, or the file does not run.
@@ -56,9 +58,16 @@ def attempt(
         batch_size = batch_size_of(subject.inputs)
         if batch_size in example:
             values[batch_size] = example[batch_size]
-        for name, node in proof.wrong_sizes.items():
-            fixed[name] = FreeSize(name, "fixed", values[name], values[name], values[name], (node,) if node else ())
-        subject = replace(subject, inputs=_with_fixed(subject.inputs, fixed))
+        limits = dict(subject.limits)
+        for name, (wrong, node) in proof.wrong_sizes.items():
+            smallest, largest = limits.get(name, (1, None))
+            if (
+                wrong == smallest == 1
+            ):  # larger ones are right: torch takes a size of 1 for another case than all others
+                limits[name] = 2, largest
+            else:
+                fixed[name] = FreeSize(name, "fixed", values[name], values[name], values[name], (node,) if node else ())
+        subject = replace(subject, inputs=_with_fixed(subject.inputs, fixed), limits=limits)
 
 
 def prepare(
