@@ -260,7 +260,7 @@ class TrainingEngine:
         if self._executor.process is None:
             self._shared.use()
         if self._executor.processes is not None:
-            with self._control.visit("a look at the model"):
+            with self._control.visit("a look at the model"), self._shared.edited():
                 self._executor.sync()
         return self._session.model
 
@@ -491,7 +491,8 @@ class TrainingEngine:
         """Stop, and be where the training was `steps` optimizer steps ago; `start` goes on from there.
 
         Weights, optimizer, random numbers and place in the data are as they were; on the CPU, bit for bit. The history
-        ends there. The last 100 steps are kept where `rewind_memory` has room for them, in a thread of the kernel only.
+        ends there. The last 100 steps are kept where `rewind_memory` has room for them; not those of a group (`launch`). Those
+        that a process of its own has made are made again in the kernel.
 
         Raises:
             TrainingError: That is too far, the data is gone, or the steps made again are not the same; the training is as

@@ -7,15 +7,13 @@ import math
 import os
 import platform
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import safetensors.torch
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import nn
 
@@ -44,15 +42,7 @@ from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.process.atomic_file import file_at
 from pnne_nb.process.version import __version__
-
-
-class Curves(Protocol):
-    """Measurements over a training, as ``engine.history``."""
-
-    def __iter__(self) -> Iterator[str]: ...
-
-    def points(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return steps and values of a metric."""
+from pnne_nb.telemetry.series import Curves
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ healthy trainings of the tests show, and within what the broken ones do.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -237,12 +238,14 @@ class UpdateRatio:
     Attributes:
         low: Euclidean norm of the last update, relative to that of the weights, below which it is too small.
         high: The same, above which it is too large.
-        least: Observations before it says anything: the first updates of an optimizer are large.
+        least: Observations before it says anything.
+        begun: Steps whose updates may be large without any harm, as Adagrad's are, while the loss falls.
     """
 
     low: float = 1e-6
     high: float = 0.2
     least: int = 5
+    begun: int = 20
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Name the worst layer of either kind, and how many are with it; unmoved weights come first."""
@@ -278,7 +281,7 @@ class UpdateRatio:
                     (*_most({layer: ratios[layer] for layer in slow}, largest=False), ("usual", _USUAL)),
                 )
             )
-        fast = [layer for layer, ratio in ratios.items() if ratio > self.high]
+        fast = [layer for layer, ratio in ratios.items() if ratio > self.high and self._harms(evidence, layer)]
         if fast:
             worst = max(fast, key=lambda layer: ratios[layer])
             found.append(
@@ -292,6 +295,14 @@ class UpdateRatio:
                 )
             )
         return found
+
+    def _harms(self, evidence: Evidence, layer: str) -> bool:
+        """Whether most of the observations that decide are of steps after the first ones, or the loss has not fallen in them."""
+        recent = evidence.statistics[layer, "updates"][-RECENT:]
+        if statistics.median(frame.step for frame in recent) > self.begun:
+            return True
+        now = median(evidence.losses[-self.least :])
+        return now is not None and now >= evidence.losses[0]
 
 
 @final

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, ends
+from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, beginning, ends
 
 
 @final
@@ -22,12 +22,12 @@ class LossNotDecreasing:
     """A loss that has not moved down after many steps.
 
     Attributes:
-        least: Steps before it says anything.
+        least: Steps before it says anything: a transformer may take as many before it begins to learn.
         improvement: Share of its first value by which the loss should have fallen.
         patience: Steps until then any fall is enough that the scatter of the losses cannot explain.
     """
 
-    least: int = 75
+    least: int = 150
     improvement: float = 0.02
     patience: int = 500
 
@@ -103,11 +103,13 @@ class Overfitting:
 
     Attributes:
         epochs: Since the best one.
-        growth: The factor that the validation loss has grown by since.
+        growth: Share that the validation loss has grown by since: of what it was then, and of what the training began with.
+            A model that is nearly always right is surer of the few examples where it is wrong: a loss that is nearly 0 may
+            double without any harm.
     """
 
     epochs: int = 3
-    growth: float = 1.1
+    growth: float = 0.1
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Compare the last epoch with the best one."""
@@ -124,8 +126,9 @@ class Overfitting:
         if since < self.epochs or train_now >= train_then:
             return []
         after = [val for _, val in pairs[best + 1 :]]
+        began = max(abs(val_then), beginning(evidence.losses) or 0.0)
         # One that jumps is as likely to come back.
-        if min(after[-self.epochs :]) < self.growth * val_then or val_now < statistics.median(after):
+        if min(after[-self.epochs :]) < val_then + self.growth * began or val_now < statistics.median(after):
             return []
         return [
             Finding(
@@ -143,7 +146,7 @@ class Overfitting:
 class Oscillation:
     """A loss that again and again jumps above where it began, or that has jumped and has never come below it since.
 
-    Minibatches alone make a loss scatter too, but hardly ever back to what guessing costs.
+    Minibatches alone make a loss scatter too, but rarely back to what guessing costs.
 
     Attributes:
         least: Steps before it says anything.
@@ -187,9 +190,9 @@ class Oscillation:
 @final
 @dataclass(frozen=True)
 class SlowProgress:
-    """A loss that falls as steadily at the end as at the beginning, and hardly at all: steps are too small.
+    """A loss that falls as steadily at the end as at the beginning, and by very little: the steps are too small.
 
-    Along a gradient that hardly changes, a larger step gains in proportion. A loss that a model cannot lower any further
+    Along a gradient that is nearly constant, a larger step gains in proportion. A loss that a model cannot lower any further
     falls ever more slowly instead, and is left alone.
 
     Attributes:

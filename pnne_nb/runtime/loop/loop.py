@@ -118,7 +118,7 @@ class TrainingLoop:
         self._active.adopt(recipe)
         self.ring.clear()
 
-    def take_over(self, recipe: Recipe, state: Mapping[str, Any]) -> None:
+    def take_over(self, recipe: Recipe, state: Mapping[str, Any], *, is_edited: bool) -> None:
         """Go on by another recipe, from a state that differs from this one's in what somebody else has changed.
 
         An epoch and a validation that are under way stay so. The random numbers are this loop's: in a validation, the
@@ -127,9 +127,11 @@ class TrainingLoop:
         Args:
             recipe: With another model than the present one, and with the present sources.
             state: Of a loop of that recipe, see `state_dict`.
+            is_edited: Whether it trains something else from here on; otherwise the steps before can be taken back.
         """
         training = self.recipe.model.training
-        self.adopt(recipe)
+        self._active.adopt(recipe)
+        (self.ring.clear if is_edited else self.ring.touch)()
         recipe.model.train(training)
         self.model_changed()
         self.load_state_dict({**state, "randomness": self._randomness.state_dict()})

@@ -11,7 +11,8 @@ import copy
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, final
 
 import torch
@@ -43,6 +44,20 @@ class StepSnapshot(NamedTuple):
     nbytes: int
 
 
+class KeptSteps(NamedTuple):
+    """What a ring has kept, on its way to the ring of another process.
+
+    Attributes:
+        snapshots: Oldest first.
+        losses: Of steps that followed each other, by step.
+        needed: Bytes of a snapshot for which there was no room, or 0.
+    """
+
+    snapshots: list[StepSnapshot]
+    losses: list[tuple[int, float]]
+    needed: int
+
+
 @final
 class StepRing:
     """Keeps losses of steps, and snapshots that are enough to go back `STEPS` steps.
@@ -51,12 +66,15 @@ class StepRing:
         memory: Bytes that snapshots may take; 0 keeps none.
         snapshots: Oldest first.
         needed: Bytes of a snapshot for which `memory` was too small, or 0.
+        cleared: How often everything was forgotten.
     """
 
     def __init__(self, memory: int = 0) -> None:
         self.memory = memory
         self.snapshots: list[StepSnapshot] = []
         self.needed = 0
+        self.cleared = 0
+        self._resting = False
         self._losses = deque[tuple[int, float]](maxlen=_KNOWN + STEPS)
         self._next_step = 0
         self._next_time = 0.0
@@ -73,9 +91,26 @@ class StepRing:
         index = step - self._losses[0][0]
         return self._losses[index][1] if 0 <= index < len(self._losses) else None
 
+    @property
+    def end(self) -> int | None:
+        """Steps that were done when it was told of the training last, or None if it knows nothing."""
+        if self._losses:
+            return self._losses[-1][0]
+        return self.snapshots[-1].step if self.snapshots else None
+
     def note(self, step: int, loss: float) -> None:
         """A step was made."""
-        self._losses.append((step, loss))
+        if not self._resting:
+            self._losses.append((step, loss))
+
+    @contextmanager
+    def rest(self) -> Iterator[None]:
+        """A block whose steps are those that are kept already."""
+        self._resting = True
+        try:
+            yield
+        finally:
+            self._resting = False
 
     def offer(self, step: int, take: Callable[[], Mapping[str, Any]]) -> None:
         """Keep a snapshot if one is due; called between two steps.
@@ -84,6 +119,9 @@ class StepRing:
             step: Steps done.
             take: Returns the state of the training, which goes on to change.
         """
+        if self._resting:
+            return
+        self.forget_unless_at(step)
         if step < self._next_step or not self.memory:
             return
         began = time.monotonic()
@@ -103,18 +141,18 @@ class StepRing:
             self.needed, self._next_step = nbytes, step + _KNOWN
             return
         self.needed = 0
-        while self.snapshots and self.snapshots[-1].step >= step:
-            self.snapshots.pop()
-        self.snapshots.append(StepSnapshot(step, copied, nbytes))
-        self._forget(step)
+        self._append(StepSnapshot(step, copied, nbytes))
         room = max(1, self.memory // max(1, nbytes) - 1)
         self._next_step = step + max(_LEAST, -(-STEPS // room))
         now = time.monotonic()
         self._next_time = now + (now - began) / SHARE
 
-    def _forget(self, step: int) -> None:
-        """Drop what is older than need be, and then what memory has no room for."""
-        while len(self.snapshots) > 1 and self.snapshots[1].step <= step - STEPS:
+    def _append(self, snapshot: StepSnapshot) -> None:
+        """Keep a snapshot; drop what is older than need be, and then what memory has no room for."""
+        while self.snapshots and self.snapshots[-1].step >= snapshot.step:
+            self.snapshots.pop()
+        self.snapshots.append(snapshot)
+        while len(self.snapshots) > 1 and self.snapshots[1].step <= snapshot.step - STEPS:
             del self.snapshots[0]
         while sum(each.nbytes for each in self.snapshots) > self.memory:
             del self.snapshots[0]
@@ -125,8 +163,28 @@ class StepRing:
 
     def clear(self) -> None:
         """The steps so far are another training's."""
+        self.cleared += 1
         self.snapshots.clear()
         self._losses.clear()
+        self.touch()
+
+    def forget_unless_at(self, step: int) -> None:
+        """Where others have made the steps until `step`, a group of processes for one, none of them is known here."""
+        if self.end not in {None, step}:
+            self.clear()
+
+    def kept(self) -> KeptSteps:
+        """Return what is kept, for `follow`."""
+        return KeptSteps(list(self.snapshots), list(self._losses), self.needed)
+
+    def follow(self, steps: KeptSteps) -> None:
+        """Keep what another ring has kept of the steps after these."""
+        if steps.losses:
+            self.forget_unless_at(steps.losses[0][0] - 1)
+        for snapshot in steps.snapshots:
+            self._append(snapshot)
+        self._losses.extend(steps.losses)
+        self.needed = steps.needed
         self.touch()
 
     def before(self, step: int) -> StepSnapshot | None:

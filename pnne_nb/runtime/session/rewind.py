@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import final
 
 import torch
@@ -60,6 +61,7 @@ class Rewind:
         require_count("steps", steps)
         loop = self._executor.loop
         self._require_here()
+        loop.ring.forget_unless_at(loop.steps)
         target = loop.steps - steps
         kept = loop.ring.before(target)
         if target < 0 or kept is None:
@@ -98,11 +100,8 @@ class Rewind:
         )
 
     def _require_here(self) -> None:
-        if self._executor.in_process or self._executor.processes is not None:
-            raise TrainingError(
-                "The last steps are kept of a training in a thread of the kernel only: start() it there, without process=True "
-                "and launch(), or load a checkpoint."
-            )
+        if self._executor.processes is not None:
+            raise TrainingError("The training is under way in other processes: stop() it before it goes back.")
 
     def _too_far(self, steps: int) -> str:
         loop = self._executor.loop
@@ -113,7 +112,10 @@ class Rewind:
                     f"Nothing is kept to go back to: a snapshot of this training takes {ring.needed / 2**20:,.0f} MB, and "
                     f"engine.rewind_memory allows {ring.memory / 2**20:,.0f} MB. Load a checkpoint, or raise it."
                 )
-            return "Nothing is kept to go back to: no step was made since the training was loaded, edited or made."
+            return (
+                "Nothing is kept to go back to: no step was made since the training was loaded, edited or made, or a group of "
+                "processes (launch()) has made the last ones, or a process that was killed. Load a checkpoint."
+            )
         first = ring.snapshots[0].step
         return (
             f"rewind({steps}) would go to step {reached - steps}, and the steps since step {first} are kept: at most "
@@ -143,12 +145,11 @@ class Rewind:
         snapshot = loop.ring.before(target)
         assert snapshot is not None
         last, ring = loop.epoch, loop.ring
-        memory, ring.memory = ring.memory, 0
         losses = {step: ring.loss_of(step) for step in range(snapshot.step + 1, target + 1)}
         loop.load_state_dict(copied(snapshot.state))
         # An optimizer that ended early is not to end earlier now.
         events = self._executor.determined(loop.run(last))
-        try:
+        with ring.rest(), closing(events):
             while loop.steps < target:
                 event = next(events, None)
                 if event is None:
@@ -158,9 +159,6 @@ class Rewind:
                     )
                 if isinstance(event, Stepped):
                     _require_same(event.frame.step, losses[event.frame.step], event.frame.loss)
-        finally:
-            events.close()
-            ring.memory = memory
 
 
 def _require_same(step: int, was: float | None, found: float) -> None:

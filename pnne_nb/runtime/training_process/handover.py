@@ -43,6 +43,7 @@ class Manner(NamedTuple):
         save_every: When a checkpoint is due, or None if none are kept.
         last_epoch: Where the training ends.
         switches: Settings of torch, see `switches`.
+        rewind_memory: Bytes for the last steps, so that they can be taken back.
     """
 
     seed: int
@@ -51,6 +52,7 @@ class Manner(NamedTuple):
     save_every: Every | None
     last_epoch: int
     switches: dict[str, Any]
+    rewind_memory: int
 
 
 def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:

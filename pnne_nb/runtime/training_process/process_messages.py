@@ -45,11 +45,13 @@ class Handed(_Message, frozen=True):
         recipe: A `Recipe`; after the first, its sources are those of the one before.
         state: Of the loop.
         manner: A `Manner`.
+        is_edited: Whether the steps so far are another training's, so that none of them can be taken back.
     """
 
     recipe: Parcel
     state: Parcel
     manner: Parcel
+    is_edited: bool = False
 
 
 class Go(_Message, frozen=True):
@@ -172,10 +174,12 @@ class ProcessEnded(_Message, frozen=True):
     Attributes:
         state: Where the training is.
         finished: Whether the last epoch was made.
+        steps: The last steps, see `StepRing.kept`.
     """
 
     state: Parcel
     finished: bool
+    steps: Parcel
 
 
 class Failed(_Message, frozen=True):
@@ -186,12 +190,14 @@ class Failed(_Message, frozen=True):
         doing: What was going on.
         fetching: Whether the data was at work, not the model.
         state: Where the training is, as after a failure in a thread; None if it never began, or cannot be told.
+        steps: The last steps, see `StepRing.kept`; None likewise.
     """
 
     error: bytes
     doing: str
     fetching: bool
     state: Parcel | None
+    steps: Parcel | None
 
 
 FromProcess: TypeAlias = (

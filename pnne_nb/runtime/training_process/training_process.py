@@ -105,6 +105,7 @@ class TrainingProcess:
         for source in handover.sources_of(loop.recipe).values():
             source.close()
         self._recipe = handover.packed_recipe(loop.recipe)
+        self._cleared = loop.ring.cleared
         # Here and not where the process starts: by then, a cell may have changed the live model.
         self._latest = handover.packed(loop.state_dict())
         self._kept = self._latest, reports.history.state_dict()
@@ -169,7 +170,9 @@ class TrainingProcess:
 
     def _hand_over(self) -> None:
         recipe, self._recipe = self._recipe, []
-        self._send(Handed(recipe, self._latest, handover.packed(self._manner)))
+        cleared, self._cleared = self._cleared, self._loop.ring.cleared
+        is_edited = cleared != self._cleared
+        self._send(Handed(recipe, self._latest, handover.packed(self._manner), is_edited))
 
     def _events(self) -> Generator[Event, None, None]:
         while self._inbox or not self._finished:
@@ -350,16 +353,18 @@ class TrainingProcess:
                 self._running = False
             case Told(state=state):
                 self._adopt(state)
-            case ProcessEnded(state=state, finished=finished):
+            case ProcessEnded(state=state, finished=finished, steps=steps):
                 self._running, self._ended, self._finished = False, True, finished
                 self._adopt(state)
+                self._loop.ring.follow(handover.unpacked(steps))
             case Failed():
                 self._running, self._ended = False, True
                 self._doing, self.fetching = message.doing, message.fetching
-                if message.state is None:
+                if message.state is None or message.steps is None:
                     self._go_back()
                 else:
                     self._adopt(message.state)
+                    self._loop.ring.follow(handover.unpacked(message.steps))
                 raise handover.unpacked_error(message.error)
             case ProcessEvent():
                 raise AssertionError("an event is told by whoever iterates")

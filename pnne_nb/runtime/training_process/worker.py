@@ -80,6 +80,7 @@ class ProcessWorker:
         torch.set_num_threads(manner.threads)
         self._ordered = Ordered(measure, line.tell)
         self.loop = TrainingLoop.of(recipe, manner.seed, self._ordered.observers)
+        self.loop.ring.memory = manner.rewind_memory
         self.loop.load_state_dict(state)
         self._monitor = Monitor(recipe.model, self.loop.stages)
         determinism = Determinism(recipe.device, wanted=manner.deterministic)
@@ -95,7 +96,7 @@ class ProcessWorker:
             match message := self._line.hear():
                 case Go(steps=steps, topics=topics):
                     if self._go(steps, frozenset(topics)):
-                        self._line.tell(ProcessEnded(self._state(), finished=True), at_once=True)
+                        self._tell_end(finished=True)
                         return
                     self._line.tell(Halted(), at_once=True)
                 case Ask():
@@ -105,7 +106,7 @@ class ProcessWorker:
                     self._line.tell(ProcessReady(), at_once=True)
                 case Stop():
                     self._events.close()
-                    self._line.tell(ProcessEnded(self._state(), finished=False), at_once=True)
+                    self._tell_end(finished=False)
                     return
                 case Surroundings():
                     raise AssertionError("a process has its surroundings once")
@@ -162,11 +163,15 @@ class ProcessWorker:
         self._cost = self._kept_at - began
         return state
 
+    def _tell_end(self, *, finished: bool) -> None:
+        steps = handover.packed(self.loop.ring.kept())
+        self._line.tell(ProcessEnded(self._state(), finished, steps), at_once=True)
+
     def _leave_data(self) -> None:
         """The training does not halt. Where it waits for data, those are left behind, and all else is as after a step."""
         if self.loop.foreign_calls.leave_behind(self._thread):
             self.loop.leave_data()
-            self._line.tell(ProcessEnded(self._state(), finished=False), at_once=True)
+            self._tell_end(finished=False)
             self._line.drain()
             os._exit(0)
 
@@ -174,7 +179,7 @@ class ProcessWorker:
 
     def _take_over(self, handed: Handed) -> None:
         recipe = handover.unpacked(handed.recipe, handover.sources_of(self.loop.recipe))
-        self.loop.take_over(recipe, handover.unpacked(handed.state))
+        self.loop.take_over(recipe, handover.unpacked(handed.state), is_edited=handed.is_edited)
         self._monitor = Monitor(recipe.model, self.loop.stages)
         # What is observed is the model before; the kernel orders it again.
         self._follow(Orders([]))
@@ -250,12 +255,12 @@ def _enter(surroundings: Surroundings) -> None:
 
 def _failed(error: BaseException, worker: ProcessWorker | None) -> Failed:
     if worker is None:
-        return Failed(handover.packed_error(error, None), "starting", fetching=False, state=None)
+        return Failed(handover.packed_error(error, None), "starting", fetching=False, state=None, steps=None)
     loop = worker.loop
     try:
-        state = handover.packed(loop.state_dict())
+        state, steps = handover.packed(loop.state_dict()), handover.packed(loop.ring.kept())
     except Exception:  # noqa: BLE001  what has failed before says more
         traceback.print_exc()
-        state = None
+        state = steps = None
     node = node_of(error, loop.recipe.model)
-    return Failed(handover.packed_error(error, node), loop.doing, loop.fetching, state)
+    return Failed(handover.packed_error(error, node), loop.doing, loop.fetching, state, steps)

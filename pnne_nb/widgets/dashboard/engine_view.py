@@ -96,7 +96,7 @@ def trained_graph(engine: TrainingEngine) -> NodeGraph:
 
 def remedies(engine: TrainingEngine) -> list[Command]:
     """Return what the buttons beside a failure can do about it."""
-    if engine.fault is None or engine.in_process:
+    if engine.fault is None:
         return []
     back: list[Command] = ["rewind"] if engine.progress.step else []
     return [*back, "batch", "skip"] if engine.fault.batch else back

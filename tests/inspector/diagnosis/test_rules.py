@@ -276,7 +276,7 @@ def slow() -> Setup:
 
 def shuffled() -> Setup:
     x, _ = classes()
-    return Setup(stack(1, 4, nn.ReLU), x, torch.randint(0, 3, (256,)), nn.CrossEntropyLoss(), sgd(1e-4))
+    return Setup(stack(1, 4, nn.ReLU), x, torch.randint(0, 3, (256,)), nn.CrossEntropyLoss(), sgd(1e-4), steps=160)
 
 
 def diverging() -> Setup:
@@ -514,6 +514,30 @@ def test_a_validation_loss_that_jumps_or_was_just_the_best_is_no_overfitting() -
     assert found.kind == "overfitting"
     for values in ([0.5, 0.2, 0.25, 0.29, 0.23], [0.24, 0.022, 0.13, 0.024, 0.027], [0.5, 0.4, 0.2, 0.1, 0.0]):
         assert not diagnose(nn.Linear(1, 1), validated(values), [Overfitting()])
+
+
+def test_a_model_that_is_nearly_always_right_does_not_overfit() -> None:
+    epochs = [(0.5, 0.033), (0.016, 0.039), (0.013, 0.064), (0.006, 0.059), (0.005, 0.06)]
+    validated = [EpochFrame(epoch, epoch, {"train_loss": a, "val_loss": b}) for epoch, (a, b) in enumerate(epochs, 1)]
+    assert [finding.kind for finding in diagnose(nn.Linear(1, 1), validated, [Overfitting()])] == ["overfitting"]
+    assert not diagnose(nn.Linear(1, 1), [*losses([1.4, 0.7, 0.3, 0.1]), *validated], [Overfitting()])
+
+
+def test_a_loss_may_stay_where_it_is_before_the_training_finds_its_way() -> None:
+    assert not diagnose(nn.Linear(1, 1), losses([1.4] * 149), [LossNotDecreasing()])
+    [found] = diagnose(nn.Linear(1, 1), losses([1.4] * 150), [LossNotDecreasing()])
+    assert found.reason == "After 150 steps the loss is 1.4; it began at 1.4."
+
+
+def test_the_first_updates_may_be_large_while_the_loss_falls() -> None:
+    def updates(first: int) -> list[Frame]:
+        return [StatisticsFrame(step, "", "updates", {"ratio": 0.3}) for step in range(first, first + 10)]
+
+    model, rule = nn.Linear(1, 1), [UpdateRatio()]
+    falling, jumping = losses([1.4 * 0.95**step for step in range(10)]), losses([1.4, 75.0, 20.0, 8.0, 9.0, 4.0, 3.0])
+    assert not diagnose(model, [*falling, *updates(1)], rule)
+    for frames in ([*jumping, *updates(1)], [*falling, *updates(20)]):
+        assert [finding.kind for finding in diagnose(model, frames, rule)] == ["update-ratio-high"]
 
 
 def test_progress_is_slow_where_it_is_steady_and_not_where_it_ends() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,8 +15,11 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.training_process.process_server import server
 from pnne_nb.telemetry.frames import StepFrame
+from pnne_nb.widgets.dashboard.engine_view import remedies
 from tests.runtime import tasks
+from tests.runtime.distributed import groups
 
 States = dict[int, dict[str, Tensor]]
 
@@ -258,12 +263,132 @@ def test_weights_that_an_update_ruins_are_told_apart() -> None:
     assert count in states
 
 
-def test_training_in_a_process_of_its_own_keeps_no_steps() -> None:
-    engine, _ = watched()
-    engine.step(3)
+def test_after_a_rewind_other_steps_can_be_taken_back_too() -> None:
+    engine, states = watched()
+    engine.step(30)
+    engine.rewind(10)
+    engine.set_optimizer(lr=0.5)
+    engine.step(10)
+    kept = dict(states)
+    engine.rewind(5)
+    assert same(state_of(engine), kept[25])
+    assert engine._loop.ring.losses == engine.history["loss"].tolist()
     engine.stop()
-    engine._session.executor.in_process = True
-    with pytest.raises(TrainingError, match="in a thread of the kernel only"):
+
+
+def trained_in_a_process(engine: TrainingEngine, steps: int) -> None:
+    engine._executor.choose(process=True)
+    engine.step(steps)
+    assert engine.in_process
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[None]:
+    """They leave nothing behind."""
+    yield
+    left = groups.children()
+    server.close()
+    groups.assert_gone(left)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("processes")
+def test_steps_of_a_process_come_back_bit_for_bit_and_go_on_anywhere() -> None:
+    thread, states = watched()
+    thread.step(60)
+    losses = thread.history["loss"].tolist()
+    engine, _ = watched()
+    engine.step(10)  # in a thread
+    engine.stop()
+    trained_in_a_process(engine, 25)
+    with engine.paused():
+        pass
+    engine.step(25)
+    engine.rewind(15)
+    assert engine.state == "stopped"
+    assert engine.history["loss"].tolist() == losses[:45]
+    assert same(state_of(engine), states[45])
+    engine.rewind(40)  # through the process into the thread before it
+    assert same(state_of(engine), states[5])
+    trained_in_a_process(engine, 35)
+    engine.rewind(8)
+    assert same(state_of(engine), states[32])
+    engine.start()
+    engine.pause()
+    at = engine.progress.step
+    assert engine.history["loss"].tolist()[:60] == losses[:at]
+    engine.stop()
+    thread.stop()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("processes")
+def test_what_is_changed_beside_a_process_is_taken_back_with_the_steps() -> None:
+    engine, _ = watched()
+    trained_in_a_process(engine, 12)
+    engine.set_optimizer(lr=0.5)
+    engine.step(12)
+    losses = engine.history["loss"].tolist()
+    engine.rewind(6)
+    assert engine.optimizer.param_groups[0]["lr"] == 0.5
+    engine.rewind(10)
+    assert engine.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
+    assert engine.history["loss"].tolist() == losses[:8]
+    engine.stop()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("processes")
+def test_a_fault_in_a_process_can_be_gone_back_from_and_left_out() -> None:
+    pictures, classes = tasks.images()
+    pictures[37] = float("nan")
+    engine, _ = watched(data=(pictures, classes), shuffle=False)
+    engine.start(process=True)
+    with pytest.raises(TrainingError):
+        engine.wait(groups.SECONDS)
+    assert engine.fault is not None
+    assert engine.fault.step == 3
+    assert remedies(engine) == ["rewind", "batch", "skip"]
+    engine.rewind(1)
+    assert engine.progress.step == 1
+    engine.start(process=True)
+    with pytest.raises(TrainingError):
+        engine.wait(groups.SECONDS)
+    engine.skip_batch()
+    trained_in_a_process(engine, 3)
+    assert engine.history.steps("loss").tolist() == [1, 2, 3, 4, 5]
+    engine.stop()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("processes")
+def test_of_a_process_that_dies_no_step_comes_back() -> None:
+    engine, _ = watched()
+    trained_in_a_process(engine, 5)
+    with engine.paused():
+        pass
+    process = engine._executor.process
+    assert process is not None
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    engine.start()
+    with pytest.raises(TrainingError):
+        engine.wait(groups.SECONDS)
+    assert engine.progress.step == 5
+    with pytest.raises(TrainingError, match=r"Nothing is kept .* or a process that was killed. Load a checkpoint."):
+        engine.rewind(1)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("processes")
+def test_of_a_group_no_step_comes_back() -> None:
+    engine, _ = watched(epochs=1)
+    engine.step(2)
+    engine.stop()
+    engine.launch(2)
+    assert engine.wait(groups.SECONDS)
+    assert engine.progress.step == 6
+    with pytest.raises(TrainingError, match=r"Nothing is kept .* or a group of processes \(launch\(\)\)"):
         engine.rewind(1)
 
 
