@@ -45,12 +45,13 @@ def attempt(
     """
     _check_arguments(format, sizes, opset, tolerance)
     subject, batch, example = prepare(given, data, sizes)
+    declared = subject.inputs
     fixed: dict[str, FreeSize] = {}
     while True:
         maker = Maker(subject.model, subject.inputs, subject.limits, subject.seen)
         request = request_of(subject, maker.tensors(example), opset)
         written = _write(format, request, path)
-        usable, notes = _fitting(batch, subject, written)
+        usable, notes = _fitting(batch, declared, [*written.sizes, *fixed.values()])
         proof = prove(subject, format, path, written.sizes, maker, example, usable, tolerance)
         if not proof.wrong_sizes:
             return _report(path, format, subject, written, proof, fixed, notes)
@@ -229,15 +230,15 @@ def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenF
 
 
 def _fitting(
-    batch: Sequence[Tensor] | None, subject: Subject, written: WrittenFile
+    batch: Sequence[Tensor] | None, inputs: Sequence[TensorInfo], sizes: Sequence[FreeSize]
 ) -> tuple[Sequence[Tensor] | None, tuple[str, ...]]:
     """Return the part of the data that the file takes, and what to say if there is none."""
     if batch is None:
         return None, ()
-    fixed = {size.name: size.value for size in written.sizes if size.how == "fixed" and size.value is not None}
-    samples = batch_size_of(subject.inputs)
+    fixed = {size.name: size.value for size in sizes if size.how == "fixed" and size.value is not None}
+    samples = batch_size_of(inputs)
     cut = []
-    for info, tensor in zip(subject.inputs, batch, strict=True):
+    for info, tensor in zip(inputs, batch, strict=True):
         for axis, size in enumerate(info.shape):
             if not isinstance(size, str) or size not in fixed or tensor.shape[axis] == fixed[size]:
                 continue

@@ -151,6 +151,21 @@ def test_a_file_that_is_wrong_for_one_sample_only_takes_two_and_more(
     assert not any(each.what.startswith("N=1") for each in report.comparisons)
 
 
+def test_data_is_cut_to_a_number_of_samples_that_the_proof_has_fixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proved, batches = attempt.prove, list[Any]()
+
+    def prove(*given: Any) -> Proof:
+        batches.append(given[6])
+        return Proof({}, (), wrong_sizes={"N": WrongSize(2, "fc1")}) if len(batches) == 1 else proved(*given)
+
+    monkeypatch.setattr(attempt, "prove", prove)
+    report = pn.export(mlp(), tmp_path / "net.pt", data=torch.randn(5, 8))
+    assert [tuple(batch[0].shape) for batch in batches] == [(5, 8), (3, 8)]
+    assert [each.what for each in report.comparisons] == ["data"]
+
+
 def test_random_numbers_of_the_model_are_given_to_the_file(folder: Path) -> None:
     report = pn.export(vae(), folder / "vae.onnx")
     assert report.ok
