@@ -18,7 +18,7 @@ import pnne_nb as pn
 from pnne_nb.errors import ArgumentError
 from pnne_nb.export import attempt, exporter, formats
 from pnne_nb.export.formats.onnx import OnnxFormat
-from pnne_nb.export.proof.prove import Proof, WrongSize
+from pnne_nb.export.proof.prove import Proof, WrongSize, prove
 from tests.export.faults import Exported
 from tests.export.kinds import chained, cnn, conv, linear, lstm, mlp, vae
 
@@ -143,8 +143,7 @@ def test_a_file_that_is_wrong_for_one_sample_only_takes_two_and_more(
     value: int, size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     findings = [Proof({}, (), wrong_sizes={"N": WrongSize(value, "fc1")})]
-    proved = attempt.prove
-    monkeypatch.setattr(attempt, "prove", lambda *given: findings.pop() if findings else proved(*given))
+    monkeypatch.setattr(attempt, "prove", lambda *given: findings.pop() if findings else prove(*given))
     report = pn.export(mlp(), tmp_path / "net.pt")
     assert report.ok
     assert str(report.sizes["N"]) == size
@@ -154,13 +153,13 @@ def test_a_file_that_is_wrong_for_one_sample_only_takes_two_and_more(
 def test_data_is_cut_to_a_number_of_samples_that_the_proof_has_fixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proved, batches = attempt.prove, list[Any]()
+    batches: list[Any] = []
 
-    def prove(*given: Any) -> Proof:
+    def note_data(*given: Any) -> Proof:
         batches.append(given[6])
-        return Proof({}, (), wrong_sizes={"N": WrongSize(2, "fc1")}) if len(batches) == 1 else proved(*given)
+        return Proof({}, (), wrong_sizes={"N": WrongSize(2, "fc1")}) if len(batches) == 1 else prove(*given)
 
-    monkeypatch.setattr(attempt, "prove", prove)
+    monkeypatch.setattr(attempt, "prove", note_data)
     report = pn.export(mlp(), tmp_path / "net.pt", data=torch.randn(5, 8))
     assert [tuple(batch[0].shape) for batch in batches] == [(5, 8), (3, 8)]
     assert [each.what for each in report.comparisons] == ["data"]
