@@ -36,19 +36,22 @@ def attempt(
     opset: int | None = None,
     tolerance: Tolerance = "auto",
 ) -> ExportReport:
-    """Write a file and prove it; a free size at which the file turns out to be wrong is fixed, and the file written again.
+    """Write a file and prove it. Where it turns out to be wrong at a free size, it is written again with that size fixed.
+
+    If it is wrong at the size 1 only, the size is free from 2.
 
     Raises:
         ExportError: If the model has no form in the format, or the file does not run.
     """
     _check_arguments(format, sizes, opset, tolerance)
     subject, batch, example = prepare(given, data, sizes)
+    declared = subject.inputs
     fixed: dict[str, FreeSize] = {}
     while True:
         maker = Maker(subject.model, subject.inputs, subject.limits, subject.seen)
         request = request_of(subject, maker.tensors(example), opset)
         written = _write(format, request, path)
-        usable, notes = _fitting(batch, subject, written)
+        usable, notes = _fitting(batch, declared, [*written.sizes, *fixed.values()])
         proof = prove(subject, format, path, written.sizes, maker, example, usable, tolerance)
         if not proof.wrong_sizes:
             return _report(path, format, subject, written, proof, fixed, notes)
@@ -56,9 +59,16 @@ def attempt(
         batch_size = batch_size_of(subject.inputs)
         if batch_size in example:
             values[batch_size] = example[batch_size]
-        for name, node in proof.wrong_sizes.items():
-            fixed[name] = FreeSize(name, "fixed", values[name], values[name], values[name], (node,) if node else ())
-        subject = replace(subject, inputs=_with_fixed(subject.inputs, fixed))
+        limits = dict(subject.limits)
+        for name, (wrong, node) in proof.wrong_sizes.items():
+            smallest, largest = limits.get(name, (1, None))
+            if (
+                wrong == smallest == 1
+            ):  # larger ones are right: torch takes a size of 1 for another case than all others
+                limits[name] = 2, largest
+            else:
+                fixed[name] = FreeSize(name, "fixed", values[name], values[name], values[name], (node,) if node else ())
+        subject = replace(subject, inputs=_with_fixed(subject.inputs, fixed), limits=limits)
 
 
 def prepare(
@@ -220,15 +230,15 @@ def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenF
 
 
 def _fitting(
-    batch: Sequence[Tensor] | None, subject: Subject, written: WrittenFile
+    batch: Sequence[Tensor] | None, inputs: Sequence[TensorInfo], sizes: Sequence[FreeSize]
 ) -> tuple[Sequence[Tensor] | None, tuple[str, ...]]:
     """Return the part of the data that the file takes, and what to say if there is none."""
     if batch is None:
         return None, ()
-    fixed = {size.name: size.value for size in written.sizes if size.how == "fixed" and size.value is not None}
-    samples = batch_size_of(subject.inputs)
+    fixed = {size.name: size.value for size in sizes if size.how == "fixed" and size.value is not None}
+    samples = batch_size_of(inputs)
     cut = []
-    for info, tensor in zip(subject.inputs, batch, strict=True):
+    for info, tensor in zip(inputs, batch, strict=True):
         for axis, size in enumerate(info.shape):
             if not isinstance(size, str) or size not in fixed or tensor.shape[axis] == fixed[size]:
                 continue

@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import pnne_nb as pn
 from pnne_nb.errors import ArgumentError
-from pnne_nb.export import exporter, formats
+from pnne_nb.export import attempt, exporter, formats
 from pnne_nb.export.formats.onnx import OnnxFormat
+from pnne_nb.export.proof.prove import Proof, WrongSize, prove
 from tests.export.faults import Exported
 from tests.export.kinds import chained, cnn, conv, linear, lstm, mlp, vae
 
@@ -135,6 +136,34 @@ def test_a_size_at_which_the_file_is_wrong_is_fixed_and_told(folder: Path) -> No
     assert opened.inputs[0].shape == ("N", 3, report.sizes["H"].value, 12)
     with pytest.raises(pn.ExportError, match="ONNX Runtime cannot run the file"):
         opened.run({"x": np.zeros((2, 3, 40, 12), np.float32)})
+
+
+@pytest.mark.parametrize(("value", "size"), [(1, "N free, from 2"), (2, "N fixed to 3 by fc1")])
+def test_a_file_that_is_wrong_for_one_sample_only_takes_two_and_more(
+    value: int, size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    findings = [Proof({}, (), wrong_sizes={"N": WrongSize(value, "fc1")})]
+    monkeypatch.setattr(attempt, "prove", lambda *given: findings.pop() if findings else prove(*given))
+    report = pn.export(mlp(), tmp_path / "net.pt")
+    assert report.ok
+    assert str(report.sizes["N"]) == size
+    assert not any(each.what.startswith("N=1") for each in report.comparisons)
+
+
+def test_data_is_cut_to_a_number_of_samples_that_the_proof_has_fixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[Any] = []
+
+    def note_data(*given: Any) -> Proof:
+        batches.append(given[6])
+        return Proof({}, (), wrong_sizes={"N": WrongSize(2, "fc1")}) if len(batches) == 1 else prove(*given)
+
+    monkeypatch.setattr(attempt, "prove", note_data)
+    report = pn.export(mlp(), tmp_path / "net.pt", data=torch.randn(5, 8))
+    assert [tuple(batch[0].shape) for batch in batches] == [(5, 8), (3, 8)]
+    assert [each.what for each in report.comparisons] == ["data"]
+    assert not any("finite" in note for note in report.notes)
 
 
 def test_random_numbers_of_the_model_are_given_to_the_file(folder: Path) -> None:
@@ -317,8 +346,6 @@ def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
 def test_data_that_proves_little_is_told(tmp_path: Path) -> None:
     report = pn.export(mlp(), tmp_path / "net.pt", data=torch.full((3, 8), float("nan")))
     assert "Of the data, the model gives nothing finite, so that little is proved by it." in report.notes
-    usual = pn.export(mlp(), tmp_path / "usual.pt", data=torch.zeros(3, 8))
-    assert not any("finite" in note for note in usual.notes)
 
 
 def test_what_no_library_explains_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

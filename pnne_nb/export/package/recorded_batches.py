@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.compiler.analysis.example_inputs import example_inputs
 from pnne_nb.compiler.analysis.verify import difference, tensors_in
@@ -62,8 +63,9 @@ def record(graph: NodeGraph, model: nn.Module, data: Any = None) -> RecordedRun:
     Args:
         graph: What the model was compiled from.
         model: It is not changed.
-        data: Batches or one batch: an array, a tuple of arrays in the order of the inputs, arrays by name; a target behind
-            them is left out. None makes examples from the shapes of the Input nodes.
+        data: Batches or one batch: an array, a tuple of arrays in the order of the inputs, arrays by the names of the
+            inputs, a Dataset or a DataLoader of them; a target behind them is left out. None makes examples from the
+            shapes of the Input nodes.
 
     Raises:
         ExportError: If `data` does not fit the inputs, or the model fails on it.
@@ -71,7 +73,7 @@ def record(graph: NodeGraph, model: nn.Module, data: Any = None) -> RecordedRun:
     """
     names = [node.name for node in graph.nodes.values() if node.type == "Input"]
     twin = duplicate(model).cpu().eval()
-    given = [example_inputs(graph, twin)] if data is None else batches_of(data, len(names))
+    given = [example_inputs(graph, twin)] if data is None else batches_of(data, names)
     batches: list[RecordedBatch] = []
     is_random = False
     for index, inputs in enumerate(given):
@@ -98,8 +100,12 @@ def _outputs(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
         return [tensor.detach().cpu().contiguous() for tensor in tensors_in(model(*(one.clone() for one in inputs)))]
 
 
-def batches_of(data: Any, count: int) -> list[tuple[Tensor, ...]]:
+def batches_of(data: Any, names: Sequence[str]) -> list[tuple[Tensor, ...]]:
     """Return the first batches of `data`, as the tensors that the inputs take, with few examples each.
+
+    Args:
+        data: As of `record`.
+        names: Of the inputs, in order.
 
     Raises:
         ExportError: If `data` is nothing of the kind.
@@ -108,13 +114,16 @@ def batches_of(data: Any, count: int) -> list[tuple[Tensor, ...]]:
         case Tensor() | np.ndarray():
             found = [(data,)]
         case Mapping():
-            found = [tuple(data.values())]
+            found = [_as_tuple(data, names)]
         case [Tensor() | np.ndarray(), *_]:
             found = [tuple(data)]
+        case Dataset():
+            found = [_as_tuple(batch, names) for batch in islice(DataLoader(data, EXAMPLES), BATCHES)]
         case Iterable():
-            found = [_as_tuple(batch) for batch in islice(data, BATCHES)]
+            found = [_as_tuple(batch, names) for batch in islice(data, BATCHES)]
         case _:
             raise ExportError(f"data must be batches of arrays, such as a DataLoader or (X,), not {shown(data)}.")
+    count = len(names)
     if not found:
         raise ExportError("data is empty: there was no batch in it.")
     for batch in found:
@@ -127,10 +136,14 @@ def batches_of(data: Any, count: int) -> list[tuple[Tensor, ...]]:
     return [tuple(torch.as_tensor(one)[:EXAMPLES].detach().cpu() for one in batch[:count]) for batch in found]
 
 
-def _as_tuple(batch: Any) -> tuple[Any, ...]:
+def _as_tuple(batch: Any, names: Sequence[str]) -> tuple[Any, ...]:
     match batch:
         case Mapping():
-            return tuple(batch.values())
+            if missing := [name for name in names if name not in batch]:
+                raise ExportError(
+                    f"The data has no {', '.join(map(repr, missing))}; it has {', '.join(map(repr, batch))}."
+                )
+            return tuple(batch[name] for name in names)
         case tuple() | list():
             return tuple(batch)
         case _:

@@ -81,8 +81,9 @@ def save(
         model: It is not changed; while it is trained, halt the training (``with engine.paused():``).
         path: A name with a suffix, such as ``"net.pnne"``, is one file (a zip file without compression); one without is
             a folder.
-        data: Batches to record from: arrays, a tuple of arrays in the order of the inputs, or a DataLoader, whose target is
-            left out; at most 2 batches of 8 examples are kept. None makes them from the shapes of the Input nodes.
+        data: Batches to record from: arrays, a tuple of arrays in the order of the inputs, a mapping from their names, a
+            Dataset or a DataLoader, whose target is left out; at most 2 batches of 8 examples are kept. None makes them
+            from the shapes of the Input nodes.
         training: The engine, or its history: metrics and plain arguments are kept.
         classes: Names of the classes, in the order of the model's scores.
         config: What else is worth keeping, as JSON values.

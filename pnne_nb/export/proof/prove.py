@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,18 @@ _REPAIR = "Draw the node from others, export as 'pt2', or fix a size: sizes={...
 """What to do about a node that the runtime cannot run."""
 
 
+class WrongSize(NamedTuple):
+    """A value of a free size at which a file fails or differs.
+
+    Attributes:
+        value: The value; no larger one was wrong.
+        node: The node at which it does, if one is known.
+    """
+
+    value: int
+    node: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What the proof found.
@@ -37,8 +50,7 @@ class Proof:
         comparisons: Every batch that the outputs were compared on.
         random: Nodes that draw random numbers.
         exempt: Nodes that were not compared because of random numbers.
-        wrong_sizes: Free sizes at which the file fails or differs, although the model takes them; each with the node at
-            which it fails, if the runtime names one.
+        wrong_sizes: Free sizes at which the file fails or differs, although the model takes them.
         notes: What a person should know.
         inferences: Runs of the file for its outputs.
         sessions: Openings of the file with the tensors of nodes as outputs.
@@ -48,7 +60,7 @@ class Proof:
     comparisons: tuple[Comparison, ...]
     random: tuple[str, ...] = ()
     exempt: tuple[str, ...] = ()
-    wrong_sizes: Mapping[str, str | None] | None = None
+    wrong_sizes: Mapping[str, WrongSize] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     inferences: int = 0
     sessions: int = 0
@@ -122,8 +134,10 @@ def prove(
         for batch, run, each in zip(batches, runs[0], references, strict=True)
     ]
     bad = [batch for batch, done in zip(batches, comparisons, strict=True) if not done.ok]
-    suspects = {name: value for batch in bad for name, value in batch.sizes.items()}
-    wrong: Mapping[str, str | None] = {}
+    suspects: dict[str, int] = {}
+    for name, value in (pair for batch in bad for pair in batch.sizes.items()):
+        suspects[name] = max(value, suspects.get(name, value))
+    wrong: Mapping[str, WrongSize] = {}
     if suspects and (comparisons[-1].ok or main.sizes):  # a file that is wrong at the example's sizes has another fault
         wrong = _wrong_sizes(subject, model, format, path, maker, example, tensors, suspects, tolerance)
     nodes = compare_nodes(subject, reference, tensors, runs[1][0], tolerance, exempt) if tensors else {}
@@ -235,7 +249,7 @@ def _wrong_sizes(
     tensors: Sequence[NodeTensor],
     suspects: Mapping[str, int],
     tolerance: Tolerance,
-) -> dict[str, str | None]:
+) -> dict[str, WrongSize]:
     """Return the free sizes that the file does not take, by trying each of `suspects` alone, and the nodes at fault.
 
     A file that is wrong at the sizes of the example too has another fault: then there are none.
@@ -255,13 +269,14 @@ def _wrong_sizes(
         raise ExportError(runs[0].error, [Diagnostic("not-runnable", runs[0].error, runs[0].node, hint=_REPAIR)])
     if not _compare_outputs("", runs[0], references[0], tolerance, uncompared=False).ok:
         return {}
-    wrong: dict[str, str | None] = {}
+    wrong: dict[str, WrongSize] = {}
     for batch, run, reference in list(zip(batches, runs, references, strict=True))[1:]:
         if _compare_outputs("", run, reference, tolerance, uncompared=False).ok:
             continue
         nodes = compare_nodes(subject, reference, tensors, run, tolerance, ()) if run.error is None else {}
-        wrong[batch.what] = run.node or next((each.node for each in nodes.values() if not each.ok), None)
-    return wrong or dict.fromkeys(suspects)
+        node = run.node or next((each.node for each in nodes.values() if not each.ok), None)
+        wrong[batch.what] = WrongSize(suspects[batch.what], node)
+    return wrong or {name: WrongSize(value, None) for name, value in suspects.items()}
 
 
 def compare_nodes(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -126,15 +127,34 @@ def test_metrics_and_arguments_of_a_training_are_kept(tmp_path: Path) -> None:
         (torch.ones(4, 3), torch.zeros(4)),
         {"x": torch.ones(4, 3)},
         DataLoader(TensorDataset(torch.ones(4, 3), torch.zeros(4)), batch_size=2),
+        TensorDataset(torch.ones(4, 3), torch.zeros(4)),
         [torch.ones(4, 3)],
     ],
-    ids=["array", "tuple with target", "by name", "loader", "list"],
+    ids=["array", "tuple with target", "by name", "loader", "dataset", "list"],
 )
 def test_batches_are_recorded_from_data_of_every_kind(tmp_path: Path, data: Any) -> None:
     path = pn.save(small(), trained(small()), tmp_path / "net.pnne", data=data)
     with zipfile.ZipFile(path) as archive:
         assert b'"0.input.x"' in archive.read("batches.safetensors")
     pn.load(path, verify=True)
+
+
+def test_batches_by_name_go_to_the_inputs_of_these_names(tmp_path: Path) -> None:
+    graph = pn.NodeGraph("difference")
+    graph.add("Input", "left", shape=("N", 3))
+    graph.add("Input", "right", shape=("N", 3))
+    graph.add("sub", "sub")
+    graph.add("Output", "y")
+    for source, target in (("left", "sub.input"), ("right", "sub.other"), ("sub", "y")):
+        graph.connect(source, target)
+    data = {"label": torch.zeros(4), "right": torch.ones(4, 3), "left": torch.full((4, 3), 5.0)}
+    for place, given in enumerate((data, [data])):
+        path = pn.save(graph, pn.compile(graph), tmp_path / f"{place}.pnne", data=given)
+        with zipfile.ZipFile(path) as archive:
+            recorded = safetensors.torch.load(archive.read("batches.safetensors"))
+        assert torch.equal(recorded["0.output.0"], torch.full((4, 3), 4.0))
+    with pytest.raises(ExportError, match=r"The data has no 'left'; it has 'right'\."):
+        pn.save(graph, pn.compile(graph), tmp_path / "none.pnne", data={"right": torch.ones(4, 3)})
 
 
 def opaque() -> tuple[pn.NodeGraph, nn.Module]:
