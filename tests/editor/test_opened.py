@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
+from tests import axe
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage, HostPage
 
@@ -101,6 +102,7 @@ def test_a_block_opens_where_it_stands_and_what_is_beside_it_makes_room(
     for name in ("x", "side", "head", "sum", "y"):
         assert not overlap(box(editor, name), frame), name
     editor.screenshot(f"editor-opened-{theme}")
+    assert axe.violations(editor.page, ".pnne-editor") == ""
     editor.node("outer").locator(".pnne-card-header").first.hover()
     editor.button("Close outer in place").click()
     expect(editor.node("outer.stem")).to_have_count(0)
