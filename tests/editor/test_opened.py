@@ -38,7 +38,7 @@ def graph() -> NodeGraph:
 def box(editor: EditorPage, name: str) -> Mapping[str, float]:
     found = editor.node(name).bounding_box()
     assert found is not None, name
-    return dict(found)
+    return {"x": found["x"], "y": found["y"], "width": found["width"], "height": found["height"]}
 
 
 def is_within(inner: Mapping[str, float], outer: Mapping[str, float]) -> bool:
