@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
+from tests import axe
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage, HostPage
 
@@ -37,7 +38,7 @@ def graph() -> NodeGraph:
 def box(editor: EditorPage, name: str) -> Mapping[str, float]:
     found = editor.node(name).bounding_box()
     assert found is not None, name
-    return dict(found)
+    return {"x": found["x"], "y": found["y"], "width": found["width"], "height": found["height"]}
 
 
 def is_within(inner: Mapping[str, float], outer: Mapping[str, float]) -> bool:
@@ -101,6 +102,7 @@ def test_a_block_opens_where_it_stands_and_what_is_beside_it_makes_room(
     for name in ("x", "side", "head", "sum", "y"):
         assert not overlap(box(editor, name), frame), name
     editor.screenshot(f"editor-opened-{theme}")
+    assert axe.violations(editor.page, ".pnne-editor") == ""
     editor.node("outer").locator(".pnne-card-header").first.hover()
     editor.button("Close outer in place").click()
     expect(editor.node("outer.stem")).to_have_count(0)

@@ -103,7 +103,6 @@ export function Canvas() {
   }, []);
   const distant = useStore((state) => state.transform[2] < LABELS_FROM_ZOOM);
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
-  // A graph of ordinary size is in the page as a whole, so that the browser's search and assistive tools find all of it.
   const resting = useMemo(() => (scene ? layersOf(scene) : []), [scene]);
   // What is inside of a block moves with it.
   const isFollowed = resting.length > 1 && moving.size > 0;
@@ -111,6 +110,7 @@ export function Canvas() {
     () => (scene && isFollowed ? layersOf(scene, moving, here) : resting),
     [scene, resting, isFollowed, moving, here],
   );
+  // A graph of ordinary size is in the page as a whole, so that the browser's search and assistive tools find all of it.
   const whole = scene !== null && resting.reduce((sum, { scene }) => sum + scene.cards.size, 0) <= MANY_NODES;
   const far = small && scene !== null && !whole;
   const { hovered, ...pointing } = usePointing(far);
@@ -125,16 +125,17 @@ export function Canvas() {
     return new Map(resting.map((layer) => [layer.id, region(layer)]));
   }, [resting, here, whole, far, window, hovered, selectedNodes]);
   const nodes = useMemo(() => {
-    const made: CanvasNode[] = [];
-    for (const layer of layers) {
+    return layers.flatMap((layer): CanvasNode[] => {
       const isHere = layer.scene.prefix === here;
       const framed = isHere ? selectedFrames : NOTHING;
       const frames = [...layer.scene.frames.values()].filter(({ name }) => !far || framed.has(name));
-      made.push(...makerOf(layer).makeFrames(layer, frames, framed, isHere ? boxes : SETTLED));
       const { names } = regions.get(layer.id) ?? NOWHERE;
-      made.push(...makerOf(layer).makeNodes(layer, names, isHere ? selectedNodes : NOTHING, isHere ? moving : STILL));
-    }
-    return made;
+      const own = isHere ? selectedNodes : NOTHING;
+      return [
+        ...makerOf(layer).makeFrames(layer, frames, framed, isHere ? boxes : SETTLED),
+        ...makerOf(layer).makeNodes(layer, names, own, isHere ? moving : STILL),
+      ];
+    });
   }, [makerOf, layers, here, regions, far, selectedNodes, selectedFrames, moving, boxes]);
   const edges = useMemo(
     () =>

@@ -2,7 +2,7 @@ import type { Arrange, EdgeState, Op } from "../../protocol";
 import { type Fresh, freshBlock, shownType, templateNamed, templateOps } from "../document/blocks";
 import { connectOps, matchPorts, refusalsFrom, type Scene, whyNotConnect } from "../document/connection";
 import { discardOps } from "../document/definitions";
-import { edgeId, nodeOf, toState } from "../document/document";
+import { edgeId, nodeOf } from "../document/document";
 import { type FrameBox, held, shifted } from "../document/frame";
 import { freeName } from "../document/names";
 import { portsOf } from "../document/ports";
@@ -446,13 +446,6 @@ export class Editor {
     const [name] = this.view.get().nodes;
     if (scene && name !== undefined && scene.graph.nodes.get(name)?.type === "Subgraph") {
       this.session.ungroup(name, scene.graphId);
-    }
-  }
-
-  async copyDocument(): Promise<void> {
-    const document = this.session.document;
-    if (document && (await this.copyText(JSON.stringify(toState(document), null, 2)))) {
-      this.session.notify("The graph is on the clipboard; save it as a .pnne.json file.");
     }
   }
 

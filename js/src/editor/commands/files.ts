@@ -14,6 +14,13 @@ export function saveFile(editor: Editor): void {
   download(blob, `${document.name || "graph"}.pnne.json`);
 }
 
+/** Copies the whole graph as the text of such a file. */
+export async function copyDocument(editor: Editor): Promise<void> {
+  const { document } = editor.session;
+  if (document && (await editor.copyText(JSON.stringify(toState(document), null, 2))))
+    editor.session.notify("The graph is on the clipboard; save it as a .pnne.json file.");
+}
+
 /** Lets the person choose a graph file, which takes the place of the graph. */
 export function openFile(editor: Editor): void {
   if (editor.session.isLocked()) return;

@@ -1,5 +1,6 @@
 import { Component, type ReactNode } from "react";
 import { EditorContext } from "../commands/context";
+import { copyDocument } from "../commands/files";
 
 /** In the place of an editor that cannot be drawn: why, and the graph as text, so that nothing is lost. */
 export class Failure extends Component<{ children: ReactNode }, { error: Error | null }> {
@@ -20,7 +21,7 @@ export class Failure extends Component<{ children: ReactNode }, { error: Error |
         <button type="button" className="pnne-fix" onClick={() => this.setState({ error: null })}>
           Try again
         </button>
-        <button type="button" className="pnne-fix" onClick={() => this.context?.copyDocument()}>
+        <button type="button" className="pnne-fix" onClick={() => this.context && void copyDocument(this.context)}>
           Copy graph as JSON
         </button>
       </div>

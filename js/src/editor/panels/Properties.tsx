@@ -66,7 +66,10 @@ const DRAWING = [
   ["Move", "drag, arrow keys; Alt + arrow goes to the next node, with Shift adds it"],
   ["Name, values, type", "F2 or double click; V; T"],
   ["Edges", "E lists those of a node; R reconnects, Space adds into the selected one"],
-  ["Group, frame", "Ctrl+G, Shift+G; H collapses, P looks into a block, X folds equal nodes in a row"],
+  [
+    "Group, frame",
+    "Ctrl+G, Shift+G; H collapses, P looks into a block, O opens it in place, X folds equal nodes in a row",
+  ],
   ["Arrange", "Shift+A from top to bottom, Shift+R from left to right"],
   ["Delete", "Del; Shift+Del closes the gap"],
   ["Undo, redo", "Ctrl+Z, Ctrl+Shift+Z"],

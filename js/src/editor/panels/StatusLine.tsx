@@ -1,6 +1,7 @@
 import { useMemo } from "react";
 import type { NodeCost } from "../../protocol";
 import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { copyDocument } from "../commands/files";
 import { bytesText, countText, exactText, exampleText } from "../values/amounts";
 import { ProblemList } from "./Problems";
 
@@ -102,7 +103,7 @@ function Lost() {
           : "Not connected: changes are not saved."}
       </span>
       {opened && (
-        <button type="button" className="pnne-fix" onClick={() => editor.copyDocument()}>
+        <button type="button" className="pnne-fix" onClick={() => void copyDocument(editor)}>
           Copy graph as JSON
         </button>
       )}
