@@ -73,7 +73,7 @@ def from_module(
     Raises:
         CompileError: If the module cannot be called with these inputs, or cannot be copied, or contains itself; if its
             code ends the program, or runs longer than `timeout`.
-        ArgumentError: If `input_size` is no shape, or `args` are given too.
+        ArgumentError: If `input_size` is no shape, or `args` are given too; if `timeout` is no time.
     """
     if not isinstance(net, nn.Module):
         raise CompileError(f"pn.from_module takes an nn.Module, {_instead(net)}.")
