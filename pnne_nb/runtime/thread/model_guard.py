@@ -102,6 +102,7 @@ class SharedModel:
     Attributes:
         model: The same.
         exclusive: Whether every cell parks the training, also one that leaves the model alone.
+        steps_here: Whether this process makes the steps, so that they go on with what others write into the model.
         guards: Whether uses concern the training: not where a process makes its steps with a model of its own.
     """
 
@@ -123,7 +124,7 @@ class SharedModel:
         self._places: list[tuple[nn.Module, str, Tensor]] = []
         self._changes = ChangeWatch(model, belongings, tell)
         self._closing: list[Callable[[], object]] = []
-        self.guards = True
+        self.guards = self.steps_here = True
         control.look = self._look
         renewed_after_fork(self)
         live_models.add(self)
@@ -237,7 +238,7 @@ class SharedModel:
         try:
             with self._lock:
                 try:
-                    changed = self._changes.take() if self._closing else []
+                    changed = self._changes.take() if self._closing and self.steps_here else []
                 finally:
                     self._changes.forget()
                     self._parked = False
@@ -308,7 +309,7 @@ class SharedModel:
 
     def written(self, memory: int) -> None:
         """The calling thread has written a tensor of the training."""
-        if self._closing and not self._is_own():
+        if self._closing and self.steps_here and not self._is_own():
             self._changes.written(memory, in_cell=cells.open_here())
 
     def lend(self, memory: int, array: NDArray[Any] | None) -> None:

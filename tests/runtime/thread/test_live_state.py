@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -137,11 +138,14 @@ def test_of_large_data_some_thousand_numbers_are_looked_at(training: Training) -
 @pytest.fixture
 def trained() -> Iterator[TrainingEngine]:
     """A training that has begun, and goes on until it is stopped."""
-    made = engine(epochs=10**6)
-    made.step()
-    made.resume()
+    made, begun = engine(epochs=10**6), threading.Event()
+    made.on("step", lambda _: begun.set())
+    made.start()
+    assert begun.wait(60)
     yield made
     made.stop()
+    for module in made.module.modules():
+        module._forward_hooks.clear()
     unguard_thread()
 
 

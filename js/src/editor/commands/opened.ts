@@ -57,7 +57,7 @@ export function openLevel(editor: Editor): void {
     editor.patch({
       opened,
       peek: null,
-      said: `Opened ${level.length} blocks, to depth ${depth - drawn.path.length + 1}`,
+      said: `Opened ${counted(level.length)}, to depth ${depth - drawn.path.length + 1}`,
     });
   }
 }
@@ -78,7 +78,7 @@ export function closeLevel(editor: Editor): void {
   const { path, opened } = editor.view.get();
   // Commands must not act on what is no longer drawn.
   if (path.length > depth) editor.enter(path.slice(0, depth));
-  const said = `Closed ${level.size} blocks, to depth ${depth - drawn.path.length}`;
+  const said = `Closed ${counted(level.size)}, to depth ${depth - drawn.path.length}`;
   editor.patch({ opened: new Set([...opened].filter((each) => !level.has(each))), said });
 }
 
@@ -177,4 +177,8 @@ function isBlock({ graph }: ShownScene, name: string): boolean {
 function sizeInside({ document, graph }: ShownScene, name: string): number {
   const node = graph.nodes.get(name);
   return document.graphs.get((node && definitionOf(node)) ?? "")?.nodes.size ?? 0;
+}
+
+function counted(blocks: number): string {
+  return blocks === 1 ? "1 block" : `${blocks} blocks`;
 }

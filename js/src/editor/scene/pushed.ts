@@ -115,7 +115,9 @@ export function unpushed(
       else if (place[axis] + half <= start - before + TOUCH) place[axis] += before;
       else {
         // Beyond the block, before it, or beside it: whichever is nearest to where it is.
-        const beside = Math.min(end - 2 * TOUCH + half, Math.max(start + 2 * TOUCH - half, place[axis]));
+        const isBeside = place[axis] - half < end - TOUCH && place[axis] + half > start + TOUCH;
+        const clear = Math.min(end - 2 * TOUCH + half, Math.max(start + 2 * TOUCH - half, place[axis]));
+        const beside = isBeside ? place[axis] : clear;
         const ways = [
           [Math.abs(beside - place[axis]), beside],
           [Math.abs(end + after + half - place[axis]), end + half],
