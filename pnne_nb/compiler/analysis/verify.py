@@ -360,7 +360,7 @@ def _run_both(
         )
         return [Check("outputs", mode, not results, said)]
     detail = _first(difference(*pair) for pair in zip(*results, strict=True))
-    if not detail and (changed := difference(*inputs)):
+    if not detail and (changed := difference(inputs[0], inputs[1])):
         detail = f"the arguments after the call: {changed}"
     if not detail and not torch.equal(*drawn):
         detail = "the random numbers of later calls differ, as one of them draws more"
