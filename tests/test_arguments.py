@@ -123,6 +123,7 @@ PACKAGE: dict[str, Callable[[Any], object]] = {
     "to_source": pn.to_source,
     "infer_shapes": pn.infer_shapes,
     "from_module": pn.from_module,
+    "from_module timeout": lambda v: pn.from_module(nn.Linear(2, 2), torch.zeros(1, 2), timeout=v),
     "from_module args": lambda v: pn.from_module(nn.Linear(2, 2), args=v),
     "from_module kwargs": lambda v: pn.from_module(nn.Linear(2, 2), args=(torch.zeros(1, 2),), kwargs=v),
     "verify": lambda v: pn.verify(v, nn.Linear(2, 2)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
@@ -229,16 +231,30 @@ def _numbers(module: nn.Module) -> list[object]:
 
 
 def copied(value: Any) -> Any:
-    """Return a deep copy of arguments, with the same ``requires_grad``."""
+    """Return a deep copy of arguments, with the same ``requires_grad``; of objects too, such as a cache that is filled."""
+    known: dict[int, Any] = {}
 
     def fresh(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
-            return leaf
+            return copied_object(leaf, known)
         # Sparse ones have no memory format, not even their own.
         kept = {"memory_format": torch.preserve_format} if leaf.layout == torch.strided else {}
         return leaf.detach().clone(**kept).requires_grad_(leaf.requires_grad)
 
     return pytree.tree_map(fresh, value)
+
+
+def copied_object(value: Any, known: dict[int, Any] | None = None) -> Any:
+    """Return a copy of an object that a call may fill, such as a cache; any other value, or one without copies, as it is.
+
+    Args:
+        value: An argument of a call.
+        known: What was copied already, as for ``copy.deepcopy``.
+    """
+    if _is_made_of_attributes(value) and not isinstance(value, torch.Tensor):
+        with contextlib.suppress(Exception):  # whatever its class says to copying
+            return copy.deepcopy(value, known)
+    return value
 
 
 def difference(mine: Any, theirs: Any, place: str = "") -> str:  # noqa: PLR0911  # one for each kind of value
@@ -344,6 +360,8 @@ def _run_both(
         )
         return [Check("outputs", mode, not results, said)]
     detail = _first(difference(*pair) for pair in zip(*results, strict=True))
+    if not detail and (changed := difference(inputs[0], inputs[1])):
+        detail = f"the arguments after the call: {changed}"
     if not detail and not torch.equal(*drawn):
         detail = "the random numbers of later calls differ, as one of them draws more"
     # A buffer that remembers how it was computed would forget it in such a call, and the next run with it.
@@ -385,7 +403,8 @@ def _without_gradients(one: nn.Module, other: nn.Module, args: tuple[Any, ...], 
 def _gradients(module: nn.Module, given: Any, prefix: str = "") -> dict[str, torch.Tensor | None]:
     # Copies of scripted modules have parameters that are computed.
     found = {f"{prefix}{name}": p.grad if p.is_leaf else None for name, p in module.named_parameters()}
-    return {**found, **{f"input {index}": leaf.grad for index, leaf in enumerate(tensors_in(given))}}
+    leaves = [leaf for leaf in tensors_in(given) if leaf.is_leaf]  # not what the call has put into a cache
+    return {**found, **{f"input {index}": leaf.grad for index, leaf in enumerate(leaves)}}
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.example_inputs import normal_inputs
-from pnne_nb.compiler.analysis.verify import call_arguments, whole_prefix
+from pnne_nb.compiler.analysis.verify import call_arguments, tensors_in, whole_prefix
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
@@ -73,7 +73,7 @@ def from_module(
     Raises:
         CompileError: If the module cannot be called with these inputs, or cannot be copied, or contains itself; if its
             code ends the program, or runs longer than `timeout`.
-        ArgumentError: If `input_size` is no shape, or `args` are given too.
+        ArgumentError: If `input_size` is no shape, or `args` are given too; if `timeout` is no time.
     """
     if not isinstance(net, nn.Module):
         raise CompileError(f"pn.from_module takes an nn.Module, {_instead(net)}.")
@@ -449,7 +449,16 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
 
 
 def _fixed(name: str, value: Any) -> Any:
-    """Return a constant argument as a slot that takes nothing else, where a document can compare it."""
+    """Return a constant argument as a slot that takes nothing else, where a document can compare it.
+
+    Raises:
+        UntranslatableError: If it is an object with tensors, which are not the same in the next call.
+    """
+    if hasattr(value, "__dict__") and not isinstance(value, type) and tensors_in(list(vars(value).values())):
+        kind = type(value).__name__
+        raise UntranslatableError(
+            f"its argument {name} is a {kind}, an object with tensors in it, which no port carries"
+        )
     return Slot(name, tensor=False, only=(value,)) if _is_plain(value) else value
 
 

@@ -24,6 +24,7 @@ import torch
 from torch import fx, nn
 
 from pnne_nb.catalog.operators import ordered
+from pnne_nb.compiler.analysis.verify import copied_object
 from pnne_nb.compiler.importing.draft.describe import shown
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import obstacle
@@ -251,7 +252,7 @@ class ForwardTracer(recording.TraceRecorder):
         if isinstance(value, dict):
             items = seen if isinstance(seen, dict) else {}
             return {key: self._placeholders(each, items.get(key, UNKNOWN)) for key, each in value.items()}
-        return value
+        return copied_object(value)  # code that fills a cache would leave proxies in it
 
     # What the forward of the module finds
 
@@ -338,8 +339,7 @@ class ForwardTracer(recording.TraceRecorder):
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
         node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), ForwardTracer.run.__code__), WITHIN: within})
         node.meta[SPOT] = spot_of(sys._getframe(1))
-        module = getattr(target, "__module__", "")
-        if module == "_operator" and any(source in self._by_mode for source in node.all_input_nodes):
+        if getattr(target, "__module__", "") == "_operator" and not self._by_mode.isdisjoint(node.all_input_nodes):
             self._by_mode.add(node)
         evaluated = self._evaluated(kind, target, args, kwargs, within)
         if target is operator.getitem and (evaluated is None or type(evaluated) is str):
@@ -394,9 +394,8 @@ class ForwardTracer(recording.TraceRecorder):
         if kwargs.get("out") is not None:
             target = kwargs.pop("out")
             made = self.watched(function, args, kwargs)
-            # torch itself refuses to write what has gradients.
-            has_gradient = self.create_proxy("call_function", getattr, (made, "requires_grad"), {})
-            self.assumptions.required(has_gradient.node, asking(sys._getframe(1)), answer=False)
+            trained = made.requires_grad  # what has gradients, torch itself refuses to write
+            self.assumptions.required(trained.node, asking(sys._getframe(1)), answer=False)
             return self.call_method(target, "copy_", (made,), {})
         if name == "__get__":  # of a property
             return getattr(args[0], function.__self__.__name__)  # type: ignore[attr-defined]  # a bound descriptor

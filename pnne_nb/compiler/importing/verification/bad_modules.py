@@ -9,13 +9,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import NoneType
 from typing import final
 
 from torch import nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from pnne_nb.compiler.importing.tracing.call_site import failed_at, line_of
-from pnne_nb.errors import CompileError
+from pnne_nb.errors import ArgumentError, CompileError, expect, shown
 
 IMPORTER = "pnne_nb.compiler.importing.importer"
 """What calls that code: beyond it is the code of whoever imports."""
@@ -68,10 +69,14 @@ def told_if_it_ends_or_hangs(net: nn.Module, seconds: float | None) -> Iterator[
     An interrupt by a person goes through.
 
     Raises:
+        ArgumentError: If `seconds` are none.
         CompileError: In place of what the code raises.
     """
+    expect(seconds, (int, float, NoneType), "timeout", "a number of seconds, or None")
+    if seconds is not None and not seconds > 0:
+        raise ArgumentError(f"timeout must be a number of seconds above 0, or None, not {shown(seconds)}.")
     name = type(net).__name__
-    limit = None if seconds is None else _Limit(seconds)
+    limit = None if seconds is None else _Limit(min(seconds, threading.TIMEOUT_MAX))
     try:
         with limit or contextlib.nullcontext():
             yield

@@ -106,7 +106,8 @@ def looked_up(self: Any, x: Tensor) -> Any:
 
 
 def looked_up_by_shape(self: Any, x: Tensor) -> Any:
-    return self.layer(x) * {(2, 8): 2.0}.get(x.shape[:2], -1.0)
+    factors: dict[Any, float] = {(2, 8): 2.0}
+    return self.layer(x) * factors.get(x.shape[:2], -1.0)
 
 
 def looked_up_by_half(self: Any, x: Tensor) -> Any:

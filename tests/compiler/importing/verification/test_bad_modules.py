@@ -76,7 +76,7 @@ class Away(Base):
 
 
 class Demanding(Base):
-    def forward(self, x: Tensor, mask: Tensor) -> Any:
+    def forward(self, x: Tensor, mask: Tensor) -> Any:  # type: ignore[override]  # which nobody gives
         return self.fc(x) * mask
 
 
@@ -181,10 +181,10 @@ def lapses_once_begun(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("lapses_once_begun")
-@pytest.mark.parametrize(("make", "line"), [(Looping, "x = x"), (Stubborn, "x = x"), (Sleeping, "time.sleep")])
-def test_a_forward_that_never_returns_is_interrupted_where_it_is(make: Callable[[], Base], line: str) -> None:
+@pytest.mark.parametrize("make", [Looping, Stubborn, Sleeping])
+def test_a_forward_that_never_returns_is_interrupted_where_it_is(make: Callable[[], Base]) -> None:
     net = make()
-    said = rf"{make.__name__} cannot be imported: after 5 seconds it still was at test_bad_modules.py, line \d+"  # type: ignore[attr-defined]  # a class
+    said = rf"{type(net).__name__} cannot be imported: after 5 seconds it still was at test_bad_modules.py, line \d+"
     left_as_it_was(net, refused(net, rf"{said}.*timeout=None", timeout=5.0))
 
 

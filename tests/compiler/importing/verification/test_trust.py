@@ -135,14 +135,16 @@ class WritingOut(Layered):
     def forward(self, x: Tensor) -> Tensor:
         y = torch.empty_like(x)
         torch.add(x, x, out=y)
-        return self.fc(x) + y.sum()
+        made: Tensor = self.fc(x) + y.sum()
+        return made
 
 
 class Writing(Layered):
     """As an import once was."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x) + torch.empty_like(x).copy_(x + x).sum()
+        made: Tensor = self.fc(x) + torch.empty_like(x).copy_(x + x).sum()
+        return made
 
 
 def test_a_result_written_with_out_is_refused_where_torch_refuses_it() -> None:
@@ -168,7 +170,7 @@ class Drawing(Layered):
         self.drop = nn.Dropout()
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.drop(x)
+        y: Tensor = self.drop(x)
         if self.training:
             y = self.fc(x)
         return y
