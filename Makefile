@@ -24,7 +24,11 @@ FRONT_END := $(PY) hatch_build.py
 TESTS := tests
 # Two processes take the files of tests in turn, and each file's tests and each notebook's cells in their order. Files
 # are taken in the order of tests/conftest.py: a process that has started a browser takes nothing but browser tests.
+PYTEST := $(PY) -m pytest $(TESTS) notebooks --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout=120
 IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# A test that fails is run once more, with nothing beside it, and must pass then: hundreds of them start browsers, kernels
+# and processes, and share two cores with each other. Both runs are printed: a test named in the first is to be looked at.
+AGAIN_ALONE := --last-failed --exitfirst
 FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
 .PHONY: help lab test test-python test-trainers test-oldest test-front-end check check-python check-front-end bench front-end format \
@@ -91,8 +95,8 @@ test:
 
 test-python: front-end chromium
 	@echo "== Python, notebook and browser tests"
-	$(PY) -m pytest $(TESTS) notebooks --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout=120 \
-	    $(IN_PARALLEL) --durations=10 $(PYTEST_ARGS)
+	$(PYTEST) $(IN_PARALLEL) --durations=10 $(PYTEST_ARGS) || { [ $$? = 1 ] && \
+	    echo "== Once more, alone: what failed beside other tests" && $(PYTEST) $(AGAIN_ALONE) $(PYTEST_ARGS); }
 
 # In an environment of their own, where everything that pyproject.toml names is as old as it allows.
 test-oldest:

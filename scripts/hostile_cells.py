@@ -4,7 +4,8 @@
 
 Takes the cells of tests/runtime/hostile_cells.py in a random order, a tenth of them interrupted after a moment. After each
 cell, the kernel must answer and the training must go on. Exits with 1 if a cell crashed the kernel, hung it or the training,
-or if one loss differs in one bit. With --process, the training is in a process of its own.
+if one loss differs in one bit, if nobody is told of a cell that changes a training, or somebody of one that does not. With
+--process, the training is in a process of its own, and no cell may change it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jupyter_client.manager import KernelManager
@@ -24,7 +25,7 @@ from jupyter_client.manager import KernelManager
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.runtime.hostile_cells import CELLS, INTERRUPTED, SETUP  # noqa: E402  found by the line above
+from tests.runtime.hostile_cells import CELLS, FOUND, FRESH, INTERRUPTED, SETUP, TOLD  # noqa: E402  found by the line above
 
 SECONDS = 90.0
 """After which a cell, or a training that makes no step, counts as hung."""
@@ -126,28 +127,69 @@ def difference(found: Path, expected: Path, ended: list[tuple[int, str]]) -> str
         return f"different in {', '.join(names)}" if names else ""
 
 
+class Cell(NamedTuple):
+    """A cell to run.
+
+    Attributes:
+        interrupt_after: Seconds, or None.
+        becomes: What is to become of a training of its own: ``told``, ``same``, or an empty string if it has none.
+    """
+
+    name: str
+    code: str
+    interrupt_after: float | None = None
+    becomes: str = ""
+
+
+def cells_in_order(count: int, seed: int, *, process: bool) -> list[Cell]:
+    """So many of all cells, each as often as the others."""
+    draw, found = random.Random(seed), list[Cell]()
+    while len(found) < count:
+        some = [Cell(name, code) for name, code in CELLS.items()]
+        some += [Cell(f"{name}, interrupted", code, draw.uniform(0.05, 0.4)) for name, code in INTERRUPTED.items()]
+        some += [Cell(f"{name}, written", code, None, "same" if process else "told") for name, code in TOLD.items()]
+        draw.shuffle(some)
+        found += some
+    return found[:count]
+
+
+def of_its_own(kernel: Kernel, cell: Cell) -> str:
+    """What is wrong after a cell that has a training of its own, if anything."""
+    for part in (FRESH, cell.code, FOUND):
+        how, text = kernel.run(part)
+        if how != "ok":
+            return f"{how}: {text}"
+    return "" if text.strip() == cell.becomes else f"its training is {text.strip()}, and should be {cell.becomes}"
+
+
+TELLINGS = "print(*[frame.message for frame in e.history.anomalies if 'has changed' in frame.message])"
+
+
 def main(count: int, seed: int, *, process: bool) -> int:
     """Run so many cells; returns the exit status."""
-    draw = random.Random(seed)
     setup = SETUP.replace("e.start()", "e.start(process=True)") if process else SETUP
-    names: list[tuple[str, str, float | None]] = []
-    while len(names) < count:
-        some = [(name, code, None) for name, code in CELLS.items()]
-        some += [(f"{name}, interrupted", code, draw.uniform(0.05, 0.4)) for name, code in INTERRUPTED.items()]
-        draw.shuffle(some)
-        names += some
     kernel = Kernel(setup)
-    began, ended = time.monotonic(), list[tuple[int, str]]()
-    for number, (name, code, after) in enumerate(names[:count], 1):
-        how, text = kernel.run(code, after)
-        step, wrong = (0, f"{how}: {text}") if how in {"hung", "dead"} else goes_on(kernel)
+    began, ended, silent = time.monotonic(), list[tuple[int, str]](), 0
+    for number, cell in enumerate(cells_in_order(count, seed, process=process), 1):
+        if cell.becomes:
+            how, text, step = "ok", "", 0
+            wrong = of_its_own(kernel, cell)
+            if wrong.startswith("its training"):
+                print(f"{number}: {cell.name}: {wrong}", flush=True)
+                wrong, silent = "", silent + 1
+        else:
+            how, text = kernel.run(cell.code, cell.interrupt_after)
+            wrong = f"{how}: {text}" if how in {"hung", "dead"} else ""
+        if not wrong:
+            step, wrong = goes_on(kernel)
         if wrong:
-            print(f"{number}: {name}: {wrong}", flush=True)
+            print(f"{number}: {cell.name}: {wrong}", flush=True)
             kernel.close()
             return 1
-        ended.append((step, name))
-        if how == "error" and after is None and "on purpose" not in text:
-            print(f"{number}: {name}: the cell itself failed: {text[:200]}", flush=True)
+        ended.append((step, cell.name))
+        if how == "error" and cell.interrupt_after is None and "on purpose" not in text:
+            print(f"{number}: {cell.name}: the cell itself failed: {text[:200]}", flush=True)
+    tellings = kernel.run(TELLINGS)[1].strip()
     seconds = time.monotonic() - began
     with tempfile.TemporaryDirectory() as place:
         found, expected = Path(place) / "found.npz", Path(place) / "expected.npz"
@@ -162,8 +204,10 @@ def main(count: int, seed: int, *, process: bool) -> int:
             steps = len(file["losses"])
         undisturbed(setup, steps, expected)
         differs = difference(found, expected, ended)
+    if tellings:
+        print(f"Told of cells that change nothing: {tellings}")
     print(f"{count} cells in {seconds:.0f} s beside {steps} steps: {differs or 'bit-identical'}")
-    return 1 if differs else 0
+    return 1 if differs or tellings or silent else 0
 
 
 if __name__ == "__main__":

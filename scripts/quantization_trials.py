@@ -1,12 +1,16 @@
 """Quantize trained models of several kinds, and compare their forms: ``python scripts/quantization_trials.py [NAME ...]``.
 
 Each model learns real data that packages ship: a CNN and a ResNet-18 on scikit-learn's digits, a classifier and an LSTM on
-the paragraphs of Python's own documentation. What must hold is printed with what was seen: the budget on held-out data,
+pieces of Python's own documentation and library. What must hold is printed with what was seen: the budget on held-out data,
 the share of multiply-adds in int8, the time of the search, and whether the ranking of forms repeats.
 """
 
 from __future__ import annotations
 
+import argparse
+import ast
+import calendar
+import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -30,15 +34,16 @@ def digits(side: int = 8) -> tuple[Data, Data]:
 
 
 def letters(length: int = 48) -> tuple[Data, Data]:
-    """Return pieces of text `[N, length]` as bytes, and whether the page has grammar or tables in it."""
+    """Return pieces of text `[N, length]` as bytes, and which are of Python's library and which of its documentation."""
+    sources = "".join(inspect.getsource(module) for module in (argparse, ast, calendar, inspect))
     rows, classes = [], []
-    for _, text in sorted(topics.items()):
+    for kind, text in enumerate(("".join(topics.values()), sources)):
         codes = torch.tensor(list(text.encode("ascii", "replace")))
-        pieces = codes[: len(codes) // length * length].reshape(-1, length)[:40]
-        rows.append(pieces)
-        classes.append(torch.full((len(pieces),), int("|" in text or "::=" in text)))
+        pieces = codes[: len(codes) // length * length].reshape(-1, length)
+        rows.append(pieces[torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))[:3000]])
+        classes.append(torch.full((len(rows[-1]),), kind))
     x, y = torch.cat(rows).clamp(max=127), torch.cat(classes)
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:4000]
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     return _split(x[order], y[order])
 
 
@@ -130,8 +135,8 @@ MODELS: dict[
 ] = {
     "cnn": (cnn, digits, 4, ("static", "weight_only", "bfloat16")),
     "resnet18": (resnet18, lambda: digits(16), 2, ("static",)),
-    "text": (Averaged, letters, 3, ("static", "dynamic", "weight_only")),
-    "lstm": (Recurrent, letters, 2, ("static", "dynamic", "weight_only")),
+    "text": (Averaged, letters, 8, ("static", "dynamic", "weight_only")),
+    "lstm": (Recurrent, letters, 8, ("static", "dynamic", "weight_only")),
 }
 
 

@@ -21,7 +21,7 @@ const TYPES = [
   { type: "add", kind: "function", category: 0, inputs: [one("input"), one("other")], outputs: [one("output")] },
 ] as const;
 
-/** An editor without a page, over a document of the root graph alone. */
+/** An editor without a page. */
 export interface Opened {
   readonly editor: Editor;
   readonly model: FakeModel;
@@ -34,13 +34,14 @@ export interface Opened {
   notices(): string[];
 }
 
-export function openEditor(graph: GraphState): Opened {
+/** Opens an editor over a root graph, and definitions that its blocks show. */
+export function openEditor(graph: GraphState, definitions: Record<string, GraphState> = {}): Opened {
   const model = new FakeModel();
   let version = 1;
   const snapshot = (state: GraphState) => ({
     message: "snapshot" as const,
     version: version++,
-    document: { format: "pnne-graph", formatVersion: 1, name: "net", graphs: { "": state } },
+    document: { format: "pnne-graph", formatVersion: 1, name: "net", graphs: { "": state, ...definitions } },
     derived: { shapes: {}, resolved: {}, diagnostics: {}, costs: {}, example: {} },
     history: { undo: null, redo: null },
     id: null,

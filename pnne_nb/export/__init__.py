@@ -45,8 +45,8 @@ class _Export(ModuleType):
             graph_or_model_or_engine: A graph, of which the file gets initial weights; a module, compiled or any other; or
                 an engine, whose model is copied. None of them is changed.
             path: The file to write.
-            format: ``"onnx"``, ``"pt2"``, ``"torchscript"``, ``"aoti"`` or ``"executorch"``; ``"auto"``: what the end of
-                `path` means.
+            format: ``"onnx"``, ``"pt2"``, ``"safetensors"``, ``"pt"``, ``"aoti"``, ``"executorch"`` or ``"torchscript"``;
+                ``"auto"``: what the end of `path` means.
             data: What to prove on: tensors, arrays, a mapping from names of inputs, a Dataset or a DataLoader, of which
                 the first batch is taken. Otherwise the first examples of an engine's own data, or made ones. A module
                 that was not compiled from a graph needs it, or `sizes`.

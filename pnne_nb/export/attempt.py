@@ -22,6 +22,7 @@ from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.proof.prove import Proof, prove
 from pnne_nb.export.repairs import with_repairs
 from pnne_nb.export.subject.example_batches import SAMPLES, Maker, batch_size_of, first_batch, free_sizes_in
+from pnne_nb.export.subject.results import plain_result
 from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, subject_of
 from pnne_nb.process.version import __version__
 
@@ -127,6 +128,9 @@ def _check_data(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> None:
 
     for info, tensor in zip(inputs, batch, strict=True):
         shape = f"({', '.join(map(str, info.shape))})"
+        if not any(each.numel() for each in batch):
+            refuse(info, f"The data has the shape {tuple(tensor.shape)}, with nothing in it to compare.")
+            continue
         if len(tensor.shape) != len(info.shape):
             refuse(info, f"The data has the shape {tuple(tensor.shape)}, and the input is {shape}.")
             continue
@@ -150,11 +154,14 @@ def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
         ExportError: If an Output gives something else.
     """
     with torch.no_grad():
-        result = subject.model(*example)
+        result = plain_result(subject.model, subject.model(*example))
     if subject.graph is None:
-        if len(found := pytree.tree_leaves(result)) != len(subject.outputs):
-            raise ExportError(f"The model gives {len(found)} values for {len(subject.outputs)} outputs.")
-        return subject
+        leaves = [leaf for leaf in pytree.tree_leaves(result) if leaf is not None]
+        wrong = next((leaf for leaf in leaves if not isinstance(leaf, Tensor)), None)
+        if wrong is not None or not leaves:
+            raise ExportError(f"The model gives {shown(wrong)}, not a tensor: have its forward return tensors only.")
+        numbered = tuple(f"output_{number}" for number, _ in enumerate(leaves))
+        return replace(subject, outputs=numbered if len(leaves) > 1 else ("output",))
     values = list(result) if isinstance(result, (tuple, list)) and len(subject.outputs) > 1 else [result]
     names: list[str] = []
     notes: list[str] = []

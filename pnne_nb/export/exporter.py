@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.subject.subject import Sizes
-from pnne_nb.process.atomic_file import written_beside
+from pnne_nb.process.atomic_file import file_at, written_beside
 from pnne_nb.process.random_state import private_random_state
 
 
@@ -23,15 +24,23 @@ def check_destination(path: str | Path, *, overwrite: bool) -> Path:
     """Return the path, if a file can be put there.
 
     Raises:
-        ExportError: If there is a file already and `overwrite` is not set, or the directory does not exist.
+        ExportError: If there is a file already and `overwrite` is not set, a device or a pipe is there, or the directory
+            does not exist.
     """
     expect(path, (str, os.PathLike), "path", "the path of the file to write")
     target = Path(path)
-    if target.is_dir():
+    try:
+        found = file_at(target)
+    except OSError as error:
+        raise ExportError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
+    if found is None:
+        if not target.parent.is_dir():
+            raise ExportError(f"There is no directory {str(target.parent)!r} for {target.name!r}: make it first.")
+    elif stat.S_ISDIR(found.st_mode):
         raise ExportError(f"{str(target)!r} is a directory: add the name of the file.")
-    if not target.parent.is_dir():
-        raise ExportError(f"There is no directory {str(target.parent)!r} for {target.name!r}: make it first.")
-    if target.exists() and not overwrite:
+    elif not stat.S_ISREG(found.st_mode):
+        raise ExportError(f"{str(target)!r} is a device or a pipe, and not replaced: choose the name of a file.")
+    elif not overwrite:
         raise ExportError(f"{str(target)!r} exists already: pass overwrite=True, or choose another name.")
     return target
 

@@ -132,12 +132,13 @@ class PrecisionSearch:
             self._skipped |= unseen
             self._drop(unseen)
         self._layers: dict[str, ConvertedLayer] = {
-            each.path: convert(self._model.get_submodule(each.modules[0]), kind, ranges.get(each.path, InputRange()))
+            held: convert(self._model.get_submodule(held), kind, ranges.get(each.path, InputRange()))
             for each in self._candidates
+            for held in each.modules
         }
         if kind == "static":
             self._layers = correct_biases(self._model, self._candidates, self._layers, calls)
-        self._modules = {path: layer.module() for path, layer in self._layers.items()}
+        self._modules = {held: layer.module() for held, layer in self._layers.items()}
         self._values: dict[frozenset[str], float] = {}
 
     @property
@@ -242,15 +243,17 @@ class PrecisionSearch:
                 for path in self._subject.paths(id, node.name):
                     if path in known:
                         error, reason = errors[path], left.get(path, "")
-                        size = state_bytes(self._model.get_submodule(known[path].modules[0]))
+                        held = known[path].modules
+                        size = sum(state_bytes(self._model.get_submodule(each)) for each in held)
+                        small = sum(state_bytes(self._modules[each]) for each in held)
                         found[path] = QuantizedNode(
                             path, node.type, "float32" if reason else name, reason, error.sqnr, error.worst, error.index,
-                            error.damage, size, size if reason else state_bytes(self._modules[path]),
+                            error.damage, size, size if reason else small,
                             error.multiply_adds // max(1, examples),
                         )  # fmt: skip
                     elif path in self._skipped:
-                        held = dict(self._model.named_modules()).get(self._subject.module_path(path))
-                        size = state_bytes(held) if held is not None else 0
+                        module = dict(self._model.named_modules()).get(self._subject.module_path(path))
+                        size = state_bytes(module) if module is not None else 0
                         found[path] = QuantizedNode(
                             path, node.type, "float32", self._skipped[path], bytes_before=size, bytes_after=size
                         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -67,6 +68,20 @@ def written_beside(path: Path) -> Iterator[Path]:
         yield folder / path.name
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def file_at(path: Path) -> os.stat_result | None:
+    """Return what the file system knows of the file or folder at `path`; None if nothing is there.
+
+    Raises:
+        OSError: No file can have this path, or its folder may not be searched.
+    """
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error)) from error
 
 
 def _held(path: Path) -> BinaryIO:

@@ -260,7 +260,7 @@ class TrainingEngine:
         if self._executor.process is None:
             self._shared.use()
         if self._executor.processes is not None:
-            with self._control.visit("a look at the model"):
+            with self._control.visit("a look at the model"), self._shared.edited():
                 self._executor.sync()
         return self._session.model
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import Any, TypeAlias, final
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeAlias, final
 
 _Point: TypeAlias = tuple[int, float, float]
 _GROUP = 4
 """Points that become two when a series is full: two stretches, each with its least and its greatest value."""
+
+
+class Curves(Protocol):
+    """Measurements of a training by their names, as ``engine.history``."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def points(self, name: str) -> tuple[Any, Any]:
+        """Return the steps at which something was measured, and what: two NumPy arrays of shape ``[points]``."""
 
 
 @final

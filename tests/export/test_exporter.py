@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pnne_nb as pn
+from pnne_nb.errors import ArgumentError
 from pnne_nb.export import exporter, formats
 from pnne_nb.export.formats.onnx import OnnxFormat
 from tests.export.faults import Exported
@@ -187,6 +190,35 @@ def test_a_result_of_a_module_that_is_none_is_left_out(folder: Path, drawn: bool
     assert [each.name for each in formats.open(report.path).outputs] == ["output_0"]
 
 
+@dataclasses.dataclass
+class Scores:
+    scores: Tensor
+    hidden: dict[str, Any]
+    loss: Tensor | None = None
+
+
+class WithScores(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, features: Tensor) -> Scores:
+        inner = torch.relu(self.inner(features))
+        return Scores(self.head(inner), {"inner": (inner, None)})
+
+
+@pytest.mark.parametrize("format", ["onnx", "pt2", "torchscript"])
+def test_a_result_that_is_a_data_class_has_a_name_for_each_field(folder: Path, format: str) -> None:
+    model, features = WithScores(), torch.randn(4, 6)
+    report = pn.export(model, folder / f"fields.{format}", data=features)
+    assert report.ok
+    opened = formats.open(report.path)
+    assert [each.name for each in opened.outputs] == ["output_scores", "output_hidden_inner_0"]
+    found = opened.run({"features": features.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found["output_scores"]), model(features).scores.detach())
+    opened.close()
+
+
 class Unrolled(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -282,6 +314,13 @@ def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
     assert [each.node for each in caught.value.diagnostics] == ["z"]
 
 
+def test_data_that_proves_little_is_told(tmp_path: Path) -> None:
+    report = pn.export(mlp(), tmp_path / "net.pt", data=torch.full((3, 8), float("nan")))
+    assert "Of the data, the model gives nothing finite, so that little is proved by it." in report.notes
+    usual = pn.export(mlp(), tmp_path / "usual.pt", data=torch.zeros(3, 8))
+    assert not any("finite" in note for note in usual.notes)
+
+
 def test_what_no_library_explains_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: OnnxFormat, request: Any, path: Path) -> Any:
         raise KeyError("unheard of")
@@ -311,6 +350,8 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such directory": ({"path": "missing/net.onnx"}, "There is no directory"),
     "a directory": ({"path": "."}, "is a directory|means no format"),
+    "a long name": ({"path": f"{'x' * 300}.onnx"}, "cannot be written: File name too long"),
+    "no name of a file": ({"path": "a\0b.onnx"}, "cannot be written: embedded null byte"),
     "no such end": ({"path": "net.xyz"}, "means no format. Pass format="),
     "no such format": ({"format": "onxx"}, "There is no format 'onxx'. Did you mean 'onnx'"),
     "no model": ({"given": 3}, "Give a NodeGraph, an nn.Module or an engine to export, not 3"),
@@ -322,6 +363,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no number": ({"sizes": {"N": 0}}, "The size N is a number above 0"),
     "another shape": ({"data": torch.zeros(3, 7)}, r"The data has the shape \(3, 7\), and the input is \(N, 8\)"),
     "another type": ({"data": torch.zeros(3, 8).long()}, "The data is int64, and the input is float32"),
+    "no samples": ({"data": torch.zeros(0, 8)}, r"The data has the shape \(0, 8\), with nothing in it to compare"),
+    "no batch": ({"data": iter(())}, "The data has no batch, so that nothing can be compared with it"),
     "no data": ({"data": "cats"}, "data must be tensors, arrays, a Dataset or a DataLoader, not 'cats'"),
     "another name": ({"data": {"y": torch.zeros(3, 8)}}, "The data has no 'x'; it has 'y'"),
     "an unknown module": ({"given": Net()}, "The inputs of Net are unknown: pass data="),
@@ -337,6 +380,18 @@ def test_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(pn.ExportError, match=message):
         pn.export(given, path, **rest)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "net.pt")
+    with pytest.raises(pn.ExportError, match="is a device or a pipe, and not replaced"):
+        pn.export(mlp(), tmp_path / "net.pt", overwrite=True)
+    assert (tmp_path / "net.pt").is_fifo()
+
+
+def test_a_path_is_text(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="path must be the path of an exported file, not 3"):
+        pn.export(mlp(), 3)  # type: ignore[arg-type]  # that is the point
 
 
 def test_a_missing_package_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,3 +290,28 @@ def test_the_compiled_model_is_compared_with_the_measured_one(monkeypatch: pytes
         pn.ExportError, match=r"The compiled model is another one than was measured \(.*\): please report this"
     ):
         pn.quantize(trained(), **split())
+
+
+class Doubled(nn.Module):
+    """A block that is used twice, with weights of its own in each use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.layer(x))
+
+
+@pytest.mark.parametrize("kind", ["static", "dynamic", "weight_only"])
+def test_equal_blocks_keep_their_own_weights(kind: Kind) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(Doubled(), Doubled(), nn.Linear(6, 2)).eval()
+    x = torch.rand(64, 6)
+    found = pn.quantize(net, (x, torch.randint(0, 2, (64,))), ("val_accuracy", 100), kind=kind)
+    assert len([node for node in found.graph.graphs.values() if "layer" in node.nodes]) == 1, "one definition for both"
+    assert (found.nodes["0.layer"].sqnr or 0) > 25
+    assert found.nodes["0.layer"].bytes_before == 2 * 4 * (36 + 6)
+    with torch.no_grad():
+        exact = net(x)
+        assert (found.model(x) - exact).norm() < 0.1 * exact.norm()

@@ -1,7 +1,8 @@
 """Cells that do to the model of a training, and beside it, whatever cells do; run in a real kernel.
 
 ``SETUP`` makes the names that they use: ``net``, its engine ``e``, data ``X`` and ``Y``. None of them may crash or hang the
-kernel or the training, and none may change the training: not one bit of any loss.
+kernel or the training. Those of ``CELLS`` and ``INTERRUPTED`` may not change the training: not one bit of any loss. Those of
+``TOLD`` change it, and somebody must be told; each has a training of its own, between ``FRESH`` and ``FOUND``.
 
 One kind is missing: a thread that a C extension has started by itself, and that uses the model in a callback. Torch's function
 modes do not reach it, so nobody sees that use; beside ``start(process=True)`` it does no harm.
@@ -18,9 +19,6 @@ import torch.nn.functional as F
 import pnne_nb as pn
 import warnings
 warnings.simplefilter("ignore")
-
-torch.manual_seed(1)
-X, Y = torch.randn(512, 16), torch.randint(0, 4, (512,))
 
 class Net(nn.Module):
     def __init__(self):
@@ -84,10 +82,94 @@ def extension(kind=ctypes.CDLL):
 
 pool = concurrent.futures.ThreadPoolExecutor(2)
 pool.submit(int).result()
-net = Net()
-e = pn.TrainingEngine(net, (X, Y), epochs=10**6, batch_size=32, device="cpu", optimizer=("AdamW", {"lr": 1e-3}))
+
+def fresh():
+    torch.manual_seed(1)
+    data, net = (torch.randn(512, 16), torch.randint(0, 4, (512,))), Net()
+    options = {"epochs": 10**6, "batch_size": 32, "device": "cpu", "optimizer": ("AdamW", {"lr": 1e-3})}
+    return net, pn.TrainingEngine(net, data, **options), *data
+
+net, e, X, Y = fresh()
 e.start()
 """
+
+FRESH = """
+first = net, e, X, Y
+net, e, X, Y = fresh()
+e.start(process=first[1].in_process)
+optimizer = e.recipe.optimizer
+while e.progress.step < 5: e.wait(0.01)
+"""
+"""Begins another training, for one cell."""
+
+FOUND = """
+e.pause()
+losses, tellings = e.history["loss"], [frame.message for frame in e.history.anomalies if frame.kind == "model-kept"]
+e.stop()
+other = fresh()[1]
+other.step(len(losses))
+same = np.array_equal(other.history["loss"], losses)
+other.stop()
+print("told" if len(tellings) == 1 else f"told {len(tellings)} times" if tellings else "same" if same else "silent")
+net, e, X, Y = first
+"""
+"""What became of that training: it was told of once, it was the same as without the cell, or it differs in silence."""
+
+TOLD: dict[str, str] = {
+    # Weights
+    "a weight": "with torch.no_grad(): net.rest[0].weight[0] = 0",
+    "a weight through .data": "net.rest[0].weight.data.mul_(2)",
+    "some of a weight through .data": "net.rest[0].weight.data[0] = 0",
+    "the .data of a weight": "net.rest[0].weight.data = torch.zeros(64, 64)",
+    "a weight through out": "torch.mul(net.rest[0].weight.data, 2, out=net.rest[0].weight.data)",
+    "a weight as NumPy": "net.rest[0].weight.detach().numpy()[:] = 0",
+    "a number of a weight as NumPy": "net.rest[0].weight.detach().numpy()[3, 3] += 1",
+    "a weight by DLPack": "np.from_dlpack(net.rest[0].weight.detach())[:] = 0",
+    "a weight by its pointer": "ctypes.memset(net.rest[0].weight.data_ptr(), 0, 64)",
+    "the storage of a weight": "net.rest[0].weight.untyped_storage().fill_(0)",
+    "an initialised weight": "nn.init.zeros_(net.rest[0].weight.data)",
+    "weights of a vector": """
+vector = torch.zeros(sum(weight.numel() for weight in net.parameters()))
+torch.nn.utils.vector_to_parameters(vector, net.parameters())
+""",
+    "a state": "net.load_state_dict({name: torch.zeros_like(value) for name, value in net.state_dict().items()})",
+    "another optimizer": "net(X).sum().backward(); torch.optim.SGD(net.parameters(), 0.1).step()",
+    "another parameter": "net.rest[0].weight = nn.Parameter(torch.zeros(64, 64))",
+    "a removed bias": "net.rest[0].bias = None",
+    "a weight in a thread": "in_threads(lambda: net.rest[0].weight.data.mul_(2), 1)",
+    # Layers
+    "another layer": "net.rest[1] = nn.Identity()",
+    "another layer, past the module": "net.rest._modules['1'] = nn.Identity()",
+    "a removed layer": "del net.rest[1]",
+    "another layer behind": "net.rest.append(nn.Identity())",
+    "another forward": "net.rest[1].forward = lambda x: x",
+    "another forward of the model": "old = net.forward; net.forward = lambda x: old(x) * 2",
+    "an option": "net.drop.p = 0.9",
+    "a hook": "net.fc1.register_forward_hook(lambda m, a, o: o * 2)",
+    "a hook before": "net.fc1.register_forward_pre_hook(lambda m, a: (a[0] * 2,))",
+    "a hook of the backward pass": "net.fc1.register_full_backward_hook(lambda m, i, o: None)",
+    "a hook of a weight": "net.fc1.weight.register_hook(lambda g: g * 0)",
+    "frozen": "net.fc1.requires_grad_(False)",
+    "a frozen weight": "net.fc1.weight.requires_grad = False",
+    "half": "net.half()",
+    "double and back": "net.double(); net.float()",
+    "a parametrisation": "torch.nn.utils.parametrizations.weight_norm(net.fc1)",
+    # Optimizer
+    "the optimizer's rate": "e.optimizer.param_groups[0]['lr'] = 0.5",
+    "the rate of an optimizer from before": "optimizer.param_groups[0]['lr'] = 0.5",
+    "the optimizer's state": "next(iter(e.optimizer.state.values()))['exp_avg'].zero_()",
+    "the state of an optimizer from before": "next(iter(optimizer.state.values()))['exp_avg'].data.zero_()",
+    "no state": "optimizer.state.clear()",
+    "a step": "e.optimizer.step()",
+    "another group": "e.optimizer.add_param_group({'params': [nn.Parameter(torch.zeros(1))]})",
+    # Data
+    "the data": "X[:] = 0",
+    "the data, in place": "X.mul_(2)",
+    "one number of the data through .data": "X.data[3, 3] = 9",
+    "the data as NumPy": "X.numpy()[:] = 0",
+    "the targets": "Y.fill_(1)",
+}
+"""Cells that change a training without meaning it; beside a process they change nothing."""
 
 CELLS: dict[str, str] = {
     # Parts of the model
@@ -101,6 +183,12 @@ CELLS: dict[str, str] = {
     "dropout left in eval": "net.drop.eval()",
     "the model left in eval": "net.eval()",
     "a part's own loop": "o = torch.zeros(4, 64); [o.add_(net.fc1(torch.randn(4, 16)).detach()) for _ in range(50)]",
+    "a buffer": "net.bn.running_mean.fill_(7)",
+    "a buffer through .data": "net.bn.running_mean.data.fill_(7)",
+    "another buffer": "net.bn.running_mean = torch.ones(64)",
+    "a buffer with other memory": "net.bn.running_var.data = torch.ones(64, dtype=torch.float64)",
+    "a method, put back": "net.drop.forward = lambda x: x; net(X[:4]); del net.drop.forward",
+    "an attribute of nobody's": "net.note = 'seen'; del net.note",
     "gradients of the weights": "[None if p.grad is None else p.grad.sum().item() for _ in range(20) for p in net.parameters()]",
     "torch.autograd.grad": "[torch.autograd.grad(net(X[:8]).sum(), list(net.parameters())) for _ in range(20)]",
     "torch.autograd.backward": "[torch.autograd.backward([net(X[:8]).sum(), net.fc1(X[:8]).sum()]) for _ in range(20)]",

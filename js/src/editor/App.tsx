@@ -5,6 +5,7 @@ import { useCanvasEvents } from "./commands/canvasEvents";
 import { EditorContext, useEditor, useScene, useSession, useView } from "./commands/context";
 import type { Editor } from "./commands/editor";
 import { onKeyDown } from "./commands/keys";
+import { pressedOn } from "./commands/opened";
 import { ExportDialog } from "./exporting/ExportDialog";
 import { ContextMenu } from "./overlays/ContextMenu";
 import { History } from "./overlays/History";
@@ -82,6 +83,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
             editor.byPointer = false;
           }}
           onPointerDownCapture={(event) => {
+            pressedOn(editor, event.target as Element, [event.clientX, event.clientY]);
             if (editor.view.get().narrow && (event.target as Element).closest(".react-flow")) {
               editor.patch({ palette: false, properties: false });
             }

@@ -207,7 +207,7 @@ def _checks(
     found, keeps = run(1, wanted=mode == "eval")
     if found is None:  # it changes its inputs in place, as none can be that requires gradients
         found, keeps = run(1, wanted=False)
-    assert found is not None, "only inputs that require gradients are tried"
+    assert found is not None, "only inputs that require gradients are refused by both"
     if keeps and all(check.equal for check in found) and found[0].what == "outputs" and len(found) > 1:
         found = run(3, wanted=False)[0] or found
     return found
@@ -306,9 +306,9 @@ def _run_both(
 ) -> list[Check] | None:
     """Compare `calls` calls with one backward pass, and another call without gradients.
 
-    Where gradients to the inputs are `wanted`, return None if the first module refuses to compute them.
+    Where gradients to the inputs are `wanted`, return None if both modules refuse to compute them.
     """
-    results, inputs = [], []
+    results, inputs, drawn = [], [], []
     refused: list[str] = []
     backward: list[str] = []
     for module in (one, other):
@@ -319,13 +319,12 @@ def _run_both(
             try:
                 result = [module(*each[0], **each[1]) for each in given]
             except Exception as error:
-                if wanted and module is one:
-                    return None
                 # BatchNorm refuses a single sample in training mode: so must both.
                 if module is other and not refused:
                     raise
                 refused.append(str(error))
                 continue
+            drawn.append(torch.get_rng_state())
             try:
                 _backward(result)
             except RuntimeError as error:
@@ -336,17 +335,23 @@ def _run_both(
         results.append(result)
         inputs.append(given)
     if refused:
+        if wanted and not results:
+            return None
         said = (
-            f"both modules refuse these inputs: {refused[0]}" if not results else "only one module accepts these inputs"
+            f"both modules refuse these inputs: {refused[0]}"
+            if not results
+            else f"only one module accepts these inputs{' with gradients' if wanted else ''}: {refused[0]}"
         )
         return [Check("outputs", mode, not results, said)]
     detail = _first(difference(*pair) for pair in zip(*results, strict=True))
+    if not detail and not torch.equal(*drawn):
+        detail = "the random numbers of later calls differ, as one of them draws more"
     # A buffer that remembers how it was computed would forget it in such a call, and the next run with it.
     if not detail and (mode == "eval" or all(buffer.grad_fn is None for buffer in one.buffers())):
         detail = _without_gradients(one, other, args, kwargs)
     found = [Check("outputs", mode, not detail, detail)]
-    if len(backward) == 1:
-        detail = "only one of them has gradients"
+    if backward:  # how far a backward pass has come that fails means nothing
+        detail = "only one of them has gradients" if len(backward) == 1 else ""
     else:
         detail = difference(_gradients(one, inputs[0], prefix), _gradients(other, inputs[1]))
     found.append(Check("gradients", mode, not detail, detail))

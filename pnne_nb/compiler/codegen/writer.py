@@ -348,7 +348,7 @@ class _Writer:
         if not isinstance(member, Weight):
             self._assign(name, text, "add_module", line)
             return
-        drawn = "drawn anew: distributed like the values of the imported module"
+        drawn = "drawn again: distributed like the values of the imported module"
         unknown = "shape only: the values are those of the imported module"
         said = "" if tied or not member.absent else drawn if member.init == "normal" else unknown
         if member.trained:

@@ -11,7 +11,6 @@ from typing import Any, final
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
@@ -25,6 +24,7 @@ from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, obs
 from pnne_nb.compiler.importing.translation.containers import nest
 from pnne_nb.compiler.importing.translation.emit_ops import Assembly, class_name, class_title, complete
 from pnne_nb.compiler.importing.translation.translate import translate
+from pnne_nb.compiler.importing.verification.bad_modules import refuse_cycles, refuse_lazy, told_if_it_ends_or_hangs
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried, unlike
 from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault
 from pnne_nb.compiler.importing.verification.element_types import converted
@@ -50,6 +50,7 @@ def from_module(
     *,
     input_size: Sequence[int] | Sequence[Sequence[int]] | None = None,
     partial: bool = False,
+    timeout: float | None = 600.0,
 ) -> NodeGraph:
     """Import a module as a document, from one call with example inputs.
 
@@ -67,9 +68,11 @@ def from_module(
         input_size: Instead of `args`, the shape of the only input, or a sequence of shapes: normal float32 numbers.
         partial: Whether a module that fails with these inputs is drawn all the same, as far as its code can be followed,
             with a red frame around the node that fails. Nothing of it is proved then.
+        timeout: Seconds after which an import is given up, with the line that runs then; None means none.
 
     Raises:
-        CompileError: If the module cannot be called with these inputs, or cannot be copied, or contains itself.
+        CompileError: If the module cannot be called with these inputs, or cannot be copied, or contains itself; if its
+            code ends the program, or runs longer than `timeout`.
         ArgumentError: If `input_size` is no shape, or `args` are given too.
     """
     if not isinstance(net, nn.Module):
@@ -77,11 +80,11 @@ def from_module(
     if input_size is not None:
         args = normal_inputs(input_size, args)
     args, given = call_arguments(args, kwargs)
-    _refuse_cycles(net)
-    _refuse_lazy(net)
+    refuse_cycles(net)
+    refuse_lazy(net)
     line = ProgressLine(sys.stderr)
     try:
-        with untouched(net):
+        with untouched(net), told_if_it_ends_or_hangs(net, timeout):
             return _proved(net, args, given, _Steps(net, line if is_watched(sys.stderr) else None), partial=partial)
     finally:
         line.clear()
@@ -128,7 +131,7 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
     for _ in range(3 + 3 * sum(1 for _ in net.named_modules())):
         importing = _Import(work, opaque, failed, frames, batch, tell, again=again)
         graph = importing.document(args, given)
-        fault = _check(graph, net, args, given, tell)
+        fault = _check(graph, net, args, given, tell, by_mode=importing.goes_by_mode)
         if fault is not None and fault.again:
             again = False
             continue
@@ -180,7 +183,7 @@ def _frozen(module: nn.Module, path: str = "") -> Iterator[str]:
 
 
 def _check(
-    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: _Steps
+    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: _Steps, *, by_mode: bool
 ) -> ImportFault | None:
     tell("comparing what it compiles to", done=0.5)
     try:
@@ -198,7 +201,7 @@ def _check(
     if fault is not None:
         return fault
     tell("comparing inputs of other sizes", done=0.7)
-    other = unlike(graph, copies, args, kwargs)
+    other = unlike(graph, copies, args, kwargs, by_mode=by_mode)
     unknown = ImportFault("", "the imported graph computes something else")
     if other.differs:
         fault = find_fault(graph, net, model, *other.inputs, copies) or unknown
@@ -222,33 +225,6 @@ def _module_path(net: nn.Module, path: str) -> str:
         else:
             return path
     return ""
-
-
-def _refuse_cycles(net: nn.Module) -> None:
-    done: set[int] = set()
-    pending: list[tuple[nn.Module, bool]] = [(net, False)]
-    above: set[int] = set()
-    while pending:
-        module, leaving = pending.pop()
-        if leaving:
-            above.discard(id(module))
-            done.add(id(module))
-        elif id(module) in above:
-            raise CompileError(f"{type(net).__name__} contains itself: a {type(module).__name__} is inside itself.")
-        elif id(module) not in done:
-            above.add(id(module))
-            pending.append((module, True))
-            pending += [(child, False) for child in module._modules.values() if child is not None]
-
-
-def _refuse_lazy(net: nn.Module) -> None:
-    for path, module in net.named_modules():
-        tensors = [*module._parameters.values(), *module._buffers.values()]
-        if any(isinstance(tensor, (UninitializedBuffer, UninitializedParameter)) for tensor in tensors):
-            raise CompileError(
-                f"{type(net).__name__} cannot be imported yet: the parameters of {path or 'it'}, a "
-                f"{type(module).__name__}, have no shape before the first call. Call the module once, then import it."
-            )
 
 
 @final
@@ -278,6 +254,11 @@ class _Import:
     def open(self) -> set[str]:
         """Paths of opaque modules with imported submodules."""
         return self._boxes.open
+
+    @property
+    def goes_by_mode(self) -> bool:
+        """Whether code that was drawn does something else in training."""
+        return any(level.branches for level in self._drawn.values())
 
     def document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeGraph:
         names = parameter_names(self._net)

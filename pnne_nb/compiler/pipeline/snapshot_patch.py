@@ -36,7 +36,7 @@ _PORTS: Final = ("Input", "Output")
 def patched(
     before: Mapping[str, GraphSnapshot], graph: NodeGraph, ops: Iterable[Op]
 ) -> dict[str, GraphSnapshot] | None:
-    """Return the snapshots after `ops`, or None where only reading everything anew tells.
+    """Return the snapshots after `ops`, or None where only reading the whole graph again tells.
 
     Args:
         before: Snapshots of the document before `ops`; they stay as they are.

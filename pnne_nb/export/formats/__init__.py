@@ -41,6 +41,7 @@ def find_format(name: str, path: str | Path) -> ExportFormat:
                 f"There is no format {shown(name)}.{near(name, known)} The formats are {', '.join(map(repr, known))}."
             )
         return known[name]
+    expect(path, (str, os.PathLike), "path", "the path of an exported file")
     # The longest end wins: "net.aoti.pt2" is no "net.pt2".
     ends = sorted(((end, format) for format in FORMATS for end in format.suffixes), key=lambda pair: -len(pair[0]))
     file = os.fspath(path).lower()
@@ -75,7 +76,6 @@ def open(path: str | Path, format: str = "auto") -> ExportedModel:
     Raises:
         ExportError: If there is no such file, it is no file of that format, or a package is missing.
     """
-    expect(path, (str, os.PathLike), "path", "the path of an exported file")
     found = find_format(format, path)
     require_packages(found)
     if not Path(path).exists():

@@ -6,15 +6,14 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import safetensors.torch
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import nn
 
@@ -41,16 +40,9 @@ from pnne_nb.export.package.recorded_batches import RecordedBatch, RecordedRun, 
 from pnne_nb.export.package.signature import require_signing, sign_package
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.registry import registry
+from pnne_nb.process.atomic_file import file_at
 from pnne_nb.process.version import __version__
-
-
-class Curves(Protocol):
-    """Measurements over a training, as ``engine.history``."""
-
-    def __iter__(self) -> Iterator[str]: ...
-
-    def points(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return steps and values of a metric."""
+from pnne_nb.telemetry.series import Curves
 
 
 @runtime_checkable
@@ -163,13 +155,19 @@ def save(
 
 def _require_place(path: Path, *, overwrite: bool) -> None:
     place = shown(str(path))
-    if not path.parent.is_dir():
-        raise ExportError(f"There is no directory {shown(str(path.parent))} for {place}.")
-    if not path.exists():
+    try:
+        found = file_at(path)
+    except OSError as error:
+        raise ExportError(f"{place} cannot be written: {error.strerror or error}.") from error
+    if found is None:
+        if not path.parent.is_dir():
+            raise ExportError(f"There is no directory {shown(str(path.parent))} for {place}.")
         return
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise ExportError(f"{place} is a device or a pipe, and not replaced. Choose another path.")
     if not overwrite:
         raise ExportError(f"{place} is there already. Pass overwrite=True to replace it, or choose another path.")
-    if path.is_dir() and not (path / names.MANIFEST).is_file():
+    if stat.S_ISDIR(found.st_mode) and not (path / names.MANIFEST).is_file():
         raise ExportError(f"The folder {place} is no package, and is not replaced. Choose another path.")
 
 

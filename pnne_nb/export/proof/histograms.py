@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 BINS: Final = 24
 """Bars of each histogram: so many can be told apart in a narrow panel."""
 
+LARGEST: Final = float(np.finfo(np.float64).max)
+TINY: Final = float(np.finfo(np.float64).tiny)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,12 @@ def histograms(model: NDArray[np.generic], file: NDArray[np.generic]) -> Histogr
     low, high = float(min(ours.min(), theirs.min())), float(max(ours.max(), theirs.max()))
     if not np.isfinite(high - low):  # the two ends are further apart than a number can be
         low, high = float(ours.min()), float(ours.max())
-    if not low < high:
-        low, high = low - 0.5, high + 0.5
+    size = max(abs(low), abs(high))
+    if high - low <= max(
+        1e-12 * size, TINY
+    ):  # between them are too few numbers for bins: masks are full of the smallest number
+        half = max(0.5, 1e-3 * size)
+        low, high = max(low - half, -LARGEST), min(high + half, LARGEST)
     of_model, of_file = (np.histogram(values, bins=BINS, range=(low, high))[0] for values in (ours, theirs))
     left_out = model.size + file.size - int(of_model.sum() + of_file.sum())
     return Histograms(low, high, tuple(of_model.tolist()), tuple(of_file.tolist()), left_out)

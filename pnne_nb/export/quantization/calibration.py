@@ -52,7 +52,7 @@ def correct_biases(
     layers: Mapping[str, ConvertedLayer],
     calls: Iterable[Callable[[nn.Module], object]],
 ) -> dict[str, ConvertedLayer]:
-    """Return converted layers whose bias makes up for the mean error of each output channel, by path.
+    """Return converted layers whose bias makes up for the mean error of each output channel, by path of the module.
 
     Rounded weights shift the mean of a channel, and the shifts of many layers add up (Nagel et al., 2019, Data-Free
     Quantization Through Weight Equalization and Bias Correction, section 4.2). A layer without a bias stays as it is.
@@ -60,20 +60,23 @@ def correct_biases(
     Args:
         model: The float model in eval mode.
         candidates: Whose outputs to compare.
-        layers: What takes their place, by path.
+        layers: What takes the place of their modules, by path of the module.
         calls: As in `calibrate`.
     """
-    seen = {path: _Shift(layer.module()) for path, layer in layers.items() if "bias" in layer.tensors}
+    seen = {
+        held: _Shift(layers[held].module())
+        for candidate in candidates
+        for held in candidate.modules
+        if "bias" in layers[held].tensors
+    }
     with ExitStack() as stack:
-        for candidate in candidates:
-            for held in candidate.modules:
-                if candidate.path in seen:
-                    hook = model.get_submodule(held).register_forward_hook(seen[candidate.path].observe)
-                    stack.callback(hook.remove)
+        for held, shift in seen.items():
+            hook = model.get_submodule(held).register_forward_hook(shift.observe)
+            stack.callback(hook.remove)
         with torch.inference_mode():
             for call in calls:
                 call(model)
-    return {path: replace(layer, tensors=_shifted(layer, seen.get(path))) for path, layer in layers.items()}
+    return {held: replace(layer, tensors=_shifted(layer, seen.get(held))) for held, layer in layers.items()}
 
 
 def _shifted(layer: ConvertedLayer, shift: _Shift | None) -> Mapping[str, Tensor]:

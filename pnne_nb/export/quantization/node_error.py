@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,19 +44,19 @@ class PrecisionLoss:
 class _Difference:
     """Sums what converted modules of one node give in the place of the float ones."""
 
-    def __init__(self, path: str, converted: nn.Module) -> None:
-        self._path, self._converted = path, converted
+    def __init__(self, path: str) -> None:
+        self._path = path
         self.signal = self.noise = self.worst = 0.0
         self.index: tuple[int, ...] = ()
         self.multiply_adds = 0
 
-    def observe(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    def observe(self, converted: nn.Module, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         if not output.isfinite().all():
             raise not_finite(self._path, "output")
         with MultiplyAdds(pieces=math.inf, operations=math.inf) as counted:
             module.forward(*args)
         self.multiply_adds += int(counted.count)
-        gaps = (self._converted(*args) - output).abs()
+        gaps = (converted(*args) - output).abs()
         self.signal += float(output.double().square().sum())
         self.noise += float(gaps.double().square().sum())
         if gaps.numel() and (largest := float(gaps.max())) >= self.worst:
@@ -70,20 +71,20 @@ def measure_nodes(
 
     Args:
         model: The float model in eval mode.
-        converted: The converted layers by path of their nodes.
+        converted: The converted layers by path of the modules whose place they take.
         candidates: The nodes to measure.
         calls: One for each batch.
 
     Raises:
         ExportError: If an output is not finite, with the node.
     """
-    seen = {each.path: _Difference(each.path, converted[each.path]) for each in candidates}
+    seen = {each.path: _Difference(each.path) for each in candidates}
     with torch.inference_mode():
         with ExitStack() as stack:
             for each in candidates:
                 for held in each.modules:
-                    hook = model.get_submodule(held).register_forward_hook(seen[each.path].observe)
-                    stack.callback(hook.remove)
+                    observe = functools.partial(seen[each.path].observe, converted[held])
+                    stack.callback(model.get_submodule(held).register_forward_hook(observe).remove)
             exact = [_floats(call(model)) for call in calls]
         damages = {}
         for each in candidates:
@@ -104,7 +105,7 @@ def replaced(model: nn.Module, candidates: Sequence[Candidate], converted: Mappi
     try:
         for each in candidates:
             for held in each.modules:
-                model.set_submodule(held, converted[each.path])
+                model.set_submodule(held, converted[held])
         yield
     finally:
         for held, module in before.items():

@@ -53,6 +53,8 @@ def first_batch(data: object, names: Sequence[str] | None) -> tuple[Tensor, ...]
         data = default_collate([data[index] for index in range(count)])
     elif isinstance(data, (DataLoader, Iterator)):
         data = next(iter(data), None)
+        if data is None:
+            raise ExportError("The data has no batch, so that nothing can be compared with it.")
     if isinstance(data, Mapping):
         if names is not None and (missing := [name for name in names if name not in data]):
             raise ExportError(f"The data has no {', '.join(map(repr, missing))}; it has {', '.join(map(repr, data))}.")

@@ -10,7 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
@@ -173,7 +172,7 @@ def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | No
             TensorInfo(name, _dtype(tensor), declared.get(name, ("N", *tensor.shape[1:]) if tensor.ndim else ()))
             for name, tensor in zip(names, batch, strict=False)
         )
-        return _settled(copy.deepcopy(net), inputs, _output_names(net, batch), sizes or {}, None, (note,))
+        return _settled(copy.deepcopy(net), inputs, (), sizes or {}, None, (note,))
     subject = _of_graph(graph, net, batch, sizes, _without_nothing(graph))
     imported = {
         size: found
@@ -204,15 +203,6 @@ def _without_nothing(graph: NodeGraph) -> tuple[str, ...]:
     names = [node.name for node in nothing]
     graph.remove(*names)
     return tuple(f"The result {name} of the module is None, and no file holds it: it is left out." for name in names)
-
-
-def _output_names(net: nn.Module, batch: Sequence[Tensor]) -> tuple[str, ...]:
-    twin = copy.deepcopy(net).cpu().eval()
-    with torch.no_grad():
-        leaves = [
-            leaf for leaf in pytree.tree_leaves(twin(*(tensor.clone() for tensor in batch))) if isinstance(leaf, Tensor)
-        ]
-    return ("output",) if len(leaves) == 1 else tuple(f"output_{number}" for number in range(len(leaves)))
 
 
 def _settled(

@@ -1,6 +1,6 @@
 """Checks ops against the catalogue before they are applied: types, properties, values, ports, kinds.
 
-Only what a person or a program asks for anew is checked. Undo and files are not: what a type that is no longer
+Only new requests of a person or a program are checked. Undo and files are not: what a type that is no longer
 registered left behind must stay movable, removable and restorable.
 """
 

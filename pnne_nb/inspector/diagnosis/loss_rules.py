@@ -147,7 +147,7 @@ class Overfitting:
 class Oscillation:
     """A loss that again and again jumps above where it began, or that has jumped and has never come below it since.
 
-    Minibatches alone make a loss scatter too, but hardly ever back to what guessing costs.
+    Minibatches alone make a loss scatter too, but rarely back to what guessing costs.
 
     Attributes:
         least: Steps before it says anything.
@@ -191,10 +191,10 @@ class Oscillation:
 @final
 @dataclass(frozen=True)
 class SlowProgress:
-    """A loss that falls as steadily at the end as at the beginning, and hardly at all: steps are too small.
+    """A loss that falls as steadily at the end as at the beginning, and by very little: the steps are too small.
 
-    Along a gradient that hardly changes, a larger step gains in proportion. A loss that a model cannot lower any further
-    falls ever more slowly instead, and that of a transformer that finds its way ever faster: both are left alone.
+    Along a gradient that is nearly constant, a larger step gains in proportion. A loss that a model cannot lower any further
+    falls ever more slowly instead, and that of a transformer that begins to learn ever faster: both are left alone.
 
     Attributes:
         least: Steps before it says anything: a transformer may take as many before it begins to learn.

@@ -84,7 +84,7 @@ class Sampler:
     """Samples tensors that are mostly of one size, as the outputs of a layer are from step to step.
 
     The places are remembered. After a layer that filled the caches, what `sample` looks at would have to be fetched
-    from memory for each tensor anew, which takes longer than the sampling.
+    from memory again for each tensor, which takes longer than the sampling.
 
     Args:
         limit: Elements to take, at most.

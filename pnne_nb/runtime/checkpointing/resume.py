@@ -42,7 +42,7 @@ def read_resumption(
         path: A checkpoint or a directory of them.
         model: Not needed if it was a graph.
         options: Arguments that are different now, or that no file can hold.
-        drawn: Whether everything is to be made anew from the drawing.
+        drawn: Whether everything is to be built again from the drawing.
 
     Raises:
         ArgumentError: There is no such option.

@@ -20,7 +20,7 @@ from pnne_nb.telemetry.frames import AnomalyFrame, Evidence
 FAR: Final = 4.0
 """How many times the loss of guessing a first loss may be; usual initialisations stay below twice."""
 FEW: Final = 4
-"""Examples of a batch whose statistics batch norm can hardly use (Wu and He 2018, arXiv:1803.08494)."""
+"""Examples of a batch whose statistics are too noisy for batch norm (Wu and He 2018, arXiv:1803.08494)."""
 DECAY: Final = 0.5
 """Weight decay that is called large: 1e-5 to 0.1 are usual."""
 MOMENTUM: Final = 0.995

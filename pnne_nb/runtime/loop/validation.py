@@ -73,7 +73,7 @@ class Validation:
         begins = self._under_way is None
         try:
             while self._found is None:
-                # One that was carried on by somebody else, and ended there by an error or an interrupt, begins anew.
+                # A validation that another caller continued, and that an error or an interrupt ended there, starts again.
                 if self._under_way is None or getgeneratorstate(self._under_way) == GEN_CLOSED:
                     self._under_way = self._pass(source)
                 if getgeneratorstate(self._under_way) == GEN_RUNNING:

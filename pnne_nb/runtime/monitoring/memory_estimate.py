@@ -81,7 +81,7 @@ def shortage(recipe: Recipe) -> AnomalyFrame | None:
     needs = needs_of(recipe)
     if needs.fits:
         return None
-    message = f"The training will hardly fit into the memory of {recipe.device}: it needs {needs}."
+    message = f"The training probably does not fit into the memory of {recipe.device}: it needs {needs}."
     hint = "A smaller batch_size with accumulate, bf16, or activation checkpointing on some nodes takes less."
     return AnomalyFrame(0, "memory-short", message, hint=hint)
 

@@ -218,7 +218,7 @@ class EditedTraining:
                 load_metric(metric, saved_metric(recipe.metrics[name]))
         new = msgspec.structs.replace(recipe, loss=drawn.loss, metrics=metrics, val_metrics=val_metrics)
         groups = msgspec.structs.replace(config, parameter_groups=drawn.parameter_groups)
-        # The model is cut out of the drawing anew; what became of its nodes, the drawing knows.
+        # The model is taken out of the drawing again; the drawing knows what became of its nodes.
         remember(recipe.model, drawn.model)
         cut = follow_model(drawn.model, loop, groups, new, self._former(drawn.block))
         for number, changes in enumerate(options):

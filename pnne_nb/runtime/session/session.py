@@ -108,7 +108,7 @@ class Session:
         self.loop.check_data()
         self.loop.ring.memory = MEMORY
         self.control = Control(self._state_changed)
-        self.shared = SharedModel(self.model, self.control, self._tell_of_use)
+        self.shared = SharedModel(self.model, self.control, self._tell_of_use, lambda: self.loop.recipe.belongings)
         determinism = Determinism(recipe.device, wanted=config.deterministic)
         self.executor = Executor(self.loop, self.control, determinism, self.state_dict)
         self._notices = Notices(self.executor, self.reports)
@@ -145,10 +145,14 @@ class Session:
             TrainingError: It cannot be followed, or not be handed to a process.
         """
         self.follow_edits()
-        self.shared.let_go()
-        if not self.control.alive:
+        alive, process = self.control.alive, None
+        if not alive:
             require_own(self.model, in_process=self.executor.in_process)
-            self.launch(steps, self._process() if self.executor.in_process else None)
+            process = self._process() if self.executor.in_process else None
+        # To pack a model is to use it.
+        self.shared.let_go()
+        if not alive:
+            self.launch(steps, process)
         elif steps is None:
             self.control.resume()
         else:
@@ -184,6 +188,7 @@ class Session:
             self.executor.processes = processes
             self.renew()
             self.shared.guards = not isinstance(processes, TrainingProcess)
+            self.shared.steps_here = processes is None
             guard_thread()
             control = self.control
             self._end_thread = start_training_thread(self.run, control.stop, control.wait_for_end, self._threads)
@@ -236,9 +241,8 @@ class Session:
             raise TrainingError(
                 "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
             )
-        with self.control.visit("an edit of the graph"), self.executor.lent():
+        with self.control.visit("an edit of the graph"), self.shared.edited(), self.executor.lent():
             cut = source.follow(self.loop, self.config)
-            self.shared.edited()
             if cut is not None:
                 self.reports.announce(cut)
 
@@ -282,9 +286,8 @@ class Session:
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
         """A block with the live model to itself; what it does to it counts."""
-        with self.control.visit("a block that looks at the model"), self.executor.lent():
+        with self.control.visit("a block that looks at the model"), self.shared.edited(), self.executor.lent():
             yield self.model
-            self.shared.edited()
             self.loop.ring.touch()
 
     # The steps before

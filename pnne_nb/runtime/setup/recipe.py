@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import InputShapes
-from pnne_nb.runtime.data.sources import BatchSource
+from pnne_nb.runtime.data.sources import BatchSource, TensorSource
 from pnne_nb.runtime.objective.goal import Goal
 from pnne_nb.runtime.objective.metrics import Metric, Stateful
 from pnne_nb.runtime.objective.step_logs import ALONE, Peers, StepFunction
 from pnne_nb.runtime.optim.schedules import Schedule
 from pnne_nb.runtime.setup.cadence import Every
 from pnne_nb.runtime.setup.precision import Precision
+from pnne_nb.runtime.thread.live_state import Belongings
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -72,6 +73,15 @@ class Recipe(msgspec.Struct, frozen=True):
     def compares(self) -> bool:
         """Whether there is an output to compare with a target, for the loss and for metrics."""
         return self.loss is not None and self.step is None
+
+    @property
+    def belongings(self) -> Belongings:
+        """What a cell may change of the training beside the model, as far as it is known by name."""
+        data: dict[str, Tensor] = {}
+        for name, source in (("training", self.train), ("validation", self.val)):
+            if isinstance(source, TensorSource):
+                data |= {f"tensor {number} of the {name} data": each for number, each in enumerate(source.tensors)}
+        return Belongings(self.optimizer, data, keeps_options=self.schedule is None and self.step is None)
 
     @property
     def in_parts(self) -> bool:

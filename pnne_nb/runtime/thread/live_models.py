@@ -28,6 +28,12 @@ class GuardedModel(Protocol):
 
     model: nn.Module
 
+    def beside(self) -> Iterator[tuple[Tensor, bool]]:
+        """The tensors that the training works with beside the model's, and whether it only reads them, as its data."""
+
+    def written(self, memory: int) -> None:
+        """The calling thread has written a tensor of the training that has this memory."""
+
     def in_use(self, buffers: Iterable[Tensor] = ()) -> AbstractContextManager[None]:
         """A block that uses the model, or a part of it; `buffers` of it are put back when the use is over."""
 
@@ -37,11 +43,14 @@ class GuardedModel(Protocol):
     def keep(self, output: Any) -> None:
         """The calling thread has computed `output` with the model: the model is its own until its backward pass."""
 
-    def lend(self, array: NDArray[Any]) -> None:
-        """The calling thread has an array that shares memory with the model."""
+    def lend(self, memory: int, array: NDArray[Any] | None) -> None:
+        """The calling thread has this memory of the model, as an array or otherwise."""
 
     def held_here(self) -> bool:
         """Whether a use in the calling thread has nothing to wait for."""
+
+    def parked_here(self) -> bool:
+        """Whether this is a cell that the training waits for."""
 
 
 class _Known(NamedTuple):
@@ -50,6 +59,7 @@ class _Known(NamedTuple):
     tensor: weakref.ref[Tensor]
     guarded: weakref.ref[GuardedModel]
     is_buffer: bool
+    is_data: bool
 
 
 class _Layer(NamedTuple):
@@ -85,9 +95,12 @@ class LiveModels:
             for known in tuple(self._guarded):
                 guarded = known()
                 if guarded is not None:
-                    own = [(tensor, False) for tensor in guarded.model.parameters()]
-                    for tensor, is_buffer in [*own, *((tensor, True) for tensor in guarded.model.buffers())]:
-                        entry = _Known(weakref.ref(tensor), known, is_buffer)
+                    own: list[tuple[Tensor, bool, bool]] = []
+                    own += [(tensor, False, False) for tensor in guarded.model.parameters()]
+                    own += [(tensor, True, False) for tensor in guarded.model.buffers()]
+                    own += [(tensor, False, is_data) for tensor, is_data in guarded.beside()]
+                    for tensor, is_buffer, is_data in own:
+                        entry = _Known(weakref.ref(tensor), known, is_buffer, is_data)
                         tensors.setdefault(memory_of(tensor), []).append(entry)
                     for module in guarded.model.modules():
                         layers.setdefault(id(module), []).append(_Layer(weakref.ref(module), known))
@@ -100,8 +113,11 @@ class LiveModels:
         """Every model that is known."""
         return [guarded for known in tuple(self._guarded) if (guarded := known()) is not None]
 
-    def of(self, tensors: Iterable[Tensor]) -> dict[GuardedModel, list[Tensor]]:
-        """The models that some of these tensors belong to, each with those that are buffers of a model."""
+    def of(self, tensors: Iterable[Tensor], *, writes: bool = False) -> dict[GuardedModel, list[Tensor]]:
+        """The models that some of these tensors belong to, each with those that are buffers of a model.
+
+        Data belongs to one for whoever `writes` it: everybody may read it meanwhile.
+        """
         found: dict[GuardedModel, list[Tensor]] = {}
         known = self._tensors
         for tensor in tensors:
@@ -109,7 +125,9 @@ class LiveModels:
             for entry in known.get(memory, ()):
                 own, guarded = entry.tensor(), entry.guarded()
                 # Where the model's tensor has gone, or has other memory, this may be somebody else's by now.
-                if guarded is not None and own is not None and memory_of(own) == memory:
+                if guarded is None or own is None or (entry.is_data and not writes):
+                    continue
+                if memory_of(own) == memory:
                     buffers = found.setdefault(guarded, [])
                     if entry.is_buffer:
                         buffers.append(tensor)
@@ -120,11 +138,15 @@ class LiveModels:
 
         A dropout or an activation has no tensors, but a mode.
         """
-        layers = self._layers.get(id(module), ())
-        found = {entry.guarded() for entry in layers if entry.module() is module}
+        found = set(self.with_layer(module))
         with unseen():
             found.update(self.of([*module.parameters(), *module.buffers()]))
-        return [guarded for guarded in found if guarded is not None]
+        return list(found)
+
+    def with_layer(self, module: nn.Module) -> list[GuardedModel]:
+        """The models that `module` is a layer of."""
+        layers = self._layers.get(id(module), ())
+        return [guarded for entry in layers if entry.module() is module and (guarded := entry.guarded()) is not None]
 
     def just_before(self, tensors: Iterable[Tensor]) -> Iterator[GuardedModel]:
         """The models whose parameters the last operation behind one of these tensors has taken.

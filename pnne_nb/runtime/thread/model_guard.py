@@ -28,6 +28,7 @@ from pnne_nb.process.fork import fork_safe, renewed_after_fork
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.thread.live_models import live_models, unseen
+from pnne_nb.runtime.thread.live_state import Belongings, ChangeWatch
 from pnne_nb.runtime.thread.rng_guard import trainings
 from pnne_nb.runtime.thread.step_lock import has_turn
 from pnne_nb.runtime.thread.use_guard import (
@@ -48,10 +49,6 @@ _LINGER = 0.005
 
 PATIENCE = 30.0
 """Seconds for which the training waits for the backward pass of a result that a thread keeps without using the model."""
-
-
-def _same(one: tuple[Tensor, int] | None, other: tuple[Tensor, int]) -> bool:
-    return one is not None and one[0] is other[0] and one[1] == other[1]
 
 
 class _Result:
@@ -100,14 +97,22 @@ class SharedModel:
         model: The live model.
         control: Gives the turns.
         tell: Takes what is to be told of a use: what happened, and what to do.
+        belongings: Says what the training works with beside the model.
 
     Attributes:
         model: The same.
         exclusive: Whether every cell parks the training, also one that leaves the model alone.
+        steps_here: Whether this process makes the steps, so that they go on with what others write into the model.
         guards: Whether uses concern the training: not where a process makes its steps with a model of its own.
     """
 
-    def __init__(self, model: nn.Module, control: Control, tell: Callable[[str, str], object]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        control: Control,
+        tell: Callable[[str, str], object],
+        belongings: Callable[[], Belongings | None] = lambda: None,
+    ) -> None:
         self.model = model
         self.exclusive = False
         self._control = control
@@ -116,11 +121,10 @@ class SharedModel:
         self._parked = False
         self._holders: dict[threading.Thread, _Holder] = {}
         self._buffers: dict[int, tuple[Tensor, Tensor]] = {}
-        self._weights: dict[str, tuple[Tensor, int]] = {}
+        self._places: list[tuple[nn.Module, str, Tensor]] = []
+        self._changes = ChangeWatch(model, belongings, tell)
         self._closing: list[Callable[[], object]] = []
-        self._arrays: list[weakref.ref[NDArray[Any]]] = []
-        self._told_of_arrays = False
-        self.guards = True
+        self.guards = self.steps_here = True
         control.look = self._look
         renewed_after_fork(self)
         live_models.add(self)
@@ -169,6 +173,7 @@ class SharedModel:
         for step in self._closing:
             step()
         self._closing = []
+        self._changes.run_ended()
         with self._lock:
             # What is done to the model of a training that is over is meant.
             self._buffers = {}
@@ -184,20 +189,24 @@ class SharedModel:
         """The caller, a cell or a thread, gives the model back: it ends, or itself asks for more training."""
         if cells.open_here():
             self._end_of_cell()
+            if self._control.alive and self.guards:
+                self._changes.cell_began()
         else:
             holder = self._holders.get(threading.current_thread())
             if holder is not None:
                 holder.calls, holder.results, holder.frames = 0, [], []
                 self._leave(holder)
 
-    def edited(self) -> None:
-        """Whatever a block of ``paused()`` did to the buffers was meant: the end of a use must not undo it."""
+    @contextmanager
+    def edited(self) -> Iterator[None]:
+        """Whatever the block does to the training is meant: the end of a use must not undo it, and nothing is told of it."""
+        with self._changes.meant():
+            yield
         live_models.refresh()
         with self._lock:
-            self._buffers = {}
+            self._buffers, self._places = {}, []
             if self._parked:
-                self._keep_buffers(self.model.buffers())
-                self._weights = self._versions()
+                self._keep_all_buffers()
 
     def cell_began(self) -> None:
         """A cell begins in the calling thread."""
@@ -207,19 +216,12 @@ class SharedModel:
             holder.calls = 0
             self._leave(holder)
         if self._control.alive:
-            self._tell_of_arrays()
+            if self.guards:
+                self._changes.tell_of_arrays()
+                cells.at_end(self._end_of_cell)
+                self._changes.cell_began()
             if self.exclusive:
                 self.use()
-
-    def _tell_of_arrays(self) -> None:
-        kept, self._arrays = [array for array in self._arrays if array() is not None], []
-        if kept and self.guards and not self._told_of_arrays:
-            self._told_of_arrays = True
-            self._tell(
-                "An array of NumPy from an earlier cell shares its memory with the model in training. What is read from it "
-                "may be from the middle of a step, and what is written to it may fall into one: nobody notices either.",
-                "Keep a copy instead: tensor.detach().numpy().copy(). Change weights in `with engine.paused() as model:`.",
-            )
 
     def _park(self) -> None:
         # Only the cell's thread comes here, so that nobody parks twice.
@@ -228,36 +230,23 @@ class SharedModel:
             self._control.arrive(_CELL, "a cell that uses the model")
             with self._lock:
                 self._parked = True
-                self._keep_buffers(self.model.buffers())
-                self._weights = self._versions()
+                self._keep_all_buffers()
+                self._changes.parked()
 
     def _end_of_cell(self) -> None:
         changed: list[str] = []
         try:
             with self._lock:
-                if self._parked and self._closing:
-                    before = self._weights
-                    changed = [name for name, now in self._versions().items() if not _same(before.get(name), now)]
-                self._parked, self._weights = False, {}
-                self._restore_if_unused()
+                try:
+                    changed = self._changes.take() if self._closing and self.steps_here else []
+                finally:
+                    self._changes.forget()
+                    self._parked = False
+                    self._restore_if_unused()
         finally:
             # Also where an interrupt has cut its arrival, or this, short.
             self._control.forget(_CELL)
-        if changed:
-            self._tell(
-                f"A cell has changed {', '.join(changed[:3])}{' …' * (len(changed) > 3)} of the model in training: the "
-                "training goes on with that, and is no longer the one that its seed and data give.",
-                "If it was meant, write it into `with engine.paused() as model:`. If not, engine.load_checkpoint() or "
-                "engine.rewind() goes back to before.",
-            )
-
-    def _versions(self) -> dict[str, tuple[Tensor, int]]:
-        """Each parameter, and how often it was written: what goes past torch, or through ``.data``, is not counted."""
-        found: dict[str, tuple[Tensor, int]] = {}
-        # Returned from outside of the block: an interrupt between the last call inside and its end would leave it entered.
-        with unseen():
-            found.update((name, (weight, weight._version)) for name, weight in self.model.named_parameters())
-        return found
+        self._changes.tell("A cell", changed)
 
     # Threads
 
@@ -310,14 +299,31 @@ class SharedModel:
                     assert holder is not None
                     holder.results.append(weakref.ref(kept[id(self)]))
 
-    def lend(self, array: NDArray[Any]) -> None:
-        """The calling thread has an array that shares memory with the model; the next cell tells, if it still exists."""
-        if not (self._told_of_arrays or self._is_own()):
-            self._arrays.append(weakref.ref(array))
+    def beside(self) -> Iterator[tuple[Tensor, bool]]:
+        """See `GuardedModel`."""
+        belongings = self._changes.belongings() if self.guards else None
+        if belongings is not None:
+            for state in tuple(belongings.optimizer.state.values()):
+                yield from ((value, False) for value in tuple(state.values()) if isinstance(value, Tensor))
+            yield from ((tensor, True) for tensor in belongings.data.values())
+
+    def written(self, memory: int) -> None:
+        """The calling thread has written a tensor of the training."""
+        if self._closing and self.steps_here and not self._is_own():
+            self._changes.written(memory, in_cell=cells.open_here())
+
+    def lend(self, memory: int, array: NDArray[Any] | None) -> None:
+        """The calling thread has memory of the model; the next cell tells of an array that still exists."""
+        if not self._is_own():
+            self._changes.lend(memory, array, in_cell=self.parked_here())
 
     def held_here(self) -> bool:
         """Whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
-        return self._is_own() or (self._parked and cells.open_here())
+        return self._is_own() or self.parked_here()
+
+    def parked_here(self) -> bool:
+        """Whether this is a cell that the training waits for."""
+        return self._parked and cells.open_here()
 
     def _is_own(self) -> bool:
         """Whether the caller is the training, or a step of another one that keeps this one between two steps."""
@@ -396,13 +402,30 @@ class SharedModel:
             for buffer in buffers if self._closing else ():
                 self._buffers.setdefault(id(buffer), (buffer, buffer.detach().clone()))
 
+    def _keep_all_buffers(self) -> None:
+        """Keep the model's buffers, and which layer has which: a cell may put another one there."""
+        self._keep_buffers(self.model.buffers())
+        if self._closing and not self._places:
+            self._places = [
+                (module, name, buffer)
+                for module in self.model.modules()
+                for name, buffer in module._buffers.items()
+                if buffer is not None
+            ]
+
     def _restore_if_unused(self) -> None:
         if not (self._parked or self._holders):
             with unseen():
+                for module, name, buffer in self._places:
+                    if module._buffers.get(name) is not buffer and name not in module._parameters:
+                        module._buffers[name] = buffer
                 for buffer, kept in self._buffers.values():
-                    # Without no_grad, which an interrupt may leave on in the cell's thread.
-                    buffer.detach().copy_(kept)
-            self._buffers = {}
+                    if (buffer.dtype, buffer.shape, buffer.device) != (kept.dtype, kept.shape, kept.device):
+                        buffer.data = kept
+                    else:
+                        # Without no_grad, which an interrupt may leave on in the cell's thread.
+                        buffer.detach().copy_(kept)
+            self._buffers, self._places = {}, []
 
 
 def _cell_began() -> None:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -23,7 +23,7 @@ from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
-from pnne_nb.runtime.thread.live_models import live_models
+from pnne_nb.runtime.thread.live_models import GuardedModel, live_models, memory_of
 from pnne_nb.runtime.thread.rng_guard import DRAWING, is_global, trainings
 
 R = TypeVar("R")
@@ -65,6 +65,9 @@ _DESCRIBES: frozenset[Any] = frozenset(
 _ARRAYS: frozenset[Any] = frozenset((Tensor.numpy, Tensor.__array__))
 """What gives an array of NumPy, which most often shares the tensor's memory: torch sees nothing of what is done with that."""
 
+_LENDS: frozenset[Any] = _ARRAYS | {Tensor.data_ptr, Tensor.untyped_storage, Tensor.storage, Tensor.__dlpack__}
+"""What gives a tensor's memory away."""
+
 _BACKWARD: dict[Any, int] = {Tensor.backward: 2, torch.autograd.backward: 2, torch.autograd.grad: 3}
 """What makes backward passes, with the place of its argument ``retain_graph``."""
 
@@ -80,10 +83,11 @@ class _UseGuard(TorchFunctionMode):
         if torch.compiler.is_compiling() or not live_models or func in _DESCRIBES:
             return func(*args, **kwargs)
         result = _guarded(func, args, kwargs)
-        # One that was converted owns its memory.
-        if func in _ARRAYS and isinstance(result, np.ndarray) and result.base is not None:
-            for guarded in live_models.of(tensors_in(args[:1])):
-                guarded.lend(result)
+        if func in _LENDS:
+            # One that was converted owns its memory.
+            array = result if isinstance(result, np.ndarray) and result.base is not None else None
+            for guarded in live_models.of(args[:1]) if array is not None or func not in _ARRAYS else ():
+                guarded.lend(memory_of(args[0]), array)
         return result
 
 
@@ -107,10 +111,13 @@ def _guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     draws = getattr(func, "__name__", "") in DRAWING or getattr(func, "__module__", "") == "torch.nn.init"
     draws = draws and is_global(kwargs.get("generator"))
     models = live_models.all()
-    if not draws and all(guarded.held_here() for guarded in models):
+    held = not draws and all(guarded.held_here() for guarded in models)
+    if held and not any(guarded.parked_here() for guarded in models):
         return func(*args, **kwargs)
     tensors = [*tensors_in(args), *tensors_in(kwargs.values())]
-    used = live_models.of(tensors)
+    used = live_models.of(tensors, writes=_may_write(func, kwargs))
+    if held:
+        return _noted(used, tensors, func, args, kwargs)
     for guarded in live_models.just_before(tensors):
         used.setdefault(guarded, [])
     if not (used or draws):
@@ -120,10 +127,41 @@ def _guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
             stack.enter_context(guarded.in_use(buffers))
         if draws:
             stack.enter_context(trainings.between_steps())
-        result = func(*args, **kwargs)
+        result = _noted(used, tensors, func, args, kwargs)
         for guarded in used:
             guarded.keep(result)
         return result
+
+
+def _may_write(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a function writes one of its arguments, as far as its name tells."""
+    name = getattr(func, "__name__", "")
+    return (name[-1:] == "_" and name[:2] != "__") or name in {"__setitem__", "__set__"} or "out" in kwargs
+
+
+def _noted(
+    used: Iterable[GuardedModel],
+    tensors: list[Tensor],
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call a function of torch, and note which tensors of a training it has written: torch counts that for each tensor."""
+    __tracebackhide__ = True
+    if not used:
+        return func(*args, **kwargs)
+    before = [_written(tensor) for tensor in tensors]
+    result = func(*args, **kwargs)
+    for tensor, known in zip(tensors, before, strict=True):
+        if _written(tensor) != known:
+            for guarded in used:
+                guarded.written(known[0])
+    return result
+
+
+def _written(tensor: Tensor) -> tuple[int, int]:
+    """The memory of a tensor, and how often it was written through this tensor and those that torch counts with it."""
+    return memory_of(tensor), 0 if tensor.is_inference() else tensor._version
 
 
 def _backward(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -270,6 +308,8 @@ class _Entries:
             self._replace(torch.autograd, "grad", _enter_grad)
             self._replace(stateless, "_reparametrize_module", _reparametrized)
             self._replace(torch.fx.Tracer, "trace", _trace)
+            for name, change in _changes.items():
+                self._replace(nn.Module, name, change)
 
     def close(self, thread: int) -> None:
         """A thread trains no longer."""
@@ -319,6 +359,31 @@ def _train(module: nn.Module, mode: bool = True) -> nn.Module:
     """``Module.train``, which ``eval`` calls, too: a step has one mode from its beginning to its end."""
     with _using(module):
         return _original_train(module, mode)
+
+
+def _changing(original: Callable[..., R]) -> Callable[..., R]:
+    """What changes a layer: one that is in training becomes another one between two steps only."""
+
+    @wraps(original)
+    def change(module: nn.Module, *args: Any, **kwargs: Any) -> R:
+        layer_of = () if _entries.pass_by() else live_models.with_layer(module)
+        if not layer_of:
+            return original(module, *args, **kwargs)
+        with ExitStack() as stack:
+            for guarded in layer_of:
+                stack.enter_context(guarded.in_use())
+            return original(module, *args, **kwargs)
+
+    return change
+
+
+_changes = {
+    name: _changing(getattr(nn.Module, name))
+    for name in (
+        "__setattr__ __delattr__ add_module register_parameter register_buffer register_forward_hook "
+        "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook register_backward_hook"
+    ).split()
+}
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pnne_nb.inspector.diagnosis.causes import is_finding, rank
 from pnne_nb.protocol.control_messages import EvidenceBar, EvidenceCurve, Notice
 from pnne_nb.telemetry.frames import AnomalyFrame
+from pnne_nb.telemetry.series import Curves
 
 NOTICES: Final = 5
 """Findings shown at once, and as many events: the most probable ones, and the latest."""
@@ -31,15 +32,6 @@ _CURVES: Final[Mapping[str, tuple[str, ...]]] = {
     "vanishing-gradients": ("gradient_norm",),
 }
 """What of the history shows a kind of finding that has no numbers of its own."""
-
-
-class Curves(Protocol):
-    """The history of a training."""
-
-    def __contains__(self, name: object) -> bool: ...
-
-    def points(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the steps at which something was measured, and what."""
 
 
 @final

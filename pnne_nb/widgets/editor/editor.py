@@ -365,7 +365,7 @@ class GraphEditor(anywidget.AnyWidget):
     def close(self) -> None:
         """End the editor in the browser, and let go of its model; the document lives on.
 
-        A cell that is run again closes the editor that it had shown. One that is displayed once more opens anew.
+        A cell that is run again closes the editor that it had shown. One that is displayed once more opens again.
         """
         if self._release is not None:
             self.training = None

@@ -251,7 +251,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     # Drawing
 
     def _rebuild(self) -> None:
-        """Draw anew: changing a graph in place corrupts the browser's picture of it."""
+        """Draw everything again: changing a graph in place corrupts the browser's picture of it."""
         self._picture = draw(self._flow, self._opened, self._chosen, self._colour.value)
         self._identities = identities(self._picture)
         before, self._graph = self._graph, paint(self._picture, self._marks(), self._style(), self._clicked)

@@ -41,7 +41,7 @@ class Curve:
         self._series.append(x, y if math.isfinite(y) else math.nan, self._smooth.add(y))
 
     def cut(self) -> None:
-        """Begin the smoothing anew: what follows has nothing to do with what was."""
+        """Restart the smoothing: later values are unrelated to earlier ones."""
         self._smooth = _Smooth()
 
     def points(self) -> tuple[Floats, Floats, Floats]:

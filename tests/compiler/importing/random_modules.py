@@ -386,14 +386,11 @@ def _run(module: nn.Module, xs: list[Tensor], trial: _Trial, prefix: str) -> tup
     except Exception as error:  # noqa: BLE001  # whatever it raises
         return None, error
     state = {name.removeprefix(prefix): value.detach() for name, value in module.state_dict().items()}
-    grads = {name.removeprefix(prefix): parameter.grad for name, parameter in module.named_parameters()}
-    return {
-        "results": results,
-        "state": state,
-        "grads": grads,
-        "inputs": [x.grad for x in xs],
-        "refused": refused,
-    }, None
+    found = {"results": results, "state": state, "refused": refused}
+    if not refused:  # how far a backward pass has come that fails means nothing
+        found["grads"] = {name.removeprefix(prefix): parameter.grad for name, parameter in module.named_parameters()}
+        found["inputs"] = [x.grad for x in xs]
+    return found, None
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

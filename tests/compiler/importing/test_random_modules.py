@@ -9,7 +9,25 @@ from tests.compiler.importing.random_modules import outcome_of, source_of
 
 torch.set_num_threads(1)
 
-FOUND = (185, 211, 218, 243, 258, 284, 334, 1077, 101012, 101019, 101023)
+FOUND = (
+    185,
+    211,
+    218,
+    243,
+    258,
+    284,
+    334,
+    1077,
+    101012,
+    101019,
+    101023,
+    102010,
+    102137,
+    102174,
+    102193,
+    110000,
+    110068,
+)
 """Seeds of modules that were once drawn otherwise than they are."""
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -200,6 +201,8 @@ def test_a_model_that_computes_something_else_is_refused(tmp_path: Path) -> None
         ({"path": "missing/net.pnne"}, ExportError, "There is no directory"),
         ({"path": "taken.pnne"}, ExportError, "is there already. Pass overwrite=True"),
         ({"path": "folder", "overwrite": True}, ExportError, "is no package, and is not replaced"),
+        ({"path": "pipe.pnne", "overwrite": True}, ExportError, "is a device or a pipe, and not replaced"),
+        ({"path": "x" * 300}, ExportError, "cannot be written: File name too long"),
         ({"path": 3}, ArgumentError, "path must be the path of the package"),
         ({"model": "net"}, ArgumentError, "model must be the model that was compiled"),
         ({"classes": ["a"]}, ExportError, "There are 1 classes, and the model gives scores for 2"),
@@ -220,10 +223,12 @@ def test_what_cannot_be_saved_is_said(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken.pnne").write_text("mine")
     (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe.pnne")
     given = {"model": trained(small()), "path": "net.pnne", **arguments}
     with pytest.raises(error, match=message):
         pn.save(small(), **given)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "taken.pnne"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe.pnne", "taken.pnne"]
+    assert (tmp_path / "pipe.pnne").is_fifo()
 
 
 def test_an_unfinished_graph_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from pnne_nb.export.proof.histograms import BINS, histograms
 
@@ -30,6 +31,17 @@ def test_one_value_whole_numbers_truth_values_and_complex_ones_have_bins() -> No
         assert found is not None
         assert found.low < found.high
         assert sum(found.model) == np.size(values)
+
+
+@pytest.mark.parametrize(
+    "value", [float(np.finfo(np.float32).min), 1e300, 1.7976931348623157e308, 2.0**62, 0.0, 5e-324]
+)
+def test_values_without_room_between_them_have_bins(value: float) -> None:
+    for other in (value, float(np.nextafter(value, 0.0))):
+        found = histograms(np.array([value, other]), np.array([value, value]))
+        assert found is not None
+        assert found.low < found.high
+        assert (sum(found.model), sum(found.file), found.left_out) == (2, 2, 0)
 
 
 def test_the_largest_numbers_leave_out_what_is_too_far() -> None:

@@ -102,7 +102,7 @@ def test_a_training_that_will_not_fit_says_so_before_its_first_step(monkeypatch:
     (found,) = trained.history.anomalies
     assert (found.kind, found.step) == ("memory-short", 0)
     assert found.message.startswith(
-        "The training will hardly fit into the memory of cpu: it needs parameters 1.2 KiB, gradients 1.2 KiB, "
+        "The training probably does not fit into the memory of cpu: it needs parameters 1.2 KiB, gradients 1.2 KiB, "
     )
     assert found.message.endswith("; 10.0 KiB are free.")
     assert found.hint is not None

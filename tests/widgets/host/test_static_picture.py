@@ -1,4 +1,4 @@
-"""The pictures that stay: one for each widget, the same for the same state, drawn anew at rest."""
+"""The pictures that stay: one for each widget, the same for the same state, drawn again at rest."""
 
 from __future__ import annotations
 

@@ -11,15 +11,17 @@ import {
 import { type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from "react";
 import type { EdgeState } from "../../protocol";
 import { dropCopy } from "../commands/clipboard";
-import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { useDrawn, useEditor, useScene, useSession, useView } from "../commands/context";
 import type { Editor } from "../commands/editor";
 import { dragFrame, editFrame } from "../commands/framing";
 import { dropNode, openPalette, overEdge, reconnect } from "../commands/gestures";
+import { ELSEWHERE, enterBlock, ownName } from "../commands/opened";
 import { whyNotConnect } from "../document/connection";
-import { centre } from "../scene/boxes";
+import { centre, type Layer, layersOf } from "../scene/boxes";
+import type { Box } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import { addressOf } from "../scene/scene";
-import { type Connecting, NOTHING } from "../scene/view";
+import { type Connecting, NOTHING, SETTLED, STILL } from "../scene/view";
 import { FarView } from "./FarView";
 import { FrameBox } from "./FrameBox";
 import { type CardNode, FlowMaker, type FrameNode, frameName, type WireEdge } from "./flow";
@@ -32,6 +34,17 @@ import { type Region, regionOf, useWindow } from "./region";
 import { LARGEST_ZOOM, SMALLEST_ZOOM, useViewport } from "./viewport";
 import { Wire } from "./Wire";
 
+/** What React Flow is given of one graph: all of it without a window. */
+function regionIn({ scene, at }: Layer, window: Box | null, selected: ReadonlySet<string>): Region {
+  if (!window) return { names: new Set(scene.cards.keys()), edges: scene.wires };
+  return regionOf(scene, { ...window, left: window.left - at[0], top: window.top - at[1] }, selected);
+}
+
+/** From far away: what is selected or under the pointer. */
+function pointedAt(selected: ReadonlySet<string>, hovered: string | null): Region {
+  return { names: hovered === null ? selected : new Set([...selected, hovered]), edges: [] };
+}
+
 const NODE_TYPES = { card: NodeCard, frame: FrameBox };
 
 type CanvasNode = CardNode | FrameNode;
@@ -43,20 +56,27 @@ const MANY_NODES = 150;
 
 const GRID = 12;
 const NOWHERE: Region = { names: NOTHING, edges: [] };
-
-/** A port under the pointer, as the document calls it. */
-function portAt(editor: Editor, place: string, handle: string | null): Connecting {
+/** A port under the pointer, as the document calls it; null for one of another graph than that of the commands. */
+function portAt(editor: Editor, node: string | null, port: string | null, handle: string | null): Connecting | null {
   const side = handle === "source" ? "output" : "input";
   const scene = editor.scene();
-  return { port: scene ? addressOf(scene, place, side) : place, side };
+  const name = node === null ? null : ownName(editor, node);
+  return scene && name !== null ? { port: addressOf(scene, `${name}.${port}`, side), side } : null;
 }
 
-/** The edge between two ports, as the document calls them. */
-function endsOf(editor: Editor, { source, sourceHandle, target, targetHandle }: Connection | WireEdge): EdgeState {
-  return {
-    source: portAt(editor, `${source}.${sourceHandle}`, "source").port,
-    target: portAt(editor, `${target}.${targetHandle}`, "target").port,
-  };
+/** The edge between two ports, as the document calls them; null for ports of two graphs. */
+function endsOf(
+  editor: Editor,
+  { source, sourceHandle, target, targetHandle }: Connection | WireEdge,
+): EdgeState | null {
+  const from = portAt(editor, source, sourceHandle ?? null, "source");
+  const to = portAt(editor, target, targetHandle ?? null, "target");
+  return from && to && { source: from.port, target: to.port };
+}
+
+/** The name of a card in its graph. */
+function nameOf(node: CanvasNode): string {
+  return node.type === "frame" ? node.data.frame.name : node.data.card.name;
 }
 
 function onGrid(value: number): number {
@@ -65,7 +85,8 @@ function onGrid(value: number): number {
 
 export function Canvas() {
   const editor = useEditor();
-  const scene = useScene();
+  const scene = useDrawn();
+  const here = useScene()?.prefix ?? "";
   const shapes = useSession((state) => state.derived.shapes);
   const selectedNodes = useView((view) => view.nodes);
   const selectedEdges = useView((view) => view.edges);
@@ -74,34 +95,54 @@ export function Canvas() {
   const boxes = useView((view) => view.boxes);
   const active = useView((view) => view.active);
   const readOnly = useSession((state) => state.readOnly);
-  const maker = useRef<FlowMaker>(null);
-  maker.current ??= new FlowMaker();
-  const flow = maker.current;
+  const makers = useRef(new Map<string, FlowMaker>());
+  const makerOf = useCallback(({ id }: Layer) => {
+    const maker = makers.current.get(id) ?? new FlowMaker();
+    makers.current.set(id, maker);
+    return maker;
+  }, []);
   const distant = useStore((state) => state.transform[2] < LABELS_FROM_ZOOM);
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
   // A graph of ordinary size is in the page as a whole, so that the browser's search and assistive tools find all of it.
-  const whole = scene !== null && scene.cards.size <= MANY_NODES;
+  const resting = useMemo(() => (scene ? layersOf(scene) : []), [scene]);
+  // What is inside of a block moves with it.
+  const isFollowed = resting.length > 1 && moving.size > 0;
+  const layers = useMemo(
+    () => (scene && isFollowed ? layersOf(scene, moving, here) : resting),
+    [scene, resting, isFollowed, moving, here],
+  );
+  const whole = scene !== null && resting.reduce((sum, { scene }) => sum + scene.cards.size, 0) <= MANY_NODES;
   const far = small && scene !== null && !whole;
   const { hovered, ...pointing } = usePointing(far);
   const window = useWindow();
-  const region = useMemo(() => {
-    if (!scene) return NOWHERE;
-    if (whole) return { names: new Set(scene.cards.keys()), edges: scene.wires };
-    if (!far) return regionOf(scene, window, selectedNodes);
-    return { names: hovered === null ? selectedNodes : new Set([...selectedNodes, hovered]), edges: [] };
-  }, [scene, whole, window, selectedNodes, far, hovered]);
-  const cards = useMemo(
-    () => (scene ? flow.makeNodes(scene, region.names, selectedNodes, moving) : []),
-    [flow, scene, region, selectedNodes, moving],
-  );
-  const frames = useMemo(() => {
-    const all = [...(scene?.graph.frames.values() ?? [])];
-    return flow.makeFrames(far ? all.filter(({ name }) => selectedFrames.has(name)) : all, selectedFrames, boxes);
-  }, [flow, scene, far, selectedFrames, boxes]);
-  const nodes = useMemo<CanvasNode[]>(() => [...frames, ...cards], [frames, cards]);
+  const regions = useMemo(() => {
+    const region = (layer: Layer): Region => {
+      const own = layer.scene.prefix === here ? selectedNodes : NOTHING;
+      return far
+        ? pointedAt(own, layer.scene.prefix === here ? hovered : null)
+        : regionIn(layer, whole ? null : window, own);
+    };
+    return new Map(resting.map((layer) => [layer.id, region(layer)]));
+  }, [resting, here, whole, far, window, hovered, selectedNodes]);
+  const nodes = useMemo(() => {
+    const made: CanvasNode[] = [];
+    for (const layer of layers) {
+      const isHere = layer.scene.prefix === here;
+      const framed = isHere ? selectedFrames : NOTHING;
+      const frames = [...layer.scene.frames.values()].filter(({ name }) => !far || framed.has(name));
+      made.push(...makerOf(layer).makeFrames(layer, frames, framed, isHere ? boxes : SETTLED));
+      const { names } = regions.get(layer.id) ?? NOWHERE;
+      made.push(...makerOf(layer).makeNodes(layer, names, isHere ? selectedNodes : NOTHING, isHere ? moving : STILL));
+    }
+    return made;
+  }, [makerOf, layers, here, regions, far, selectedNodes, selectedFrames, moving, boxes]);
   const edges = useMemo(
-    () => (scene ? flow.makeEdges(scene, region.edges, selectedEdges, shapes) : []),
-    [flow, scene, region, selectedEdges, shapes],
+    () =>
+      layers.flatMap((layer) => {
+        const selected = layer.scene.prefix === here ? selectedEdges : NOTHING;
+        return makerOf(layer).makeEdges(layer, regions.get(layer.id) ?? NOWHERE, selected, shapes);
+      }),
+    [makerOf, layers, here, regions, selectedEdges, shapes],
   );
   useViewport();
 
@@ -109,32 +150,35 @@ export function Canvas() {
     (changes: NodeChange<CanvasNode>[]) => {
       const view = editor.view.get();
       const cards = editor.scene()?.cards;
+      const [dx, dy] = editor.layer()?.at ?? [0, 0];
       let selected: Set<string> | null = null;
       let chosenFrames: Set<string> | null = null;
       let places: Map<string, Point> | null = null;
       for (const change of changes) {
-        const frame = "id" in change ? frameName(change.id) : null;
+        const name = "id" in change ? ownName(editor, change.id) : null;
+        if (name === null) continue;
+        const frame = frameName(name);
         if (frame !== null) {
           if (change.type === "select") {
             chosenFrames ??= new Set(view.frames);
             if (change.selected) chosenFrames.add(frame);
             else chosenFrames.delete(frame);
           } else if (change.type === "position" && change.position && change.dragging) {
-            const corner = [change.position.x, change.position.y] as const;
+            const corner = [change.position.x - dx, change.position.y - dy] as const;
             dragFrame(editor, frame, view.snap ? [onGrid(corner[0]), onGrid(corner[1])] : corner);
           }
         } else if (change.type === "select") {
           selected ??= new Set(view.nodes);
-          for (const name of editor.whole([change.id])) {
-            if (change.selected) selected.add(name);
-            else selected.delete(name);
+          for (const each of editor.whole([name])) {
+            if (change.selected) selected.add(each);
+            else selected.delete(each);
           }
         } else if (change.type === "position" && change.position && change.dragging) {
-          const card = cards?.get(change.id);
+          const card = cards?.get(name);
           places ??= new Map(editor.view.get().moving);
           if (!card) continue;
-          const [x, y] = centre(card, [change.position.x, change.position.y]);
-          places.set(change.id, view.snap ? [onGrid(x), onGrid(y)] : [x, y]);
+          const [x, y] = centre(card, [change.position.x - dx, change.position.y - dy]);
+          places.set(name, view.snap ? [onGrid(x), onGrid(y)] : [x, y]);
         }
       }
       if (selected) editor.patch({ nodes: selected });
@@ -148,9 +192,10 @@ export function Canvas() {
     (changes: EdgeChange<WireEdge>[]) => {
       const selected = new Set(editor.view.get().edges);
       for (const change of changes) {
-        if (change.type !== "select") continue;
-        if (change.selected) selected.add(change.id);
-        else selected.delete(change.id);
+        const id = change.type === "select" ? ownName(editor, change.id) : null;
+        if (id === null || change.type !== "select") continue;
+        if (change.selected) selected.add(id);
+        else selected.delete(id);
       }
       editor.patch({ edges: selected });
       editor.announceSelection();
@@ -161,9 +206,11 @@ export function Canvas() {
     (event: ReactMouseEvent, node: CanvasNode) => {
       const { nodes, frames } = editor.view.get();
       if (event.shiftKey || nodes.size + frames.size < 2) return;
+      const name = ownName(editor, node.id);
+      if (name === null) return;
       // React Flow leaves several selected as they are; a click without a drag means this one.
-      const frame = frameName(node.id);
-      if (frame === null) editor.select([node.id]);
+      const frame = frameName(name);
+      if (frame === null) editor.select([name]);
       else editor.select([], NOTHING, [frame]);
       editor.announceSelection();
     },
@@ -171,20 +218,22 @@ export function Canvas() {
   );
   const onDragStart = useCallback(
     (_: unknown, node: CanvasNode) => {
-      const frame = frameName(node.id);
+      const name = ownName(editor, node.id);
+      if (name === null) return;
+      const frame = frameName(name);
       const { nodes, frames } = editor.view.get();
       if (frame !== null && !frames.has(frame)) editor.select([], NOTHING, [frame]);
-      else if (frame === null && !nodes.has(node.id)) editor.select([node.id]);
+      else if (frame === null && !nodes.has(name)) editor.select([name]);
       else return;
       editor.announceSelection();
     },
     [editor],
   );
   // React Flow names no node when the last of those that were dragged was removed meanwhile, from Python.
-  const onDrag = useCallback((_: unknown, node?: CanvasNode) => node && overEdge(editor, node.id), [editor]);
+  const onDrag = useCallback((_: unknown, node?: CanvasNode) => node && overEdge(editor, nameOf(node)), [editor]);
   const onDragStop = useCallback(
     (event: { altKey: boolean }, node?: CanvasNode) =>
-      event.altKey && node ? dropCopy(editor) : dropNode(editor, node?.id ?? null),
+      event.altKey && node ? dropCopy(editor) : dropNode(editor, node ? nameOf(node) : null),
     [editor],
   );
   const onSelectionDragStop = useCallback(
@@ -200,17 +249,15 @@ export function Canvas() {
   const onReconnect = useCallback(
     (_: WireEdge, made: Connection) => {
       const { reconnecting } = editor.view.get();
-      const { source, target } = endsOf(editor, made);
-      if (reconnecting) reconnect(editor, reconnecting, source, target);
+      const ends = endsOf(editor, made);
+      if (reconnecting && ends) reconnect(editor, reconnecting, ends.source, ends.target);
     },
     [editor],
   );
   const onReconnectEnd = useCallback(() => editor.patch({ reconnecting: null }), [editor]);
   const onConnectStart = useCallback(
     (_: unknown, { nodeId, handleId, handleType }: OnConnectStartParams) =>
-      editor.patch({
-        connecting: portAt(editor, `${nodeId}.${handleId}`, handleType),
-      }),
+      editor.patch({ connecting: portAt(editor, nodeId, handleId, handleType) }),
     [editor],
   );
   const onConnectEnd = useCallback(
@@ -221,12 +268,14 @@ export function Canvas() {
       // An end that is let go over nothing goes back to where it was.
       if (reconnecting && !state.toHandle) return;
       if (state.toHandle) {
-        const { port: other } = portAt(editor, `${state.toHandle.nodeId}.${state.toHandle.id}`, state.toHandle.type);
-        if (other === connecting.port) return;
+        const { nodeId, id, type } = state.toHandle;
+        const other = portAt(editor, nodeId, id ?? null, type)?.port;
+        if (other === undefined) editor.session.notify(ELSEWHERE);
+        if (other === undefined || other === connecting.port) return;
         if ((state.toHandle.type === "source") === (connecting.side === "output")) {
           // At a port of the same side, the node is meant.
-          const node = state.toHandle.nodeId;
-          editor.connectToNode(connecting.port, connecting.side, node);
+          const node = ownName(editor, nodeId);
+          if (node !== null) editor.connectToNode(connecting.port, connecting.side, node);
         } else if (connecting.side === "output") editor.connect(connecting.port, other);
         else editor.connect(other, connecting.port);
         return;
@@ -235,7 +284,9 @@ export function Canvas() {
       const root = (event.target as Element | null)?.getRootNode() as Document | ShadowRoot | undefined;
       const under = point && root?.elementFromPoint(point.clientX, point.clientY);
       const id = under?.closest(".react-flow__node-card")?.getAttribute("data-id");
-      if (id) editor.connectToNode(connecting.port, connecting.side, id);
+      const name = id ? ownName(editor, id) : null;
+      if (id && name === null) editor.session.notify(ELSEWHERE);
+      else if (name !== null) editor.connectToNode(connecting.port, connecting.side, name);
       else if (!id && point && under?.closest(".pnne-canvas"))
         openPalette(editor, [point.clientX, point.clientY], connecting);
     },
@@ -243,23 +294,23 @@ export function Canvas() {
   );
   const onConnect = useCallback(
     (made: Connection) => {
-      const { source, target } = endsOf(editor, made);
-      editor.connect(source, target);
+      const ends = endsOf(editor, made);
+      if (ends) editor.connect(ends.source, ends.target);
     },
     [editor],
   );
   const isValidConnection = useCallback(
     (made: Connection | WireEdge) => {
       const shown = editor.connectable();
-      const { source, target } = endsOf(editor, made);
-      return shown !== null && whyNotConnect(shown, source, target) === null;
+      const ends = endsOf(editor, made);
+      return shown !== null && ends !== null && whyNotConnect(shown, ends.source, ends.target) === null;
     },
     [editor],
   );
   const onDoubleClick = useCallback(
     (_: unknown, node: CanvasNode) => {
       if (node.type === "frame") editFrame(editor);
-      else if (node.data.card.inside) editor.enter([...editor.view.get().path, node.id]);
+      else if (node.data.card.inside) enterBlock(editor, nameOf(node));
     },
     [editor],
   );
@@ -322,9 +373,9 @@ export function Canvas() {
       proOptions={{ hideAttribution: true }}
     >
       <Background gap={24} size={1.3} />
-      {far && <FarView scene={scene} moving={moving} selected={selectedNodes} />}
+      {far && <FarView layers={layers} here={here} moving={moving} selected={selectedNodes} />}
       <MiniMap />
-      {scene && <Peek scene={scene} />}
+      <Peek />
       <Ghost />
     </ReactFlow>
   );

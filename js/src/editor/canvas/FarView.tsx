@@ -2,14 +2,18 @@ import { useStoreApi } from "@xyflow/react";
 import { useLayoutEffect, useMemo, useRef } from "react";
 import { useSession } from "../commands/context";
 import { nodeOf } from "../document/document";
-import { type Box, boxesOf, endsOf, type NodeBox, overlaps, union } from "../scene/boxes";
+import { boxesOf, endsOf, type Layer, type NodeBox } from "../scene/boxes";
+import { isOpen } from "../scene/card";
+import { type Box, overlaps, union } from "../scene/geometry";
 import type { ShownScene } from "../scene/scene";
-import type { ViewState } from "../scene/view";
+import { NOTHING, STILL, type ViewState } from "../scene/view";
 import { curveOf } from "../scene/wires";
 import { HEALTHY, type LiveTraining } from "../session/training";
 
 interface FarViewProps {
-  scene: ShownScene;
+  layers: readonly Layer[];
+  /** What the names of the graph begin with that commands act on. */
+  here: string;
   moving: ViewState["moving"];
   selected: ReadonlySet<string>;
 }
@@ -26,10 +30,17 @@ const SETTLED_AFTER = 90;
  * While the view moves, the picture is moved and stretched as it is; it is drawn anew when the view leaves it, when
  * it would be stretched too much, and when the view has come to rest.
  */
-export function FarView({ scene, moving, selected }: FarViewProps) {
+export function FarView({ layers, here, moving, selected }: FarViewProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const store = useStoreApi();
-  const boxes = useMemo(() => boxesOf(scene, moving), [scene, moving]);
+  const drawn = useMemo(
+    () =>
+      layers.map(({ scene, at }) => {
+        const isHere = scene.prefix === here;
+        return { scene, at, boxes: boxesOf(scene, isHere ? moving : STILL), selected: isHere ? selected : NOTHING };
+      }),
+    [layers, here, moving, selected],
+  );
   const ailing = useSession((state) => state.training?.ailing ?? HEALTHY);
 
   useLayoutEffect(() => {
@@ -49,7 +60,13 @@ export function FarView({ scene, moving, selected }: FarViewProps) {
       context.setTransform(density * zoom, 0, 0, density * zoom, density * (x + left), density * (y + top));
       const seen = { left: -(x + left) / zoom, top: -(y + top) / zoom };
       const view = { ...seen, width: (width + 2 * left) / zoom, height: (height + 2 * top) / zoom };
-      paint(context, scene, boxes, selected, ailing, view, getComputedStyle(element), zoom);
+      for (const { scene, at, boxes, selected } of drawn) {
+        const seen = { ...view, left: view.left - at[0], top: view.top - at[1] };
+        context.save();
+        context.translate(...at);
+        paint(context, scene, boxes, selected, ailing, seen, getComputedStyle(element), zoom);
+        context.restore();
+      }
       painted = { x, y, zoom, width, height };
     };
     const follow = () => {
@@ -79,7 +96,7 @@ export function FarView({ scene, moving, selected }: FarViewProps) {
       end();
       clearTimeout(resting);
     };
-  }, [scene, boxes, selected, ailing, store]);
+  }, [drawn, ailing, store]);
 
   return <canvas ref={canvas} className="pnne-far" />;
 }
@@ -96,7 +113,7 @@ function paint(
 ): void {
   const ends = endsOf(scene, boxes);
   const token = (name: string) => style.getPropertyValue(name);
-  for (const { box, colour = "grey" } of scene.graph.frames.values()) {
+  for (const { box, colour = "grey" } of scene.frames.values()) {
     context.fillStyle = token(`--pn-frame-${colour}`);
     context.globalAlpha = 0.18;
     context.fillRect(...box);
@@ -123,7 +140,10 @@ function paint(
     context.fillStyle = `oklch(${lightness} ${look.chroma} ${look.hue})`;
     context.beginPath();
     context.roundRect(box.left, box.top, box.width, box.height, 9);
+    // What is inside of an open block is painted on it.
+    context.globalAlpha = isOpen(box.card) ? 0.2 : 1;
     context.fill();
+    context.globalAlpha = 1;
     const problem = box.card.diagnostics.some((diagnostic) => diagnostic.severity !== "info");
     const bad = problem || ailing.has(box.card.path);
     if (!bad && !selected.has(box.name)) continue;

@@ -2,6 +2,7 @@ import { useConnection, useStoreApi } from "@xyflow/react";
 import { useEffect, useState } from "react";
 import type { Consequence, EdgeState } from "../../protocol";
 import { useEditor, useView } from "../commands/context";
+import { ownName } from "../commands/opened";
 import { refusalsFrom, type Scene } from "../document/connection";
 import { nodeOf, splitPort } from "../document/document";
 import { edgeFrom } from "../document/splice";
@@ -19,7 +20,9 @@ export function Ghost() {
   const flow = useStoreApi();
   const connecting = useView((view) => view.connecting);
   const over = useConnection((state) =>
-    state.inProgress && state.toHandle ? `${state.toHandle.nodeId}.${state.toHandle.id} ${state.toHandle.type}` : "",
+    state.inProgress && state.toHandle
+      ? `${ownName(editor, state.toHandle.nodeId) ?? ""}.${state.toHandle.id} ${state.toHandle.type}`
+      : "",
   );
   const place = useConnection((state) => (state.inProgress ? `${state.pointer.x},${state.pointer.y}` : ""));
   const scene = connecting && editor.connectable();
@@ -27,7 +30,9 @@ export function Ghost() {
   const [x = 0, y = 0] = place.split(",").map(Number);
   const [left, top, zoom] = flow.getState().transform;
   const shown = editor.scene();
-  const node = shown && nodeAt(boxesOf(shown, editor.view.get().moving), [(x - left) / zoom, (y - top) / zoom]);
+  const at = editor.layer()?.at ?? [0, 0];
+  const point = [(x - left) / zoom - at[0], (y - top) / zoom - at[1]] as const;
+  const node = shown && nodeAt(boxesOf(shown, editor.view.get().moving), point);
   const [handle = "", type] = over.split(" ");
   const port = handle && shown ? addressOf(shown, handle, type === "source" ? "output" : "input") : "";
   const fits = over !== "" && (type === "source") !== (connecting.side === "output");

@@ -1,5 +1,5 @@
 import { type FocusEvent, type KeyboardEvent, useLayoutEffect, useRef } from "react";
-import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { useEditor, useIsOn, useScene, useSession, useView } from "../commands/context";
 import { editableOn, endInline } from "../commands/inline";
 import { Field } from "../fields/Field";
 import type { Card } from "../scene/card";
@@ -8,10 +8,9 @@ import { COLLAPSED_HEIGHT, HEADER_HEIGHT } from "../scene/geometry";
 /** The few properties that matter, edited on the card itself with the panel's own fields. */
 export function InlineForm({ card }: { card: Card }) {
   const inline = useView((view) => view.inline);
+  const isOn = useIsOn(card.path, (view) => view.inline?.node ?? null);
   const readOnly = useSession((state) => state.readOnly);
-  return inline?.node === card.name && !readOnly ? (
-    <Form key={inline.property} card={card} first={inline.property} />
-  ) : null;
+  return inline && isOn && !readOnly ? <Form key={inline.property} card={card} first={inline.property} /> : null;
 }
 
 function Form({ card, first }: { card: Card; first: string | null }) {

@@ -1,9 +1,12 @@
 import { useReactFlow, useStore } from "@xyflow/react";
 import { type PointerEvent, useEffect, useMemo, useRef } from "react";
 import type { Frame as TitledFrame } from "../../protocol";
-import { useScene, useView } from "../commands/context";
-import { type Box, boxesOf, extentOf, type NodeBox } from "../scene/boxes";
-import { STILL } from "../scene/view";
+import { useDrawn, useView } from "../commands/context";
+import { boxesOf, type Layer, layersOf, type NodeBox } from "../scene/boxes";
+import { isOpen } from "../scene/card";
+import type { Box } from "../scene/geometry";
+import { extentOf } from "../scene/scene";
+import { NOTHING, STILL } from "../scene/view";
 
 /** It is as wide and as high as the graph makes it, between these, and hides as little as can be. */
 const WIDTH = [56, 148] as const;
@@ -26,18 +29,19 @@ interface Frame {
  * they change, never on panning.
  */
 export function MiniMap() {
-  const scene = useScene();
+  const scene = useDrawn();
   const selected = useView((view) => view.nodes);
+  const here = useView((view) => view.path.map((name) => `${name}.`).join(""));
   const { setCenter, getZoom } = useReactFlow();
   const canvas = useRef<HTMLCanvasElement>(null);
-  const boxes = useMemo(() => (scene ? boxesOf(scene, STILL) : []), [scene]);
+  const layers = useMemo(() => (scene ? layersOf(scene) : []), [scene]);
   const extent = useMemo(() => scene && extentOf(scene), [scene]);
   const frame = useMemo(() => frameOf(extent), [extent]);
   const isNeeded = useStore((state) => extent !== null && !isInView(extent, state));
 
   useEffect(() => {
-    if (canvas.current && frame) draw(canvas.current, boxes, scene?.graph.frames.values() ?? [], selected, frame);
-  }, [boxes, scene, selected, frame]);
+    if (canvas.current && frame) draw(canvas.current, layers, here, selected, frame);
+  }, [layers, here, selected, frame]);
 
   if (!frame) return null;
   const go = (event: PointerEvent<HTMLElement>) => {
@@ -108,18 +112,34 @@ function frameOf(extent: Box | null): Frame | null {
 
 function draw(
   canvas: HTMLCanvasElement,
-  boxes: readonly NodeBox[],
-  titled: Iterable<TitledFrame>,
+  layers: readonly Layer[],
+  here: string,
   selected: ReadonlySet<string>,
   frame: Frame,
 ): void {
   const context = canvas.getContext("2d");
   if (!context) return;
   const style = getComputedStyle(canvas);
-  const accent = style.getPropertyValue("--pn-accent");
-  const lightness = style.getPropertyValue("--pn-swatch-lightness");
   context.setTransform(DENSITY, 0, 0, DENSITY, 0, 0);
   context.clearRect(0, 0, frame.width, frame.height);
+  for (const { scene, at } of layers) {
+    const boxes = boxesOf(scene, STILL);
+    const place = { ...frame, left: frame.left + at[0] * frame.scale, top: frame.top + at[1] * frame.scale };
+    const chosen = scene.prefix === here ? selected : NOTHING;
+    drawLayer(context, style, boxes, scene.frames.values(), chosen, place);
+  }
+}
+
+function drawLayer(
+  context: CanvasRenderingContext2D,
+  style: CSSStyleDeclaration,
+  boxes: readonly NodeBox[],
+  titled: Iterable<TitledFrame>,
+  selected: ReadonlySet<string>,
+  frame: Frame,
+): void {
+  const accent = style.getPropertyValue("--pn-accent");
+  const lightness = style.getPropertyValue("--pn-swatch-lightness");
   context.globalAlpha = 0.25;
   for (const { box, colour = "grey" } of titled) {
     const [left, top, width, height] = box;
@@ -127,9 +147,9 @@ function draw(
     const [x, y] = [frame.left + left * frame.scale, frame.top + top * frame.scale];
     context.fillRect(x, y, width * frame.scale, height * frame.scale);
   }
-  context.globalAlpha = 1;
   for (const { name, card, left, top, width, height } of boxes) {
     const look = card.category;
+    context.globalAlpha = isOpen(card) ? 0.3 : 1;
     context.fillStyle = selected.has(name) ? accent : `oklch(${lightness} ${look.chroma} ${look.hue})`;
     context.fillRect(
       frame.left + left * frame.scale,
@@ -138,4 +158,5 @@ function draw(
       Math.max(height * frame.scale, 1),
     );
   }
+  context.globalAlpha = 1;
 }

@@ -1,13 +1,14 @@
 import { Handle, type NodeProps } from "@xyflow/react";
 import { type CSSProperties, type MouseEvent, memo, type RefObject, useEffect, useMemo, useRef, useState } from "react";
-import { useEditor, useSession, useView } from "../commands/context";
+import { useEditor, useIsOn, useSession, useView } from "../commands/context";
 import { runAt, toggleFolded } from "../commands/folding";
 import { toggleCollapsed } from "../commands/framing";
 import { togglePeek } from "../commands/gestures";
 import { editableOn, editInline, renameOnCard } from "../commands/inline";
+import { ELSEWHERE, toggleOpened } from "../commands/opened";
 import { refusalsFrom } from "../document/connection";
 import { NameField } from "../fields/NameField";
-import { addressOn, type Card, timesOf } from "../scene/card";
+import { addressOn, type Card, isOpen, timesOf } from "../scene/card";
 import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT } from "../scene/geometry";
 import { CardLines } from "./CardLines";
 import { type CardNode, sideOf } from "./flow";
@@ -16,11 +17,14 @@ import { LensText, LiveMark, LiveText } from "./Live";
 import { OriginBadge } from "./OriginBadge";
 
 const FOLD = "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6";
+const OPEN_BLOCK = "M9.5 2.5h4v4M13.5 2.5L9 7M6.5 13.5h-4v-4M2.5 13.5L7 9";
+const CLOSE_BLOCK = "M9 3v4h4M9 7l4.5-4.5M7 13V9H3M7 9l-4.5 4.5";
 const UNFOLD = "M3 2.5h10M3 13.5h10M8 7.5v-3M6.3 6L8 4.4L9.7 6M8 8.5v3M6.3 10L8 11.6L9.7 10";
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
 export const NodeCard = memo(function NodeCard({ data: { card }, selected }: NodeProps<CardNode>) {
-  const isCurrent = useView((view) => view.current === card.name);
+  const isCurrent = useIsOn(card.path, ({ current }) => current);
+  const isHere = useView((view) => isOpen(card) && view.path.join(".") === card.path);
   const element = useRef<HTMLDivElement>(null);
   const [hovered, pointing] = useHovered(element);
   useEffect(() => {
@@ -41,7 +45,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${card.inside || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}
@@ -102,7 +106,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
 /** The node's name; a double click or F2 opens it to be typed into. */
 function CardName({ card }: { card: Card }) {
   const editor = useEditor();
-  const renamed = useView((view) => view.renaming === card.name);
+  const renamed = useIsOn(card.path, ({ renaming }) => renaming);
   const scene = editor.scene();
   const node = scene?.graph.nodes.get(card.name);
   if (renamed && scene && node) {
@@ -146,12 +150,20 @@ function useHovered(element: RefObject<HTMLElement | null>) {
 /** What the pointer finds on a card under it; the keyboard has H and P. */
 function CardButtons({ card }: { card: Card }) {
   const editor = useEditor();
-  const peeked = useView((view) => view.peek === card.name);
-  const scene = editor.scene();
+  const peeked = useIsOn(card.path, ({ peek }) => peek);
+  const scene = editor.sceneOf(card);
   const run = scene && runAt(scene, card.name);
   return (
     <span className="pnne-card-buttons nodrag nopan">
       {card.inside && (
+        <CardButton
+          name={`${isOpen(card) ? "Close" : "Open"} ${card.name} in place`}
+          hint={isOpen(card) ? "Close what is open in place (O)" : "Open in place (O)"}
+          icon={isOpen(card) ? CLOSE_BLOCK : OPEN_BLOCK}
+          onClick={() => toggleOpened(editor, new Set([card.name]))}
+        />
+      )}
+      {card.inside && !isOpen(card) && (
         <CardButton
           name={`Look inside ${card.name}`}
           hint="Look inside (P)"
@@ -245,8 +257,11 @@ function Ports({ card }: { card: Card }) {
   const connecting = useView((view) => view.connecting);
   const refusal = useMemo(() => {
     const scene = connecting && editor.connectable();
-    return scene ? refusalsFrom(scene, connecting.port, connecting.side) : null;
-  }, [connecting, editor]);
+    if (!scene || !connecting) return null;
+    // An edge stays in one graph.
+    if (editor.sceneOf(card) !== editor.scene()) return () => ELSEWHERE;
+    return refusalsFrom(scene, connecting.port, connecting.side);
+  }, [connecting, editor, card]);
   return card.geometry.handles.map((handle) => {
     const address = addressOn(card, handle.port, handle.side);
     const isTarget = connecting !== null && connecting.side !== handle.side;

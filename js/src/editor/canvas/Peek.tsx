@@ -1,6 +1,6 @@
 import { useStore } from "@xyflow/react";
 import { type ReactNode, useMemo, useState } from "react";
-import { useEditor, useSession, useView } from "../commands/context";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { boxesOf } from "../scene/boxes";
 import { pictureOf } from "../scene/picture";
 import { SceneMaker, type ShownScene } from "../scene/scene";
@@ -14,10 +14,11 @@ const HEIGHT = 340;
 const SCALE = 0.72;
 
 /** What is inside a block, as a picture beside it: a look without leaving the graph. */
-export function Peek({ scene }: { scene: ShownScene }) {
+export function Peek() {
+  const scene = useScene();
   const name = useView((view) => view.peek);
-  const card = name === null ? undefined : scene.cards.get(name);
-  return card && name !== null ? <Inside key={card.path} scene={scene} name={name} /> : null;
+  const card = name === null ? undefined : scene?.cards.get(name);
+  return scene && card && name !== null ? <Inside key={card.path} scene={scene} name={name} /> : null;
 }
 
 interface BesideProps {
@@ -36,7 +37,9 @@ interface BesideProps {
 /** What is shown beside a card, where there is room, else on its other side; null where the card is not drawn. */
 export function Beside({ scene, card, label, title, note, actions, onClose, children }: BesideProps) {
   const moving = useView((view) => view.moving);
-  const [x, y, zoom] = useStore((flow) => flow.transform);
+  const [canvasX, canvasY, zoom] = useStore((flow) => flow.transform);
+  const at = useEditor().layer()?.at ?? [0, 0];
+  const [x, y] = [canvasX + at[0] * zoom, canvasY + at[1] * zoom];
   const [width, height] = [useStore((flow) => flow.width), useStore((flow) => flow.height)];
   const box = boxesOf(scene, moving).find((candidate) => candidate.name === card);
   if (!box) return null;

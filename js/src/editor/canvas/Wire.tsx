@@ -1,6 +1,6 @@
 import { BaseEdge, type EdgeProps, Position } from "@xyflow/react";
 import { memo } from "react";
-import { useEditor, useView } from "../commands/context";
+import { useView } from "../commands/context";
 import type { Point } from "../scene/placement";
 import { labelPlace, pathThrough } from "../scene/routes";
 import type { WireEdge } from "./flow";
@@ -15,7 +15,11 @@ const BELOW = { dx: 0, dy: 14, style: { textAnchor: "middle" } } as const;
 /** An edge, with the shape of what it carries beside its middle, and what comes back along it in a training. */
 export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   // While an end is on the move, the way around what stands between is not known yet.
-  const moving = useView(({ moving }) => moving.has(props.source) || moving.has(props.target));
+  const { prefix = "", ends = [], own = "", flow: measured = "" } = props.data ?? {};
+  const isHere = (path: readonly string[]) => path.map((name) => `${name}.`).join("") === prefix;
+  const moving = useView(
+    ({ moving, path }) => moving.size > 0 && isHere(path) && ends.some((name) => moving.has(name)),
+  );
   const around = moving ? [] : (props.data?.around ?? []);
   const points: Point[] = [[props.sourceX, props.sourceY], ...around, [props.targetX, props.targetY]];
   const {
@@ -23,17 +27,12 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
     side,
   } = labelPlace(points);
   const across = props.sourcePosition === Position.Right;
-  const isDropTarget = useView((view) => view.dropEdge === props.id);
-  const isCrossed = useView((view) => view.crossed.has(props.id));
-  const source = useEditor().scene()?.cards.get(props.source);
-  const [address = ""] = props.data?.address.split("->") ?? [];
-  // What is measured is the first output of a layer.
-  const flow = useFlow(
-    source?.ports.outputs[0]?.name === props.sourceHandleId ? address.slice(0, address.lastIndexOf(".")) : "",
-  );
+  const isDropTarget = useView((view) => view.dropEdge === own && isHere(view.path));
+  const isCrossed = useView((view) => view.crossed.has(own) && isHere(view.path));
+  const flow = useFlow(measured);
   const state = `${isDropTarget ? " pnne-drop" : ""}${isCrossed ? " pnne-crossed" : ""}${flow ? " pnne-live" : ""}${flow?.bad ? " pnne-bad-flow" : ""}`;
   return (
-    <g data-edge={props.data?.address} className={`pnne-wire${state}`} style={flow?.style}>
+    <g data-edge={own ? props.data?.address : undefined} className={`pnne-wire${state}`} style={flow?.style}>
       <BaseEdge path={pathThrough(points, across)} interactionWidth={18} />
       {props.data?.label && (
         <text

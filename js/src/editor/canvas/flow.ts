@@ -1,9 +1,9 @@
 import { type Edge, type Node, type NodeHandle, Position } from "@xyflow/react";
 import type { EdgeState, Frame, TensorShape } from "../../protocol";
-import { edgeId, splitPort } from "../document/document";
+import { edgeId, nodeOf, splitPort } from "../document/document";
 import type { FrameBox } from "../document/frame";
-import { boxesOf, endsOf, topLeft } from "../scene/boxes";
-import type { Card } from "../scene/card";
+import { boxesOf, endsOf, type Layer, topLeft } from "../scene/boxes";
+import { type Card, isOpen } from "../scene/card";
 import { type Geometry, HANDLE_SIZE, type HandlePlace } from "../scene/geometry";
 import { giverOf } from "../scene/inlining";
 import type { Point } from "../scene/placement";
@@ -11,20 +11,36 @@ import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { shapeLabel } from "../scene/shapes";
 import { STILL } from "../scene/view";
 import { routeOf } from "../scene/wires";
+import type { Region } from "./region";
 
 export type CardNode = Node<{ card: Card }, "card">;
 export type FrameNode = Node<{ frame: Frame; box: FrameBox }, "frame">;
-/** `again`: a shorter edge of the same port says the shape already. */
-export type WireEdge = Edge<{ address: string; label: string; again: boolean; around: readonly Point[] }, "wire">;
+export type WireEdge = Edge<WireData, "wire">;
 
-/** Turns a scene into React Flow's nodes and edges; objects that would be equal are the same ones as before. */
+interface WireData extends Record<string, unknown> {
+  /** Its ends as full paths. */
+  address: string;
+  /** What the names in its graph begin with, and the names of its ends there. */
+  prefix: string;
+  ends: readonly string[];
+  /** Its id in the document. */
+  own: string;
+  label: string;
+  /** Whether a shorter edge of the same port says the shape already. */
+  again: boolean;
+  around: readonly Point[];
+  /** The path of the layer whose gradient comes back along it. */
+  flow: string;
+}
+
+/** Turns one graph that is drawn into React Flow's nodes and edges; objects that would be equal are the same ones as before. */
 export class FlowMaker {
   private nodes = new Map<string, CardNode>();
   private edges = new Map<string, WireEdge>();
   private frames = new Map<string, FrameNode>();
 
   makeNodes(
-    scene: ShownScene,
+    { id, scene, at }: Layer,
     names: ReadonlySet<string>,
     selected: ReadonlySet<string>,
     moving: ReadonlyMap<string, Point>,
@@ -33,7 +49,8 @@ export class FlowMaker {
     for (const name of names) {
       const card = scene.cards.get(name);
       if (!card) continue;
-      const [x, y] = topLeft(card, centreOf(scene, name, moving));
+      const [left, top] = topLeft(card, centreOf(scene, name, moving));
+      const [x, y] = [at[0] + left, at[1] + top];
       const earlier = this.nodes.get(name);
       const unchanged =
         earlier &&
@@ -41,7 +58,7 @@ export class FlowMaker {
         earlier.position.x === x &&
         earlier.position.y === y &&
         earlier.selected === selected.has(name);
-      made.set(name, unchanged ? earlier : cardNode(name, card, x, y, selected.has(name), earlier));
+      made.set(name, unchanged ? earlier : cardNode(id, card, x, y, selected.has(name), earlier));
     }
     this.nodes = made;
     return [...made.values()];
@@ -49,6 +66,7 @@ export class FlowMaker {
 
   /** Frames stand behind everything, the smaller on the larger. */
   makeFrames(
+    { id, at }: Layer,
     frames: Iterable<Frame>,
     selected: ReadonlySet<string>,
     boxes: ReadonlyMap<string, FrameBox>,
@@ -59,16 +77,20 @@ export class FlowMaker {
       const box = boxes.get(frame.name) ?? frame.box;
       const earlier = this.frames.get(frame.name);
       const same =
-        earlier?.data.frame === frame && earlier.data.box === box && earlier.selected === selected.has(frame.name);
-      made.set(frame.name, same ? earlier : frameNode(frame, box, selected.has(frame.name)));
+        earlier?.data.frame === frame &&
+        earlier.data.box === box &&
+        earlier.selected === selected.has(frame.name) &&
+        earlier.position.x === at[0] + box[0] &&
+        earlier.position.y === at[1] + box[1];
+      made.set(frame.name, same ? earlier : frameNode(id, at, frame, box, selected.has(frame.name)));
     }
     this.frames = made;
     return [...made.values()];
   }
 
   makeEdges(
-    scene: ShownScene,
-    edges: readonly EdgeState[],
+    { id: layer, scene, at }: Layer,
+    { edges, names }: Region,
     selected: ReadonlySet<string>,
     shapes: ReadonlyMap<string, TensorShape>,
   ): WireEdge[] {
@@ -78,13 +100,14 @@ export class FlowMaker {
     const routes = new Map(edges.map((edge) => [edge, routeOf(edge, ends, boxes) ?? []]));
     const shortest = shortestOf(routes);
     for (const [edge, route] of routes) {
-      const id = edgeId(edge);
+      const own = edgeId(edge);
+      const id = layer + own;
       const again = shortest.get(edge.source) !== edge;
       const label = shapeLabel(shapes.get(scene.prefix + edge.source));
       const earlier = this.edges.get(id);
       const [source, sourceHandle] = giverOf(scene.inlined, edge.source);
-      const shownSource = cardFor(scene, source);
-      const around = route.slice(1, -1);
+      const shownSource = layer + cardFor(scene, source);
+      const around = route.slice(1, -1).map(([x, y]): Point => [x + at[0], y + at[1]]);
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
       if (
         earlier &&
@@ -94,7 +117,7 @@ export class FlowMaker {
         earlier.source === shownSource &&
         earlier.sourceHandle === sourceHandle &&
         String(earlier.data.around) === String(around) &&
-        earlier.selected === selected.has(id)
+        earlier.selected === selected.has(own)
       ) {
         made.set(id, earlier);
         continue;
@@ -105,16 +128,60 @@ export class FlowMaker {
         type: "wire",
         source: shownSource,
         sourceHandle,
-        target,
+        target: layer + target,
         targetHandle,
-        selected: selected.has(id),
-        data: { address, label, again, around },
+        selected: selected.has(own),
+        data: {
+          address,
+          prefix: scene.prefix,
+          ends: [cardFor(scene, source), target],
+          own,
+          label,
+          again,
+          around,
+          // What is measured is the first output of a layer.
+          flow:
+            scene.cards.get(cardFor(scene, source))?.ports.outputs[0]?.name === sourceHandle
+              ? scene.prefix + nodeOf(edge.source)
+              : "",
+        },
       });
     }
+    for (const joint of this.joints(layer, scene, names)) made.set(joint.id, joint);
     this.edges = made;
     return [...made.values()];
   }
+
+  /** From the ports of an open block to its Inputs, and from its Outputs to its ports: they are one edge further on. */
+  private *joints(layer: string, scene: ShownScene, names: ReadonlySet<string>): Iterable<WireEdge> {
+    if (layer === "") return;
+    const block = layer.slice(0, -1);
+    for (const { name, type } of scene.cards.values()) {
+      if ((type !== "Input" && type !== "Output") || !names.has(name)) continue;
+      const isInput = type === "Input";
+      const id = `${layer}${type}:${name}`;
+      const inner = { node: layer + name, handle: JOINT };
+      const outer = { node: block, handle: JOINT + name };
+      const [from, to] = isInput ? [outer, inner] : [inner, outer];
+      const address = `${scene.path.join(".")}.${name}`;
+      yield this.edges.get(id) ?? {
+        id,
+        type: "wire",
+        source: from.node,
+        sourceHandle: from.handle,
+        target: to.node,
+        targetHandle: to.handle,
+        selectable: false,
+        reconnectable: false,
+        className: "pnne-joint",
+        data: { address, prefix: "", ends: [], own: "", label: "", again: true, around: [], flow: "" },
+      };
+    }
+  }
 }
+
+/** Handles of React Flow's that no pointer finds: where a port of an open block goes on inside. */
+const JOINT = "inside:";
 
 /** The shortest edge of each output, of those that are shown; as in Python, it alone is labelled. */
 function shortestOf(routes: ReadonlyMap<EdgeState, readonly Point[]>): ReadonlyMap<string, EdgeState> {
@@ -128,7 +195,7 @@ function shortestOf(routes: ReadonlyMap<EdgeState, readonly Point[]>): ReadonlyM
 }
 
 function cardNode(
-  name: string,
+  layer: string,
   card: Card,
   x: number,
   y: number,
@@ -138,7 +205,7 @@ function cardNode(
   const { width, height } = card.geometry;
   const sameCard = earlier?.data.card === card;
   return {
-    id: name,
+    id: layer + card.name,
     type: "card",
     position: { x, y },
     width,
@@ -146,8 +213,14 @@ function cardNode(
     measured: { width, height },
     handles: sameCard && earlier.handles ? earlier.handles : handlesOf(card),
     selected,
+    ...(isOpen(card) && { zIndex: behind(selected), className: "pnne-open-node", dragHandle: ".pnne-card-header" }),
     data: sameCard ? earlier.data : { card },
   };
+}
+
+/** Behind all cards and edges: React Flow lifts what is selected by 1000. */
+function behind(selected: boolean): number {
+  return selected ? -1001 : -1;
 }
 
 const FRAME = "frame:";
@@ -157,19 +230,18 @@ export function frameName(id: string): string | null {
   return id.startsWith(FRAME) ? id.slice(FRAME.length) : null;
 }
 
-function frameNode(frame: Frame, box: FrameBox, selected: boolean): FrameNode {
+function frameNode(layer: string, at: Point, frame: Frame, box: FrameBox, selected: boolean): FrameNode {
   const [x, y, width, height] = box;
   return {
-    id: FRAME + frame.name,
+    id: layer + FRAME + frame.name,
     type: "frame",
-    position: { x, y },
+    position: { x: at[0] + x, y: at[1] + y },
     width,
     height,
     measured: { width, height },
     handles: [],
     selected,
-    // React Flow lifts what is selected by 1000.
-    zIndex: selected ? -1001 : -1,
+    zIndex: behind(selected),
     dragHandle: ".pnne-frame-title",
     connectable: false,
     data: { frame, box },
@@ -183,13 +255,35 @@ export function sideOf(side: HandlePlace["side"], { across }: Geometry): Positio
 }
 
 function handlesOf(card: Card): NodeHandle[] {
-  return card.geometry.handles.map((handle) => ({
-    id: handle.port,
-    type: handle.side === "input" ? "target" : "source",
-    position: sideOf(handle.side, card.geometry),
-    x: handle.x - HANDLE_SIZE / 2,
-    y: handle.y - HANDLE_SIZE / 2,
+  const { geometry, type, path, name } = card;
+  const handles = geometry.handles.map((handle) => nodeHandle(handle.port, handle, geometry));
+  if (isOpen(card))
+    for (const handle of geometry.handles)
+      handles.push(nodeHandle(JOINT + handle.port, { ...handle, side: otherSide(handle.side) }, geometry));
+  // An Input or Output inside of a block: it is one edge with a port of the block.
+  if (path !== name && (type === "Input" || type === "Output")) {
+    const side = type === "Input" ? "input" : "output";
+    const far = side === "output" ? 1 : 0;
+    const [x, y] = geometry.across
+      ? [far * geometry.width, geometry.height / 2]
+      : [geometry.width / 2, far * geometry.height];
+    handles.push(nodeHandle(JOINT, { side, x, y }, geometry));
+  }
+  return handles;
+}
+
+function otherSide(side: HandlePlace["side"]): HandlePlace["side"] {
+  return side === "input" ? "output" : "input";
+}
+
+function nodeHandle(id: string, { side, x, y }: Pick<HandlePlace, "side" | "x" | "y">, geometry: Geometry): NodeHandle {
+  return {
+    id,
+    type: side === "input" ? "target" : "source",
+    position: sideOf(side, geometry),
+    x: x - HANDLE_SIZE / 2,
+    y: y - HANDLE_SIZE / 2,
     width: HANDLE_SIZE,
     height: HANDLE_SIZE,
-  }));
+  };
 }

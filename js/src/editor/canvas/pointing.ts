@@ -14,9 +14,10 @@ export function usePointing(far: boolean) {
   const place = useCallback(
     (event: MouseEvent): Point => {
       const { x, y } = screenToFlowPosition({ x: event.clientX, y: event.clientY });
-      return [x, y];
+      const [left, top] = editor.layer()?.at ?? [0, 0];
+      return [x - left, y - top];
     },
-    [screenToFlowPosition],
+    [editor, screenToFlowPosition],
   );
   const boxes = useCallback(() => {
     const scene = editor.scene();
@@ -32,8 +33,9 @@ export function usePointing(far: boolean) {
   const onSelectionStart = useCallback(() => {
     // The event is the pointer's first move; the box began where it was pressed.
     const box = flow.getState().userSelectionRect;
-    if (box) corner.current = [box.startX, box.startY];
-  }, [flow]);
+    const [left, top] = editor.layer()?.at ?? [0, 0];
+    if (box) corner.current = [box.startX - left, box.startY - top];
+  }, [editor, flow]);
   const onSelectionEnd = useCallback(
     (event: MouseEvent) => {
       if (!far) return;

@@ -2,7 +2,8 @@ import { type ReactFlowState, useStore } from "@xyflow/react";
 import { useMemo } from "react";
 import type { EdgeState } from "../../protocol";
 import { nodeOf } from "../document/document";
-import { type Box, boxesOf, endsOf, overlaps, union } from "../scene/boxes";
+import { boxesOf, endsOf } from "../scene/boxes";
+import { type Box, overlaps, union } from "../scene/geometry";
 import { cardFor, type ShownScene } from "../scene/scene";
 import { STILL } from "../scene/view";
 

@@ -1,8 +1,11 @@
 import { useReactFlow, useStore, useStoreApi } from "@xyflow/react";
 import { useEffect, useRef } from "react";
-import { useEditor, useScene, useSession, useView } from "../commands/context";
-import { type Box, boxesOf, extentOf, union } from "../scene/boxes";
-import { STILL } from "../scene/view";
+import { useDrawn, useEditor, useScene, useSession, useView } from "../commands/context";
+import { comeOut } from "../commands/opened";
+import { boxesOf, layersOf } from "../scene/boxes";
+import { type Box, union } from "../scene/geometry";
+import { extentOf } from "../scene/scene";
+import { rootOf, STILL } from "../scene/view";
 
 const MARGIN = 24;
 export const SMALLEST_ZOOM = 0.005;
@@ -23,17 +26,21 @@ export function useViewport(): void {
   const width = useStore((state) => state.width);
   const height = useStore((state) => state.height);
   const domNode = useStore((state) => state.domNode);
-  const scene = useScene();
+  const scene = useDrawn();
+  const here = useScene();
   const arranged = scene !== null && scene.provisional.size === 0;
-  const shownPath = useView((view) => view.path);
+  const shownPath = useView((view) => rootOf(view).join("."));
   const mayEdit = useSession((state) => state.current && !state.readOnly);
 
   useEffect(() => {
     const frame = () => domNode?.getBoundingClientRect() ?? new DOMRect();
+    // Commands speak of places in their graph, which may be drawn inside of another.
+    const origin = () => editor.layer()?.at ?? [0, 0];
     const toFlow = (x: number, y: number): [number, number] => {
       const place = screenToFlowPosition({ x, y });
-      return [place.x, place.y];
+      return [place.x - origin()[0], place.y - origin()[1]];
     };
+    const onCanvas = (box: Box): Box => ({ ...box, left: box.left + origin()[0], top: box.top + origin()[1] });
     const scaleTo = (scale: number) => {
       const { zoom, x, y } = getViewport();
       const next = Math.min(LARGEST_ZOOM, Math.max(SMALLEST_ZOOM, scale));
@@ -52,10 +59,10 @@ export function useViewport(): void {
         return { left: (x - left) * getZoom(), top: (y - top) * getZoom() };
       },
       fit: (names) => {
-        const shown = editor.scene();
-        if (!shown) return;
+        const [shown, drawn] = [editor.scene(), editor.drawn()];
+        if (!shown || !drawn) return;
         const boxes = boxesOf(shown, STILL).filter((candidate) => names?.has(candidate.name));
-        const box = boxes.length > 0 ? union(boxes) : names ? null : extentOf(shown);
+        const box = boxes.length > 0 ? onCanvas(union(boxes)) : names ? null : extentOf(drawn);
         if (!box) return;
         const { width, height } = frame();
         void setViewport(centred(box, width, height, fittingZoom(box, width, height)), { duration: glide() });
@@ -69,7 +76,8 @@ export function useViewport(): void {
       },
       show: ([left, top, width, height]) => {
         const zoom = Math.min(getZoom(), fittingZoom({ left, top, width, height }, frame().width, frame().height));
-        void setCenter(left + width / 2, top + height / 2, { zoom, duration: glide() });
+        const at = origin();
+        void setCenter(at[0] + left + width / 2, at[1] + top + height / 2, { zoom, duration: glide() });
       },
       // The node may have come with the change that is being drawn just now.
       reveal: (name, least = 0) =>
@@ -83,7 +91,8 @@ export function useViewport(): void {
             box.left >= left && box.top >= top && box.left + box.width <= right && box.top + box.height <= bottom;
           if (inside && getZoom() >= least) return;
           const zoom = Math.max(getZoom(), OPENING_ZOOM);
-          void setCenter(box.left + box.width / 2, box.top + box.height / 2, { zoom, duration: glide() });
+          const { left: x, top: y } = onCanvas(box);
+          void setCenter(x + box.width / 2, y + box.height / 2, { zoom, duration: glide() });
         }),
     };
     return () => {
@@ -94,10 +103,17 @@ export function useViewport(): void {
   // Each graph is arranged once, when it is first seen without places: what is imported has none, at any depth.
   const asked = useRef(new Set<string>());
   useEffect(() => {
-    if (!scene || !mayEdit || asked.current.has(scene.graphId)) return;
-    asked.current.add(scene.graphId);
-    if (!arranged) editor.arrange("down", true);
-  }, [editor, scene, mayEdit, arranged]);
+    if (!scene || !mayEdit) return;
+    for (const { scene: shown } of layersOf(scene)) {
+      if (asked.current.has(shown.graphId)) continue;
+      asked.current.add(shown.graphId);
+      if (shown.provisional.size > 0) editor.arrange("down", shown);
+    }
+  }, [editor, scene, mayEdit]);
+
+  useEffect(() => {
+    if (here) comeOut(editor);
+  }, [editor, here]);
 
   useFullScreen();
 
@@ -116,10 +132,9 @@ export function useViewport(): void {
   const opened = useRef("");
   useEffect(() => {
     if (!scene || width === 0 || height === 0) return;
-    const place = shownPath.join(".");
     // Shown once as it is, and once more when it has been arranged; after that the person decides.
-    if (opened.current === `${place} true` || opened.current === `${place} ${arranged}`) return;
-    opened.current = `${place} ${arranged}`;
+    if (opened.current === `${shownPath} true` || opened.current === `${shownPath} ${arranged}`) return;
+    opened.current = `${shownPath} ${arranged}`;
     const box = extentOf(scene);
     if (!box) return;
     void setViewport(openingView(box, boxesOf(scene, STILL), width, height));
@@ -141,7 +156,7 @@ function useFullScreen(): void {
       stop = flow.subscribe(({ width, height }) => {
         if (width === before.width && height === before.height) return;
         stop();
-        const scene = editor.scene();
+        const scene = editor.drawn();
         const box = scene && extentOf(scene);
         if (!scene || !box || before.width === 0) return;
         const [x, y, zoom] = before.transform;

@@ -1,10 +1,11 @@
 import { type Fragment, fragmentOf, parseFragment, pasteOps } from "../document/fragment";
 import { type Point, STEP_X, STEP_Y } from "../scene/placement";
-import { centreOf, type ShownScene } from "../scene/scene";
+import { centreOf, documentPlace, type ShownScene } from "../scene/scene";
 import { NOTHING, SETTLED, STILL } from "../scene/view";
 import type { Editor } from "./editor";
 
 const PASTE_OFFSET = [32, 48] as const;
+const NO_SIZE = { width: 0, height: 0 };
 
 /** What was copied last, for hosts whose page may not read the clipboard. */
 let pageClipboard = "";
@@ -24,7 +25,9 @@ export async function cut(editor: Editor): Promise<void> {
 
 /** Pastes at the pointer, or beside the original; with `keepIncoming`, fed by what fed the original. */
 export async function paste(editor: Editor, keepIncoming = false): Promise<void> {
-  const at = editor.pointer && (editor.viewport?.at(...editor.pointer) ?? null);
+  const over = editor.pointer && (editor.viewport?.at(...editor.pointer) ?? null);
+  const scene = editor.scene();
+  const at = over && scene && documentPlace(scene, over, NO_SIZE);
   const text = (await navigator.clipboard?.readText().catch(() => null)) ?? pageClipboard;
   const fragment = parseFragment(text) ?? parseFragment(pageClipboard);
   if (!fragment) return;
@@ -50,7 +53,7 @@ export function dropCopy(editor: Editor): void {
   const [node] = moving;
   const [frame] = boxes;
   if (!scene || !fragment) return;
-  const before = frame ? scene.graph.frames.get(frame[0])?.box : node && centreOf(scene, node[0], STILL);
+  const before = frame ? scene.frames.get(frame[0])?.box : node && centreOf(scene, node[0], STILL);
   const after = frame?.[1] ?? node?.[1];
   if (before && after) insert(editor, fragment, "Duplicate", [after[0] - before[0], after[1] - before[1]]);
 }

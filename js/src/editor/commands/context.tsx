@@ -22,12 +22,30 @@ export function useView<T>(select: (state: ViewState) => T): T {
   return useStoreValue(useEditor().view, select);
 }
 
+/** Whether a part of the view's state speaks of the node with a full path. */
+export function useIsOn(path: string, select: (state: ViewState) => string | null): boolean {
+  return useView((view) => {
+    const name = select(view);
+    return name !== null && [...view.path, name].join(".") === path;
+  });
+}
+
 export function useSession<T>(select: (state: SessionState) => T): T {
   return useStoreValue(useEditor().session.store, select);
 }
 
-/** The graph that this view shows, or null until a snapshot has come. */
+/** The graph that commands act on, or null until a snapshot has come. */
 export function useScene(): ShownScene | null {
+  return useOfBoth((editor) => editor.scene());
+}
+
+/** The graph that is drawn as a whole, with those in its open blocks. */
+export function useDrawn(): ShownScene | null {
+  return useOfBoth((editor) => editor.drawn());
+}
+
+/** What depends on the session and the view. */
+function useOfBoth<T>(select: (editor: Editor) => T): T {
   const editor = useEditor();
   const subscribe = useCallback(
     (listener: () => void) => {
@@ -38,5 +56,5 @@ export function useScene(): ShownScene | null {
     },
     [editor],
   );
-  return useSyncExternalStore(subscribe, () => editor.scene());
+  return useSyncExternalStore(subscribe, () => select(editor));
 }

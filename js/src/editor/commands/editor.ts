@@ -7,13 +7,14 @@ import { type FrameBox, held, shifted } from "../document/frame";
 import { freeName } from "../document/names";
 import { portsOf } from "../document/ports";
 import { bridges, edgeFrom, insertOps } from "../document/splice";
-import { placedAt, settled } from "../scene/folded";
+import { type Layer, layersOf } from "../scene/boxes";
+import type { Card } from "../scene/card";
 import { HEADER_HEIGHT, NODE_WIDTH, SUMMARY_HEIGHT } from "../scene/geometry";
 import { withOwn } from "../scene/inlining";
 import { freePlace, type Point, STEP_RIGHT, STEP_Y } from "../scene/placement";
-import { roomFor } from "../scene/room";
-import { cardFor, centreOf, membersOf, ownerOf, placeOf, SceneMaker, type ShownScene } from "../scene/scene";
-import { type Connecting, FIRST_VIEW, NOTHING, SETTLED, STILL, type ViewState } from "../scene/view";
+import { moveOps, roomFor } from "../scene/room";
+import { cardFor, centreOf, documentPlace, membersOf, ownerOf, SceneMaker, type ShownScene } from "../scene/scene";
+import { type Connecting, FIRST_VIEW, NOTHING, rootOf, SETTLED, STILL, type ViewState } from "../scene/view";
 import type { Session } from "../session/session";
 import { Store } from "../session/store";
 
@@ -58,9 +59,31 @@ export class Editor {
 
   constructor(readonly session: Session) {}
 
+  /** The graph that commands act on. */
   scene(): ShownScene | null {
-    const { path, exposed, folded, outlined } = this.view.get();
-    return this.scenes.make(this.session.store.get(), path, exposed, folded, outlined);
+    let scene = this.drawn();
+    for (const name of this.view.get().path.slice(scene?.path.length)) scene = scene?.open.get(name) ?? scene;
+    return scene;
+  }
+
+  /** The graph that is drawn as a whole: that one, or one in which blocks are open that lead to it. */
+  drawn(): ShownScene | null {
+    const view = this.view.get();
+    const { exposed, folded, outlined, opened } = view;
+    return this.scenes.make(this.session.store.get(), rootOf(view), exposed, folded, outlined, opened);
+  }
+
+  /** Where the graph that commands act on is drawn. */
+  layer(): Layer | null {
+    const [drawn, scene] = [this.drawn(), this.scene()];
+    return (drawn && layersOf(drawn).find((layer) => layer.scene === scene)) ?? null;
+  }
+
+  /** The graph that a card is drawn in. */
+  sceneOf({ path, name }: Pick<Card, "path" | "name">): ShownScene | null {
+    const drawn = this.drawn();
+    const prefix = path.slice(0, path.length - name.length);
+    return (drawn && layersOf(drawn).find(({ scene }) => scene.prefix === prefix)?.scene) ?? null;
   }
 
   /** The scene in which a connection is judged: an edge that is being taken elsewhere is not in its own way. */
@@ -204,7 +227,7 @@ export class Editor {
       : feeder && source && matchPorts(feeder.name, source, name, ports);
     const wanted = at ?? this.placeFor(scene, edge && only !== null ? only : null);
     const room = into && roomFor(scene, into, wanted, NEW_CARD);
-    const position = placedAt(scene.folds, room?.at ?? at ?? freePlace(this.centres(scene), wanted));
+    const position = documentPlace(scene, room?.at ?? at ?? freePlace(this.centres(scene), wanted), NEW_CARD);
     const ops: Op[] = [
       ...fresh.before,
       {
@@ -325,7 +348,7 @@ export class Editor {
     }
     const moved = new Map<string, FrameBox>();
     for (const name of carried.frames) {
-      const box = boxes.get(name) ?? scene.graph.frames.get(name)?.box;
+      const box = boxes.get(name) ?? scene.frames.get(name)?.box;
       if (box) moved.set(name, shifted(box, dx, dy));
     }
     this.patch({ moving: places, boxes: moved });
@@ -347,7 +370,7 @@ export class Editor {
   ): { nodes: ReadonlySet<string>; frames: ReadonlySet<string> } {
     const nodes = new Set<string>();
     const frames = new Set<string>();
-    const all = [...scene.graph.frames.values()];
+    const all = [...scene.frames.values()];
     const centres = [...scene.cards.keys()].map((name) => [name, centreOf(scene, name, STILL)] as const);
     for (const frame of all) {
       if (!names.has(frame.name)) continue;
@@ -390,10 +413,10 @@ export class Editor {
     }
   }
 
-  /** Arranges the graph; `first`: because it is seen without places, and not because somebody asked. */
-  arrange(direction: NonNullable<Arrange["direction"]> = "down", first = false): void {
-    const scene = this.scene();
-    if (scene) this.session.arrange(scene.graphId, direction, this.view.get().outlined === "all", first);
+  /** Arranges the graph, or the one that is `first` seen, without places, and not because somebody asked. */
+  arrange(direction: NonNullable<Arrange["direction"]> = "down", first: ShownScene | null = null): void {
+    const scene = first ?? this.scene();
+    if (scene) this.session.arrange(scene.graphId, direction, this.view.get().outlined === "all", first !== null);
   }
 
   enter(path: readonly string[]): void {
@@ -481,24 +504,6 @@ export class Editor {
   private centres(scene: ShownScene): Point[] {
     return [...scene.cards.keys()].map((name) => centreOf(scene, name, STILL));
   }
-}
-
-/** The ops that bring nodes to centres as shown, and frames to boxes. */
-function moveOps(scene: ShownScene, places: ReadonlyMap<string, Point>, boxes: ReadonlyMap<string, FrameBox>): Op[] {
-  const ops: Op[] = [];
-  for (const [name, [x, y]] of settled(scene.folds, places, (name) => placeOf(scene, name))) {
-    const before = scene.graph.nodes.get(name)?.position;
-    const position: [number, number] = [Math.round(x), Math.round(y)];
-    if (scene.graph.nodes.has(name) && (before?.[0] !== position[0] || before?.[1] !== position[1])) {
-      ops.push({ op: "moveNode", name, position, graph: scene.graphId });
-    }
-  }
-  for (const [name, box] of boxes) {
-    const before = scene.graph.frames.get(name)?.box;
-    if (before?.some((part, place) => part !== box[place]))
-      ops.push({ op: "changeFrame", name, box, graph: scene.graphId });
-  }
-  return ops;
 }
 
 function named(nodes: readonly string[]): string {

@@ -1,9 +1,11 @@
 import type { Op } from "../../protocol";
 import { around, type FrameBox, freeFrameName, held, resized } from "../document/frame";
 import { boxesOf } from "../scene/boxes";
+import { documentBox } from "../scene/room";
 import { NOTHING, STILL } from "../scene/view";
 import type { Editor } from "./editor";
 import { unfoldAll } from "./folding";
+import { closeAll } from "./opened";
 
 const NOTE_SIZE = [240, 130] as const;
 
@@ -11,6 +13,7 @@ const NOTE_SIZE = [240, 130] as const;
 export function addFrame(editor: Editor): void {
   // A frame is a place in the document, and must be seen as it is there.
   unfoldAll(editor);
+  closeAll(editor);
   const scene = editor.scene();
   if (!scene || !editor.viewport) return;
   const { nodes } = editor.view.get();
@@ -34,13 +37,16 @@ export function changeFrame(editor: Editor, name: string, change: Partial<Extrac
 /** Makes a frame as large as what stands in it needs. */
 export function fitFrame(editor: Editor, name: string): void {
   const scene = editor.scene();
-  const frame = scene?.graph.frames.get(name);
+  const frame = scene?.frames.get(name);
   if (!scene || !frame) return;
   const all = boxesOf(scene, STILL);
   const centres = all.map((box) => [box.name, [box.left + box.width / 2, box.top + box.height / 2] as const] as const);
   const inside = new Set(held(frame, centres, []).nodes);
   if (inside.size === 0) editor.session.notify("Nothing stands in this frame.");
-  else changeFrame(editor, name, { box: around(all.filter((box) => inside.has(box.name))) });
+  else {
+    const box = documentBox(scene, name, around(all.filter((box) => inside.has(box.name))));
+    if (box) changeFrame(editor, name, { box });
+  }
 }
 
 /** Makes the selected frames larger or smaller at their lower right corner. */
@@ -58,7 +64,7 @@ export function resizeFrames(editor: Editor, dx: number, dy: number): void {
 /** Shows the frame of that name, and has the keyboard stand on it. */
 export function goToFrame(editor: Editor, name: string): void {
   const scene = editor.scene();
-  const frame = scene?.graph.frames.get(name);
+  const frame = scene?.frames.get(name);
   if (!scene || !frame) return;
   editor.select([], NOTHING, [name]);
   editor.patch({ said: frameLabel(editor, name) });
@@ -84,7 +90,7 @@ export function frameLabel(editor: Editor, name: string): string {
 /** Moves a frame that is being dragged to a corner, with whatever stands in it; ends with `Editor.move`. */
 export function dragFrame(editor: Editor, name: string, [left, top]: readonly [number, number]): void {
   const scene = editor.scene();
-  const frame = scene?.graph.frames.get(name);
+  const frame = scene?.frames.get(name);
   if (!scene || !frame) return;
   const [dx, dy] = [left - frame.box[0], top - frame.box[1]];
   const carried = editor.carriedBy(scene, new Set([name]));
@@ -96,7 +102,7 @@ export function dragFrame(editor: Editor, name: string, [left, top]: readonly [n
   }
   const moved = new Map(boxes);
   for (const other of carried.frames) {
-    const box = scene.graph.frames.get(other)?.box;
+    const box = scene.frames.get(other)?.box;
     if (box) moved.set(other, [box[0] + dx, box[1] + dy, box[2], box[3]]);
   }
   editor.patch({ moving: places, boxes: moved });

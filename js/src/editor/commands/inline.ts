@@ -9,7 +9,7 @@ const READABLE = 0.6;
 
 /** The properties that are edited on a card itself. */
 export function editableOn(editor: Editor, { name, path }: Pick<Card, "name" | "path">): readonly PropertyState[] {
-  const scene = editor.scene();
+  const scene = editor.sceneOf({ name, path });
   const node = scene?.graph.nodes.get(name);
   if (!scene || !node) return [];
   return mainProperties(node, scene.types.get(node.type), editor.session.store.get().derived.resolved.get(path));

@@ -18,6 +18,7 @@ import {
 } from "./gestures";
 import { editInline, renameOnCard } from "./inline";
 import { openMenu } from "./menu";
+import { closeLevel, enterBlock, leaveBlock, toggleOpened } from "./opened";
 import { runToHere } from "./runToHere";
 import { armStroke, endStroke } from "./stroke";
 
@@ -66,6 +67,12 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["v"], what: "Edit values on the card", run: (editor) => editInline(editor) },
     { keys: ["t"], what: "Change the type…", run: openTypes },
     { keys: ["Enter"], what: "Open the block or the properties", run: open },
+    {
+      keys: ["o"],
+      what: "Open the block in place, or close it",
+      run: (editor) => toggleOpened(editor),
+    },
+    { keys: ["Shift+o"], what: "Close the innermost open blocks", run: closeLevel },
     { keys: ["p"], what: "Look inside the block", run: (editor) => togglePeek(editor) },
     { keys: ["i"], what: "Run to here: see the tensor", run: (editor) => runToHere(editor) },
     { keys: ["h"], what: "Collapse or expand the card", run: (editor) => toggleCollapsed(editor) },
@@ -231,7 +238,7 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
   if (editor.view.get().nodes.size === 0 && editor.view.get().frames.size === 1) editFrame(editor);
   if (name === null) return;
   const node = editor.scene()?.graph.nodes.get(name);
-  if (node && definitionOf(node) !== null) editor.enter([...editor.view.get().path, name]);
+  if (node && definitionOf(node) !== null) enterBlock(editor, name);
   else {
     editor.showPanel("properties", true);
     requestAnimationFrame(() => root.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());
@@ -250,7 +257,7 @@ export function stepBack(editor: Editor, root: HTMLElement): void {
   else if (view.seen !== null) editor.patch({ seen: null });
   else if (view.history) editor.patch({ history: false });
   else if (view.nodes.size + view.edges.size + view.frames.size > 0) editor.select([]);
-  else if (view.path.length > 0) editor.enter(view.path.slice(0, -1));
+  else if (view.path.length > 0) leaveBlock(editor);
   else if (view.keys === "here") editor.patch({ keys: "leaving" });
   else {
     editor.patch({ active: false, keys: "left" });

@@ -20,7 +20,8 @@ export function openMenu(editor: Editor, client: readonly [number, number] | nul
 /** Opens the menu for what a point of the page shows, and selects that first unless it is selected. */
 export function openMenuOn(editor: Editor, target: Element, client: readonly [number, number]): void {
   const { nodes, edges, frames } = editor.view.get();
-  const id = (kind: string) => target.closest(kind)?.getAttribute("data-id") ?? null;
+  // Without the blocks that lead to it: the press has had commands act on its graph.
+  const id = (kind: string) => target.closest(kind)?.getAttribute("data-id")?.replace(/^.*\//, "") ?? null;
   const node = id(".react-flow__node-card");
   const frame = id(".react-flow__node-frame")?.replace(/^frame:/, "") ?? null;
   const edge = id(".react-flow__edge");
@@ -38,10 +39,11 @@ export function menuFor(editor: Editor): string[][] {
   const changes = !editor.session.store.get().readOnly;
   const only = editor.only();
   const node = only === null ? undefined : scene?.graph.nodes.get(only);
+  const hasBlocks = [...(editor.drawn()?.cards.values() ?? [])].some(({ inside }) => inside);
   if (nodes.size > 0) {
     const block = node !== undefined && definitionOf(node) !== null;
     return offered(changes, [
-      node ? ["*Enter", "*i", ...(block ? ["*p"] : ["t", "v"]), "F2"] : [],
+      node ? ["*Enter", "*i", ...(block ? ["*o", "*p"] : ["t", "v"]), "F2"] : [],
       node ? ["c", "*e"] : [],
       ["*Mod+c", "Mod+x", "Mod+d"],
       ["b", "Shift+b"],
@@ -58,6 +60,7 @@ export function menuFor(editor: Editor): string[][] {
     ["*Mod+a", "*Mod+f"],
     ["Shift+a", "Shift+c", "Shift+r"],
     ["*f", "*0"],
+    ...(hasBlocks ? [["*o", "*Shift+o"]] : []),
     ["Mod+o", "*Mod+Shift+s"],
     ["*?"],
   ]);

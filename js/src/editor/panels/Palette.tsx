@@ -11,6 +11,7 @@ import {
 import { MY_BLOCKS, type NodeTypeState, TEMPLATES } from "../../protocol";
 import { chooseBlocks, saveBlocks } from "../commands/blocks";
 import { useEditor, useSession } from "../commands/context";
+import { droppedAt } from "../commands/opened";
 import { blockTypes, shownType, templateTypes } from "../document/blocks";
 import { searchTypes } from "./search";
 
@@ -217,6 +218,7 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
     ghost.current = null;
     start.current = null;
     if (!dropped || !dragged) return;
+    droppedAt(editor, [event.clientX, event.clientY]);
     const place = editor.viewport?.at(event.clientX, event.clientY);
     if (place) editor.add(type.type, { at: place });
   };

@@ -1,15 +1,8 @@
 import type { Card } from "./card";
+import { type Box, insideAt } from "./geometry";
 import type { Point } from "./placement";
-import { centreOf, type ShownScene } from "./scene";
+import { centreOf, extentOf, type ShownScene, sizeOf } from "./scene";
 import { STILL, type ViewState } from "./view";
-
-/** A rectangle in the canvas's pixels. */
-export interface Box {
-  readonly left: number;
-  readonly top: number;
-  readonly width: number;
-  readonly height: number;
-}
 
 export interface NodeBox extends Box {
   readonly name: string;
@@ -53,33 +46,6 @@ export function endsOf(scene: ShownScene, boxes: readonly NodeBox[]): ReadonlyMa
   return ends;
 }
 
-export function overlaps(a: Box, b: Box): boolean {
-  return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
-}
-
-export function union(boxes: readonly Box[]): Box {
-  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
-  for (const box of boxes) {
-    left = Math.min(left, box.left);
-    top = Math.min(top, box.top);
-    right = Math.max(right, box.left + box.width);
-    bottom = Math.max(bottom, box.top + box.height);
-  }
-  return { left, top, width: right - left, height: bottom - top };
-}
-
-/** The place of all that is drawn, frames included; null for nothing. */
-export function extentOf(scene: ShownScene): Box | null {
-  const frames = [...scene.graph.frames.values()].map(({ box: [left, top, width, height] }) => ({
-    left,
-    top,
-    width,
-    height,
-  }));
-  const all = [...boxesOf(scene, STILL), ...frames];
-  return all.length > 0 ? union(all) : null;
-}
-
 /** The topmost node under a point. */
 export function nodeAt(boxes: readonly NodeBox[], [x, y]: Point): string | null {
   const hit = boxes.findLast(
@@ -95,4 +61,43 @@ export function nodesBetween(boxes: readonly NodeBox[], [x1, y1]: Point, [x2, y2
   return boxes
     .filter((box) => box.left < right && box.top < bottom && box.left + box.width > left && box.top + box.height > top)
     .map((box) => box.name);
+}
+
+/** One of the graphs that are drawn: the outermost one, or that of a block which is open in place. */
+export interface Layer {
+  /** What the ids of its nodes and edges begin with in React Flow: `""`, or `"block/"`. */
+  readonly id: string;
+  readonly scene: ShownScene;
+  /** Where its origin is on the canvas. */
+  readonly at: Point;
+}
+
+/** All graphs that are drawn, each after the one around it; `moving` are nodes of the one with the prefix `within`. */
+export function layersOf(root: ShownScene, moving: ViewState["moving"] = STILL, within = ""): readonly Layer[] {
+  const layers: Layer[] = [{ id: "", scene: root, at: [0, 0] }];
+  for (const { id, scene, at } of layers) {
+    for (const [name, inside] of scene.open) {
+      const card = scene.cards.get(name);
+      const size = sizeOf(inside);
+      if (!card || !size) continue;
+      const [left, top] = topLeft(card, centreOf(scene, name, scene.prefix === within ? moving : STILL));
+      const [x, y] = insideAt(card.geometry, size, card.collapsed);
+      const corner = extentOf(inside) ?? { left: 0, top: 0 };
+      layers.push({
+        id: `${id}${name}/`,
+        scene: inside,
+        at: [at[0] + left + x - corner.left, at[1] + top + y - corner.top],
+      });
+    }
+  }
+  return layers;
+}
+
+/** The part of the canvas that an open block has for what is inside, itself included. */
+export function frameOf(outer: Layer, name: string): Box | null {
+  const card = outer.scene.cards.get(name);
+  if (!card) return null;
+  const [left, top] = topLeft(card, centreOf(outer.scene, name, STILL));
+  const { width, height } = card.geometry;
+  return { left: outer.at[0] + left, top: outer.at[1] + top, width, height };
 }

@@ -3,7 +3,7 @@ import { definitionOf } from "../document/definitions";
 import { type Provenance, provenanceOf } from "../document/origin";
 import type { Ports } from "../document/ports";
 import type { Run } from "../document/repeats";
-import { type Geometry, geometryOf } from "./geometry";
+import { type Geometry, geometryOf, openedGeometry, type Size } from "./geometry";
 import { isGiven } from "./inlining";
 import { linesOf, type Part, partsOf, type Written, wordsOf } from "./summary";
 
@@ -19,6 +19,8 @@ export interface Card {
   readonly lines: readonly (readonly Part[])[];
   readonly ports: Ports;
   readonly geometry: Geometry;
+  /** The geometry that it has while what is inside is not drawn in it; the same while that is so. */
+  readonly closed: Geometry;
   readonly diagnostics: readonly Diagnostic[];
   readonly label: string;
   readonly collapsed: boolean;
@@ -52,6 +54,8 @@ export interface Drawn {
   /** Whether no edge leads to or from it. */
   readonly isAlone: boolean;
   readonly isCatalogThere: boolean;
+  /** How large what is inside is drawn, if it is open in place. */
+  readonly inside: Size | null;
 }
 
 export interface Step {
@@ -71,7 +75,7 @@ export function cardOf(
   ports: Ports,
   diagnostics: readonly Diagnostic[],
   uses: number,
-  { run, steps, across, isAlone, isCatalogThere }: Drawn,
+  { run, steps, across, isAlone, isCatalogThere, inside }: Drawn,
 ): Card {
   const [{ node, type }] = steps as readonly [Step];
   const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
@@ -90,6 +94,7 @@ export function cardOf(
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
   const called = run ? `${node.name} to ${run.at(-1)}, ${run.length} equal nodes in a row` : node.name;
   const [title, kind] = wordsFor(steps);
+  const closed = geometryOf(ports, lines.length, collapsed, across);
   return {
     path,
     name: node.name,
@@ -100,9 +105,10 @@ export function cardOf(
     summary,
     lines,
     ports,
-    geometry: geometryOf(ports, lines.length, collapsed, across),
+    geometry: inside ? openedGeometry(closed, inside, collapsed) : closed,
+    closed,
     diagnostics,
-    label: `${called}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${collapsed ? ", collapsed" : ""}${problems}`,
+    label: `${called}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${collapsed ? ", collapsed" : ""}${inside ? ", open" : ""}${problems}`,
     collapsed,
     uses,
     origin,
@@ -141,6 +147,11 @@ function wordsFor(steps: readonly Step[]): readonly [title: string, kind: string
     return [node.name, definition && definition !== node.name ? definition : "block"];
   }
   return [node.name, isGiven(node.name, node.type) || /^[A-Z]/.test(node.type) ? node.type : ""];
+}
+
+/** Whether what is inside is drawn in it, as in a frame. */
+export function isOpen({ geometry, closed }: Card): boolean {
+  return geometry !== closed;
 }
 
 /** How many nodes it stands for, or else show what it shows: `×8`. */

@@ -18,6 +18,34 @@ export const COLLAPSED_WIDTH = 148;
 export const COLLAPSED_HEIGHT = 30;
 export const COLLAPSED_PORT_WIDTH = 18;
 export const HANDLE_SIZE = 10;
+/** Between the frame of a block that is open in place and what is drawn in it. */
+const OPEN_PADDING = 24;
+
+export interface Size {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** A rectangle in the canvas's pixels. */
+export interface Box extends Size {
+  readonly left: number;
+  readonly top: number;
+}
+
+export function overlaps(a: Box, b: Box): boolean {
+  return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
+}
+
+export function union(boxes: readonly Box[]): Box {
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+  for (const box of boxes) {
+    left = Math.min(left, box.left);
+    top = Math.min(top, box.top);
+    right = Math.max(right, box.left + box.width);
+    bottom = Math.max(bottom, box.top + box.height);
+  }
+  return { left, top, width: right - left, height: bottom - top };
+}
 
 export interface HandlePlace {
   readonly port: string;
@@ -90,4 +118,28 @@ export function geometryOf(ports: Ports, lines: number, collapsed = false, acros
     });
   const handles = [...place("input", ports.inputs, inputLabels), ...place("output", ports.outputs, outputLabels)];
   return { width, height, handles, across, above, below };
+}
+
+/** The same card as a frame around what is inside: its ports keep their order on its edges. */
+export function openedGeometry(closed: Geometry, inside: Size, collapsed: boolean): Geometry {
+  // At the sides, the names of ports stand beside what is inside.
+  const beside = closed.across && closed.below > 0 ? PORT_WIDTH : OPEN_PADDING;
+  const under = closed.across ? 0 : closed.below;
+  const width = Math.max(closed.width, inside.width + 2 * beside);
+  const height = Math.max(closed.height, headHeight(closed, collapsed) + inside.height + 2 * OPEN_PADDING + under);
+  const handles = closed.handles.map((handle) => ({
+    ...handle,
+    x: (handle.x / closed.width) * width,
+    y: (handle.y / closed.height) * height,
+  }));
+  return { ...closed, width, height, handles };
+}
+
+/** Where what is inside begins in such a frame, from its upper left corner. */
+export function insideAt(frame: Geometry, inside: Size, collapsed: boolean): readonly [x: number, y: number] {
+  return [(frame.width - inside.width) / 2, headHeight(frame, collapsed) + OPEN_PADDING];
+}
+
+function headHeight({ above }: Geometry, collapsed: boolean): number {
+  return above + (collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT);
 }

@@ -1,11 +1,11 @@
 import { FRAME_COLOURS, FRAME_TITLE_HEIGHT, type Frame, type TensorShape } from "../../protocol";
 import { edgeId } from "../document/document";
 import { download } from "../host/download";
-import { boxesOf, endsOf, extentOf, type NodeBox } from "./boxes";
-import { timesOf } from "./card";
+import { boxesOf, endsOf, layersOf, type NodeBox } from "./boxes";
+import { isOpen, timesOf } from "./card";
 import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT } from "./geometry";
 import { labelPlace, pathThrough } from "./routes";
-import type { ShownScene } from "./scene";
+import { extentOf, type ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
 import { wordsOf } from "./summary";
 import { STILL } from "./view";
@@ -22,12 +22,27 @@ const LETTER = 0.58;
 
 /** The graph that a view shows as a picture of its own, in the colours of the theme. */
 export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape>, root: HTMLElement): string {
-  const boxes = boxesOf(scene, STILL);
-  const ends = endsOf(scene, boxes);
-  const frames = [...scene.graph.frames.values()].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
   const { left, top, width, height } = extentOf(scene) ?? { left: 0, top: 0, width: 0, height: 0 };
   const color = coloursOf(root);
+  const parts = layersOf(scene).map(
+    ({ scene, at }) => `<g transform="translate(${at})">${layerPicture(scene, shapes, color)}</g>`,
+  );
+  const view = [left - MARGIN, top - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN];
+  return (
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${view.join(" ")}" width="${view[2]}" height="${view[3]}" ` +
+    `role="img" font-family="system-ui, sans-serif"><title>${escaped(scene.document.name || "Graph")}</title>` +
+    `<rect x="${view[0]}" y="${view[1]}" width="${view[2]}" height="${view[3]}" fill="${color("canvas")}"/>` +
+    `${parts.join("")}</svg>`
+  );
+}
+
+function layerPicture(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape>, color: Colours): string {
+  const boxes = boxesOf(scene, STILL);
+  const ends = endsOf(scene, boxes);
+  const frames = [...scene.frames.values()].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
   const parts: string[] = frames.map((frame) => framePicture(frame, color));
+  // What is open is a frame: edges run on it.
+  for (const box of boxes) if (isOpen(box.card)) parts.push(cardPicture(box, color));
   for (const edge of scene.wires) {
     const points = routeOf(edge, ends, boxes);
     if (!points) continue;
@@ -41,14 +56,8 @@ export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorS
     const x = at[0] + (scene.across ? -breadth / 2 : side < 0 ? -7 - breadth : 7);
     if (label) parts.push(text(x, at[1] + (scene.across ? -6 : 3.5), label, SMALL_SIZE, color("muted"), "monospace"));
   }
-  for (const box of boxes) parts.push(cardPicture(box, color));
-  const view = [left - MARGIN, top - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN];
-  return (
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${view.join(" ")}" width="${view[2]}" height="${view[3]}" ` +
-    `role="img" font-family="system-ui, sans-serif"><title>${escaped(scene.document.name || "Graph")}</title>` +
-    `<rect x="${view[0]}" y="${view[1]}" width="${view[2]}" height="${view[3]}" fill="${color("canvas")}"/>` +
-    `${parts.join("")}</svg>`
-  );
+  for (const box of boxes) if (!isOpen(box.card)) parts.push(cardPicture(box, color));
+  return parts.join("");
 }
 
 function framePicture({ box, title = "", text: words = "", colour = "grey" }: Frame, color: Colours): string {
@@ -90,7 +99,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const outline = (by: number) =>
     `<rect x="${left + by}" y="${top + by}" width="${width}" height="${height}" rx="9" fill="${color("card")}" ` +
     `stroke="${color("line-strong")}"/>`;
-  const paper = `${card.inside || card.run ? outline(4) : ""}${outline(0)}`;
+  const paper = `${(card.inside && !isOpen(card)) || card.run ? outline(4) : ""}${outline(0)}`;
   const icon = (x: number, y: number, scale: number) =>
     `<path transform="translate(${x},${y}) scale(${scale})" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
     `stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round"/>`;

@@ -1,10 +1,10 @@
-import type { EdgeState } from "../../protocol";
+import type { EdgeState, Op } from "../../protocol";
 import { nodeOf } from "../document/document";
 import type { FrameBox } from "../document/frame";
-import { type Box, boxesOf, centre, endsOf } from "./boxes";
-import { NODE_WIDTH } from "./geometry";
+import { boxesOf, centre, endsOf } from "./boxes";
+import { NODE_WIDTH, type Size } from "./geometry";
 import { type Point, STEP_RIGHT } from "./placement";
-import type { ShownScene } from "./scene";
+import { type ShownScene, settledAt } from "./scene";
 import { STILL } from "./view";
 
 /** The least distance between neighbours along an edge, and the one that is made; in the canvas's pixels. */
@@ -26,13 +26,7 @@ export interface Room {
  * Where there is too little of it, all that stands beyond the edge's target moves on by as much as is lacking, and
  * frames that begin before it grow. An edge that runs backwards is left as it is.
  */
-export function roomFor(
-  scene: ShownScene,
-  edge: EdgeState,
-  at: Point,
-  size: Pick<Box, "width" | "height">,
-  name?: string,
-): Room {
+export function roomFor(scene: ShownScene, edge: EdgeState, at: Point, size: Size, name?: string): Room {
   const [axis, start, length] = scene.across ? ([0, "left", "width"] as const) : ([1, "top", "height"] as const);
   const boxes = boxesOf(scene, STILL);
   const ends = endsOf(scene, boxes);
@@ -54,7 +48,7 @@ export function roomFor(
     const [x, y] = centre(box.card, [box.left, box.top]);
     moves.set(box.name, scene.across ? [x + lacking, y] : [x, y + lacking]);
   }
-  for (const { name: frame, box } of scene.graph.frames.values()) {
+  for (const { name: frame, box } of scene.frames.values()) {
     const [left, top, width, height] = box;
     const [begin, end] = scene.across ? [left, left + width] : [top, top + height];
     if (begin >= target[start])
@@ -63,4 +57,34 @@ export function roomFor(
       frames.set(frame, scene.across ? [left, top, width + lacking, height] : [left, top, width, height + lacking]);
   }
   return { at: onAxis(from + gap + half), moves, frames };
+}
+
+/** The ops that bring nodes to centres as shown, and frames to boxes. */
+export function moveOps(
+  scene: ShownScene,
+  places: ReadonlyMap<string, Point>,
+  boxes: ReadonlyMap<string, FrameBox>,
+): Op[] {
+  const ops: Op[] = [];
+  for (const [name, [x, y]] of settledAt(scene, places)) {
+    const before = scene.graph.nodes.get(name)?.position;
+    const position: [number, number] = [Math.round(x), Math.round(y)];
+    if (scene.graph.nodes.has(name) && (before?.[0] !== position[0] || before?.[1] !== position[1])) {
+      ops.push({ op: "moveNode", name, position, graph: scene.graphId });
+    }
+  }
+  for (const [name, shown] of boxes) {
+    const box = documentBox(scene, name, shown);
+    if (box && scene.graph.frames.get(name)?.box.some((part, place) => part !== box[place]))
+      ops.push({ op: "changeFrame", name, box, graph: scene.graphId });
+  }
+  return ops;
+}
+
+/** The box in the document of a frame that is shown in a box: it changes by as much as what is shown does. */
+export function documentBox(scene: ShownScene, name: string, shown: FrameBox): FrameBox | null {
+  const [box, before] = [scene.graph.frames.get(name)?.box, scene.frames.get(name)?.box];
+  if (!box || !before) return null;
+  const changed = (place: 0 | 1 | 2 | 3) => Math.round(box[place] + shown[place] - before[place]);
+  return scene.frames === scene.graph.frames ? shown : [changed(0), changed(1), changed(2), changed(3)];
 }

@@ -1,4 +1,4 @@
-import type { Box } from "./boxes";
+import type { Box } from "./geometry";
 import type { Point } from "./placement";
 
 /** The four points of a curve that leaves the first and reaches the last of them vertically, or horizontally. */

@@ -1,4 +1,4 @@
-import type { Diagnostic, EdgeState, NodeState, NodeTypeState } from "../../protocol";
+import type { Diagnostic, EdgeState, Frame, NodeState, NodeTypeState } from "../../protocol";
 import type { Scene } from "../document/connection";
 import { definitionOf, usesOf } from "../document/definitions";
 import type { Graph } from "../document/document";
@@ -8,18 +8,21 @@ import { type Run, runsOf } from "../document/repeats";
 import { UNWIRED, wiringOf } from "../document/wiring";
 import type { SessionState } from "../session/session";
 import { addressOn, type Card, cardOf, type Step } from "./card";
-import { type Folds, foldsOf, shownAt } from "./folded";
-import { runsRight } from "./geometry";
+import { type Folds, foldsOf, placedAt, settled, shownAt } from "./folded";
+import { type Box, NODE_WIDTH, runsRight, type Size, union } from "./geometry";
 import { giverOf, type Inlining, inliningOf, NOTHING_INLINED } from "./inlining";
 import { type Point, provisionalPositions } from "./placement";
+import { type Pushed, pushedBy, pushedFrames, unpushed } from "./pushed";
 import type { Written } from "./summary";
-import { NOTHING } from "./view";
+import { NOTHING, STILL } from "./view";
 
 /** One graph as one view shows it. */
 export interface ShownScene extends Scene {
   readonly graphId: string;
   /** `""` or `"block."`: what makes a name in this graph a full path. */
   readonly prefix: string;
+  /** The names of the blocks that lead to it. */
+  readonly path: readonly string[];
   readonly cards: ReadonlyMap<string, Card>;
   /** Whether the graph is drawn from left to right. */
   readonly across: boolean;
@@ -28,6 +31,11 @@ export interface ShownScene extends Scene {
   /** Equal nodes in a row, folded or not. */
   readonly runs: () => readonly Run[];
   readonly folds: Folds;
+  /** What is drawn in the blocks that are open in place. */
+  readonly open: ReadonlyMap<string, ShownScene>;
+  readonly pushed: Pushed;
+  /** Frames as shown: open blocks move and widen them. */
+  readonly frames: ReadonlyMap<string, Frame>;
   /** What is written on the cards that use it instead of being drawn. */
   readonly inlined: Inlining;
   /** Whether anything could be, also while all is drawn. */
@@ -60,6 +68,8 @@ export class SceneMaker {
   private made = new Map<string, Made>();
   private last: { inputs: readonly unknown[]; scene: ShownScene } | null = null;
   private common: readonly unknown[] = [];
+  /** For each block that is open in place. */
+  private inner = new Map<string, SceneMaker>();
 
   make(
     state: SessionState,
@@ -67,11 +77,22 @@ export class SceneMaker {
     shownPorts: ReadonlySet<string>,
     folded: ReadonlySet<string> = NOTHING,
     outlined: ReadonlySet<string> | "all" = NOTHING,
+    opened: ReadonlySet<string> = NOTHING,
   ): ShownScene | null {
     const document = state.sync?.shown;
     if (!document) return null;
     const { diagnostics, resolved } = state.derived;
-    const inputs = [document, diagnostics, resolved, state.catalog, path, shownPorts, folded, outlined];
+    const inputs = [
+      document,
+      diagnostics,
+      resolved,
+      state.catalog,
+      path.join("."),
+      shownPorts,
+      folded,
+      outlined,
+      opened,
+    ];
     if (this.last && same(this.last.inputs, inputs)) return this.last.scene;
     const graphId = graphAt(document, path) ?? "";
     const graph = document.graphs.get(graphId) as Graph;
@@ -102,6 +123,8 @@ export class SceneMaker {
     const counts = usesOf(document);
     const cards = new Map<string, Card>();
     const made = new Map<string, Made>();
+    const open = new Map<string, ShownScene>();
+    const inner = new Map<string, SceneMaker>();
     // What no card alone depends on; while it is the same, an ordinary card is as its node is.
     const common = [prefix, across, state.catalog, exposed.size + toFold.length === 0, inlined === NOTHING_INLINED];
     const isSimple = same(this.common, common) && common.length === this.common.length && common[3] && common[4];
@@ -123,6 +146,13 @@ export class SceneMaker {
       }
       if (folds.heads.has(node.name) || inlined.hidden.has(node.name)) continue;
       const full = prefix + node.name;
+      if (definitionOf(node) !== null && opened.has(full)) {
+        const maker = this.inner.get(node.name) ?? new SceneMaker();
+        inner.set(node.name, maker);
+        const inside = maker.make(state, [...path, node.name], shownPorts, folded, outlined, opened);
+        if (inside) open.set(node.name, inside);
+      }
+      const inside = sizeOf(open.get(node.name));
       const run = folds.runs.get(node.name) ?? null;
       const chain = folds.chains.get(node.name);
       const steps = (chain ?? [node.name]).map((name): Step => {
@@ -151,6 +181,7 @@ export class SceneMaker {
         asPorts,
         uses,
         run?.join(),
+        inside && `${inside.width} ${inside.height}`,
         across,
         state.catalog !== null,
       ];
@@ -171,7 +202,14 @@ export class SceneMaker {
                 ),
                 diagnostics,
                 uses,
-                { run, steps, across, isAlone: !into?.size && !outOf?.length, isCatalogThere: state.catalog !== null },
+                {
+                  run,
+                  steps,
+                  across,
+                  isAlone: !into?.size && !outOf?.length,
+                  isCatalogThere: state.catalog !== null,
+                  inside,
+                },
               ),
               made: key,
             };
@@ -179,6 +217,7 @@ export class SceneMaker {
       cards.set(node.name, entry.card);
     }
     this.made = made;
+    this.inner = inner;
     const all = [...graph.edges.values()];
     const isWhole = cards.size === graph.nodes.size && inlined.written.size === 0;
     const wires = isWhole
@@ -187,8 +226,30 @@ export class SceneMaker {
           const [name, port] = splitPort(target);
           return cards.has(name) && !inlined.written.get(name)?.has(port);
         });
-    const shown = { document, graph, types, graphId, prefix, cards, across, exposed, provisional };
-    const scene = { ...shown, runs, folds, inlined, wires, absorbs: () => usual() !== NOTHING_INLINED };
+    const pushed = pushedBy(
+      open.size === 0
+        ? []
+        : [...cards].map(([name, { closed, geometry }]) => ({
+            name,
+            centre: shownAt(folds, graph.nodes.get(name)?.position ?? provisional.get(name) ?? [0, 0]),
+            closed,
+            open: open.has(name) ? geometry : null,
+          })),
+      across,
+    );
+    const frames = pushedFrames(graph.frames, pushed);
+    const shown = { document, graph, types, graphId, prefix, path, cards, across, exposed, provisional };
+    const scene = {
+      ...shown,
+      runs,
+      folds,
+      open,
+      pushed,
+      frames,
+      inlined,
+      wires,
+      absorbs: () => usual() !== NOTHING_INLINED,
+    };
     this.last = { inputs, scene };
     return scene;
   }
@@ -247,7 +308,45 @@ export function placeOf({ graph, provisional }: ShownScene, name: string): Point
 
 /** Centre of a node as shown. */
 export function centreOf(scene: ShownScene, name: string, moving: ReadonlyMap<string, Point>): Point {
-  return moving.get(name) ?? shownAt(scene.folds, placeOf(scene, name));
+  return moving.get(name) ?? scene.pushed.places.get(name) ?? shownAt(scene.folds, placeOf(scene, name));
+}
+
+/** The place of all that is drawn, frames included; null for nothing. */
+export function extentOf(scene: ShownScene): Box | null {
+  const boxes = [...scene.frames.values()].map(({ box: [left, top, width, height] }) => ({ left, top, width, height }));
+  for (const [name, { geometry }] of scene.cards) {
+    const [x, y] = centreOf(scene, name, STILL);
+    const { width, height } = geometry;
+    boxes.push({ left: x - width / 2, top: y - height / 2, width, height });
+  }
+  return boxes.length > 0 ? union(boxes) : null;
+}
+
+/** How large the inside of an open block is drawn. */
+export function sizeOf(inside: ShownScene | undefined): Size | null {
+  return inside ? (extentOf(inside) ?? EMPTY_INSIDE) : null;
+}
+
+const EMPTY_INSIDE: Size = { width: NODE_WIDTH, height: 0 };
+
+/** The place of the document for something of a size that is shown at a point. */
+export function documentPlace({ folds, pushed }: ShownScene, at: Point, size: Size): Point {
+  return placedAt(folds, unpushed(pushed, at, size));
+}
+
+/** The places of the document that nodes get when their cards are moved to these centres. */
+export function settledAt(scene: ShownScene, cards: ReadonlyMap<string, Point>): ReadonlyMap<string, Point> {
+  const moved = new Map<string, Point>();
+  for (const { name } of scene.pushed.pushes) {
+    const [to, from] = [cards.get(name), centreOf(scene, name, STILL)];
+    if (to) moved.set(name, [to[0] - from[0], to[1] - from[1]]);
+  }
+  const points = new Map<string, Point>();
+  for (const [name, point] of cards) {
+    const size = scene.cards.get(name)?.geometry;
+    points.set(name, size ? unpushed(scene.pushed, point, size, moved, name) : point);
+  }
+  return settled(scene.folds, points, (name) => placeOf(scene, name));
 }
 
 /** The node whose card stands for a node: itself, unless it is folded away. */

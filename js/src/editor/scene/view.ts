@@ -46,6 +46,8 @@ export interface ViewState {
   readonly folded: ReadonlySet<string>;
   /** Full paths of values and steps that are drawn although a card has them written on it; or all of them are. */
   readonly outlined: ReadonlySet<string> | "all";
+  /** Full paths of the blocks that are open in place, each as a frame around what is inside. */
+  readonly opened: ReadonlySet<string>;
   /** The node that the keyboard is at. */
   readonly current: string | null;
   /** The node whose values are edited on its card, and the one to begin with. */
@@ -125,6 +127,7 @@ export const FIRST_VIEW: ViewState = {
   exposed: NOTHING,
   folded: NOTHING,
   outlined: NOTHING,
+  opened: NOTHING,
   current: null,
   inline: null,
   renaming: null,
@@ -136,3 +139,10 @@ export const FIRST_VIEW: ViewState = {
   keys: "here",
   said: "",
 };
+
+/** The graph that is drawn as a whole: the innermost one of the path that is not open in place in the one around it. */
+export function rootOf({ path, opened }: Pick<ViewState, "path" | "opened">): readonly string[] {
+  let depth = path.length;
+  while (depth > 0 && opened.has(path.slice(0, depth).join("."))) depth -= 1;
+  return path.slice(0, depth);
+}

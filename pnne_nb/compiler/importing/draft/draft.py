@@ -102,6 +102,7 @@ class Level:
         assumed: What was taken from the example because Python asked: how often a loop runs, how a branch goes.
         batches: First sizes of arguments among it, each with the words of the source.
         ranked: Whether it asked for a number of dimensions, which none of its checks has.
+        branches: Whether its code goes by the training mode.
     """
 
     title: str
@@ -112,6 +113,7 @@ class Level:
     assumed: tuple[str, ...] = ()
     batches: tuple[tuple[int, str], ...] = ()
     ranked: bool = False
+    branches: bool = False
 
     def add(self, item: Item) -> Item:
         """Append an item and return it."""

@@ -17,11 +17,16 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.analysis.verify import copied
+from pnne_nb.compiler.importing.tracing.call_site import failed_at
 from pnne_nb.compiler.importing.tracing.proxies import UNKNOWN
 from pnne_nb.compiler.module.call_errors import describe
 from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.process.random_state import private_random_state
+
+
+class EndlessError(Exception):
+    """A module makes more calls than could be kept."""
 
 
 @dataclass(eq=False)
@@ -53,6 +58,9 @@ class ObservedCall:
         return found
 
 
+MAX_CALLS = 100_000
+"""Calls that one call of a module may make; a loop without an end would fill the memory with what is kept of them."""
+
 ObservedCalls = dict[bool, ObservedCall]
 """A call in training mode (True) and in evaluation mode; one of them may be missing."""
 
@@ -75,6 +83,8 @@ def observe(
     failure: Exception | None = None
     try:
         frames[False] = _call(duplicate(net), args, kwargs, tell, training=False)
+    except EndlessError as error:
+        raise CompileError(f"{type(net).__name__} cannot be imported: {failed_at(error)[1]}") from None
     except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may do
         failure = error
         with contextlib.suppress(Exception):
@@ -136,6 +146,8 @@ def _watched(
     def run(*args: Any, **kwargs: Any) -> Any:
         tell(path)
         frame = ObservedCall(path, outlined(args), outlined(kwargs))
+        if len(stack[-1].inner) >= MAX_CALLS:
+            raise EndlessError(f"{path} is called more than {MAX_CALLS:,} times in one call; does the loop end?")
         stack[-1].inner.append(frame)
         stack.append(frame)
         try:

@@ -178,10 +178,12 @@ class TracedInt(Traced, int):  # type: ignore[misc]  # abs() is recorded
 
     # It takes the place of an int, not of a tensor.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as torch's own classes
-    __hash__ = Traced.__hash__
 
     def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: int) -> TracedInt:
         return int.__new__(cls, value)
+
+    def __hash__(self) -> int:
+        return hash(self.tracer.settle(self))  # the key of a dictionary: another size may have another value
 
     def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: int) -> None:
         fx.Proxy.__init__(self, node, tracer)
@@ -192,10 +194,12 @@ class TracedFloat(Traced, float):  # type: ignore[misc]  # abs() is recorded
     """Proxy of a number that is computed from sizes."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as above
-    __hash__ = Traced.__hash__
 
     def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: float) -> TracedFloat:
         return float.__new__(cls, value)
+
+    def __hash__(self) -> int:
+        return hash(self.tracer.settle(self))
 
     def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: float) -> None:
         fx.Proxy.__init__(self, node, tracer)
@@ -206,10 +210,12 @@ class TracedTuple(Traced, tuple):  # type: ignore[type-arg]  # noqa: SLOT001  # 
     """Proxy of a shape, or of several results."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as above
-    __hash__ = Traced.__hash__
 
     def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: tuple[Any, ...]) -> TracedTuple:
         return tuple.__new__(cls, value)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
 
     def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: tuple[Any, ...]) -> None:
         fx.Proxy.__init__(self, node, tracer)

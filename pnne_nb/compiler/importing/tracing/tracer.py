@@ -393,7 +393,11 @@ class ForwardTracer(recording.TraceRecorder):
             return None
         if kwargs.get("out") is not None:
             target = kwargs.pop("out")
-            return self.call_method(target, "copy_", (self.watched(function, args, kwargs),), {})
+            made = self.watched(function, args, kwargs)
+            # torch itself refuses to write what has gradients.
+            has_gradient = self.create_proxy("call_function", getattr, (made, "requires_grad"), {})
+            self.assumptions.required(has_gradient.node, asking(sys._getframe(1)), answer=False)
+            return self.call_method(target, "copy_", (made,), {})
         if name == "__get__":  # of a property
             return getattr(args[0], function.__self__.__name__)  # type: ignore[attr-defined]  # a bound descriptor
         if name in SWAPPED:

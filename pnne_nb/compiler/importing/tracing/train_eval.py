@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 
 from pnne_nb.catalog.operators import choose
-from pnne_nb.compiler.importing.tracing.call_effects import changes
+from pnne_nb.compiler.importing.tracing.call_effects import changes, draws
 from pnne_nb.compiler.importing.tracing.calls import Arguments
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls
 from pnne_nb.compiler.importing.tracing.tracer import VARIABLE, WITHIN, Recording, trace
@@ -39,7 +39,7 @@ def trace_modes(
     if not training.branches:
         return training
     evaluation = trace(module, arguments, frames, followed, training=False, literals=literals)
-    graph = _Join().join(training.graph, evaluation.graph)
+    graph = _Join(module).join(training.graph, evaluation.graph)
     assumed = tuple(dict.fromkeys((*training.assumed, *evaluation.assumed)))
     batches = tuple(dict.fromkeys((*training.batches, *evaluation.batches)))
     return Recording(graph, training.slots, True, assumed, batches, training.ranked or evaluation.ranked)
@@ -47,7 +47,8 @@ def trace_modes(
 
 @final
 class _Join:
-    def __init__(self) -> None:
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
         self._graph = fx.Graph()
         self._train: dict[fx.Node, fx.Node] = {}
         self._eval: dict[fx.Node, fx.Node] = {}
@@ -69,6 +70,7 @@ class _Join:
         result = self._merged(*results)
         self._bind_changes()
         self._graph.output(result)
+        self._bind_effects()
         return self._graph
 
     def _alone(self, node: fx.Node, side: dict[fx.Node, fx.Node]) -> fx.Node:
@@ -93,6 +95,36 @@ class _Join:
                 if isinstance(changed, fx.Node):
                     pair = (node, changed) if side is self._train else (changed, node)
                     self._graph.create_node("call_function", choose, pair, {})
+
+    def _bind_effects(self) -> None:
+        """Have what both modes call be called in both, where only one of them reads the result but any call leaves traces.
+
+        A dropout draws random numbers, of which later calls would get others; a BatchNorm counts.
+        """
+        shared = {*self._train.values()} & {*self._eval.values()}
+        modes: dict[fx.Node, set[str]] = {}
+        result = next(iter(reversed(self._graph.nodes)))
+        for node in reversed(self._graph.nodes):
+            # What nothing reads is called in any mode, unless it belongs to what one of them does.
+            read_in = modes.get(node, set()) if node.users else {"train", "eval"}
+            for each in node.all_input_nodes:
+                of = {mode for mode, place in zip(("train", "eval"), node.args, strict=False) if place is each}
+                modes.setdefault(each, set()).update(read_in & of if node.target is choose else read_in)
+        for node in shared:
+            if node.users and len(modes[node]) == 1 and self._leaves_traces(node):
+                with self._graph.inserting_before(result):
+                    self._graph.create_node("call_function", choose, (node, node), {})
+
+    def _leaves_traces(self, node: fx.Node) -> bool:
+        if node.op != "call_module":
+            return draws(node) or changes(node.op, node.target, node.kwargs)
+        called = self._module.get_submodule(str(node.target))
+        return any(
+            part._buffers
+            or getattr(part, "dropout", 0)
+            or any(word in type(part).__name__ for word in ("Drop", "RReLU"))
+            for part in called.modules()
+        )
 
     def _both(self, one: fx.Node, other: fx.Node) -> None:
         args = self._merged(tuple(one.args), tuple(other.args))

@@ -66,6 +66,7 @@ def translate(module: nn.Module, arguments: Arguments, frames: ObservedCalls, ch
     level.assumed = recording.assumed
     level.batches = recording.batches
     level.ranked = recording.ranked
+    level.branches = recording.branches
     return level
 
 

@@ -25,15 +25,23 @@ MAX_SIZES = 4
 """Sizes of the example that are tried with other numbers, the largest first."""
 
 
-def resized(inputs: Any) -> Iterator[Any]:
-    """Yield inputs with one size changed everywhere: halved, or increased by one if odd.
+MIN_LESS = 2
+"""A first size up to this one is not tried with one less: that is none, or its half."""
 
+
+def resized(inputs: Any) -> Iterator[Any]:
+    """Yield inputs with one size changed everywhere: halved, or increased by one if odd; the first also to its neighbours.
+
+    Half of a size leaves many of the remainders that code may choose by (``self.layers[len(x) % 2]``), a neighbour none.
     Where the first dimension has the size of another one by chance, the first is also changed alone.
     """
     shapes = [tensor.shape for tensor in tensors_in(inputs)]
     sizes = sorted({size for shape in shapes for size in shape if size > 1}, reverse=True)
-    for size in sizes[:MAX_SIZES]:
-        new = size // 2 if size % 2 == 0 else size + 1
+    changes = [(size, size // 2 if size % 2 == 0 else size + 1) for size in sizes[:MAX_SIZES]]
+    first = next((shape[0] for shape in shapes if shape), 0)
+    if first:
+        changes += [(first, first + 1), (first, first - 1)][: 2 if first > MIN_LESS else 1]
+    for size, new in dict.fromkeys(changes):
         yield with_size(inputs, size, new)
         if any(shape[:1] == (size,) for shape in shapes) and any(size in shape[1:] for shape in shapes):
             yield with_size(inputs, size, new, first=True)
@@ -98,7 +106,14 @@ class Unlike(NamedTuple):
     differs: bool
 
 
-def unlike(graph: NodeGraph, copies: tuple[Copies, Copies], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Unlike:
+def unlike(
+    graph: NodeGraph,
+    copies: tuple[Copies, Copies],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    by_mode: bool = False,
+) -> Unlike:
     """Return inputs of other sizes for which an import silently differs from the module, or the smallest that fit.
 
     Args:
@@ -106,17 +121,20 @@ def unlike(graph: NodeGraph, copies: tuple[Copies, Copies], args: tuple[Any, ...
         copies: Of the module, and of the model that the import compiles to.
         args: Of the call, by position.
         kwargs: By name.
+        by_mode: Whether the module's code goes by the training mode: it may use a size in training alone.
     """
-    one, other = (each.next().eval() for each in copies)
+    one, other = (each.next() for each in copies)
     smallest = args, kwargs
     if any("_orig_mod" in module._modules for module in one.modules()):
         return Unlike(smallest, differs=False)  # it compiles for each size, and says aloud where that fails
-    for index, given in enumerate(resized(smallest)):
-        answer = tried(graph, one, other, given, torch.inference_mode if index else torch.no_grad)
-        if answer is False:
-            return Unlike(given, differs=True)
-        if answer and _size(given) < _size(smallest):
-            smallest = given
+    for index, given in enumerate(resized((args, kwargs))):
+        context = torch.inference_mode if index else torch.no_grad
+        for training in (False, True) if by_mode else (False,):
+            answer = tried(graph, one.train(training), other.train(training), given, context)
+            if answer is False:
+                return Unlike(given, differs=True)
+            if answer and not training and _size(given) < _size(smallest):
+                smallest = given
     return Unlike(smallest, differs=False)
 
 

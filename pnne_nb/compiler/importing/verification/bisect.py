@@ -95,6 +95,8 @@ def _first_difference(
         if others is None or name in shared:
             continue
         detail = difference([result for _, result in results], [result for _, result in others])
+        if not detail and any(not torch.equal(one, two) for (one, _), (two, _) in zip(results, others, strict=True)):
+            detail = "the random numbers after it differ"
         if detail:
             return ImportFault(name, f"the imported graph computes something else in {mode} mode: {detail}")
     return None
@@ -102,16 +104,17 @@ def _first_difference(
 
 def _results(
     net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str
-) -> dict[str, list[tuple[int, Any]]]:
+) -> dict[str, list[tuple[torch.Tensor, Any]]]:
+    """Return the results of each module, with the state of random numbers after the call."""
     module = duplicate(net).train(mode == "train")
-    found: dict[str, list[tuple[int, Any]]] = {}
+    found: dict[str, list[tuple[torch.Tensor, Any]]] = {}
     for name, each in module.named_modules():
         if isinstance(each, torch.jit.ScriptModule):
             continue
 
         def record(_module: nn.Module, _args: Any, result: Any, name: str = name) -> None:
             kept = pytree.tree_map(lambda v: v.detach().clone() if isinstance(v, torch.Tensor) else v, result)
-            found.setdefault(name, []).append((len(found), kept))
+            found.setdefault(name, []).append((torch.get_rng_state(), kept))
 
         each.register_forward_hook(record)
     given = copied((args, kwargs))

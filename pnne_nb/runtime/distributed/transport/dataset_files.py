@@ -105,7 +105,7 @@ class Packing:
     Args:
         train: What an engine trains on.
         val: What it validates on.
-        drawing: If the training is drawn; then its data is made anew from what the nodes say.
+        drawing: If the training is drawn; then its data is made again from the settings of the nodes.
         hands_over: Whether objects can be handed to the processes.
 
     Attributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -100,6 +101,27 @@ def empty(self: Any, x: Tensor) -> Any:
     return self.layer(x) if x.shape[1] else x
 
 
+def looked_up(self: Any, x: Tensor) -> Any:
+    return self.layer(x) * {1: 0.5, 8: 2.0}.get(x.shape[1], -1.0)
+
+
+def looked_up_by_shape(self: Any, x: Tensor) -> Any:
+    return self.layer(x) * {(2, 8): 2.0}.get(x.shape[:2], -1.0)
+
+
+def looked_up_by_half(self: Any, x: Tensor) -> Any:
+    return self.layer(x) if x.shape[1] / 2 in {3.0, 2.5} else x
+
+
+@functools.lru_cache
+def triangle(size: int) -> Tensor:
+    return torch.ones(size, size).tril()
+
+
+def remembered(self: Any, x: Tensor) -> Any:
+    return triangle(x.shape[1]) @ self.layer(x)
+
+
 X = torch.randn(2, 6, 4)
 OTHERS = [torch.randn(2, size, 4) for size in (0, 1, 2, 3, 4, 5, 7, 8)] + [torch.randn(3, 6, 4), torch.randn(2, 4)]
 
@@ -119,6 +141,10 @@ CASES: list[tuple[Callable[..., Any], str]] = [
     (chosen, ""),
     (dimensions, "imported for x.ndim == 3"),
     (empty, "x.shape[1]"),
+    (looked_up, "imported for x.shape[1] == 6"),
+    (looked_up_by_shape, "x.shape"),
+    (looked_up_by_half, "imported for x.shape[1] / 2 == 3.0"),
+    (remembered, "imported for x.shape[1] == 6"),
 ]
 
 

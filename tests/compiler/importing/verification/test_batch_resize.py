@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ def test_what_is_in_order_stays_so() -> None:
 def test_bags_are_offered_whole() -> None:
     """Offsets that go down have a kernel leave parts of the result unwritten, which then holds anything."""
     offered = list(resized((FLAT, OFFSETS)))
-    assert [offsets.tolist() for _, offsets in offered] == [[0, 3, 4], [0, 3, 4, 4]]
+    assert [offsets.tolist() for _, offsets in offered] == [[0, 3, 4], [0, 3, 4, 4], [0, 3, 4], [0, 3, 4]]
+    assert [len(flat) for flat, _ in offered] == [4, 8, 9, 7]
     bags = nn.EmbeddingBag(6, 3, mode="sum")
     one_by_one = nn.EmbeddingBag(6, 3, mode="sum", include_last_offset=True, _weight=bags.weight.detach())
     for flat, offsets in offered:
@@ -88,8 +90,39 @@ def test_a_count_of_examples_reads_no_further_either() -> None:
 
 
 def test_the_first_size_changes_alone_where_another_is_the_same_by_chance() -> None:
-    assert [tuple(each.shape) for each in resized(torch.zeros(4, 4))] == [(2, 2), (2, 4)]
-    assert [tuple(each.shape) for each in resized(torch.zeros(4, 3))] == [(2, 3), (4, 4)]
+    changed = [(2, 2), (2, 4), (5, 5), (5, 4), (3, 3), (3, 4)]
+    assert [tuple(each.shape) for each in resized(torch.zeros(4, 4))] == changed
+    assert [tuple(each.shape) for each in resized(torch.zeros(4, 3))] == [(2, 3), (4, 4), (5, 3), (3, 3)]
+    assert [tuple(each.shape) for each in resized(torch.zeros(1, 3))] == [(1, 4), (2, 3)]
+    assert list(resized(torch.tensor(1.0))) == []
+
+
+class Choosing(nn.Module):
+    """Chooses a layer by what remains of a size, which Python does unseen."""
+
+    def __init__(self, parts: int, only_in: bool | None = None) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(4, 4) for _ in range(parts))
+        self.only_in = only_in
+
+    def forward(self, x: Tensor) -> Any:
+        if self.only_in in (None, self.training):
+            return self.parts[x.shape[0] % len(self.parts)](x)
+        return self.parts[0](x)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 6])
+@pytest.mark.parametrize("make", [lambda: Choosing(2), lambda: Choosing(3), lambda: Choosing(2, only_in=True)])
+def test_an_item_that_goes_by_the_remainder_of_a_size_is_that_of_each_size(
+    make: Callable[[], nn.Module], rows: int
+) -> None:
+    """Half of four leaves the same of two as four does, and half of six the same of three."""
+    net = make()
+    model = pn.compile(pn.from_module(net, torch.randn(rows, 4)), reuse=net)
+    for other in range(1, 8):
+        for training in (False, True):
+            x = torch.randn(other, 4)
+            assert torch.equal(model.train(training)(x), net.train(training)(x))
 
 
 class OnesOfNumPy(nn.Module):

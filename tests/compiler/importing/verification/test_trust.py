@@ -131,6 +131,87 @@ def test_the_proof_tells_what_several_calls_and_inputs_with_gradients_tell() -> 
     assert differing(Remembering(), Remembering()) == set()
 
 
+class WritingOut(Layered):
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.empty_like(x)
+        torch.add(x, x, out=y)
+        return self.fc(x) + y.sum()
+
+
+class Writing(Layered):
+    """As an import once was."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x) + torch.empty_like(x).copy_(x + x).sum()
+
+
+def test_a_result_written_with_out_is_refused_where_torch_refuses_it() -> None:
+    net = WritingOut()
+    graph = pn.from_module(net, X)
+    report = pn.verify(graph, net, X)
+    assert report, str(report)
+    assert report.opaque == {}
+    model = pn.compile(graph, reuse=net)
+    with pytest.raises(
+        pn.ExecutionError, match=r"the module itself stops unless .*requires_grad is False \(test_trust"
+    ):
+        model(X.clone().requires_grad_())
+    with torch.no_grad():
+        assert torch.equal(model(X.clone().requires_grad_()), net(X))
+
+
+class Drawing(Layered):
+    """Calls a dropout in both modes, and reads its result in evaluation alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.drop(x)
+        if self.training:
+            y = self.fc(x)
+        return y
+
+
+class DrawingLess(Drawing):
+    """As an import once was."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.fc(x) if self.training else self.drop(x)
+        return found
+
+
+def test_random_numbers_that_nobody_reads_are_drawn_too() -> None:
+    net = Drawing()
+    graph = pn.from_module(net, X)
+    assert pn.verify(graph, net, X).opaque == {}
+    after = []
+    for each in (net, pn.compile(graph, reuse=net)):
+        torch.manual_seed(0)
+        each.train()(X)
+        after.append(torch.rand(3))
+    assert torch.equal(*after)
+
+
+def test_the_proof_tells_that_later_calls_get_other_random_numbers() -> None:
+    net = Drawing()
+    other = DrawingLess()
+    other.load_state_dict(net.state_dict())
+    failed = [check for check in compare(net, other, (X,), {}) if not check.equal]
+    assert [(check.what, check.mode) for check in failed] == [("outputs", "train")]
+    assert "random numbers of later calls" in failed[0].detail
+
+
+def test_the_proof_tells_that_inputs_with_gradients_are_refused() -> None:
+    net = WritingOut()
+    other = Writing()
+    other.load_state_dict(net.state_dict())
+    failed = [check for check in compare(net, other, (X,), {}) if not check.equal]
+    assert [(check.what, check.mode) for check in failed][:1] == [("outputs", "eval")]
+    assert "only one module accepts these inputs with gradients: add(): functions with out=" in failed[0].detail
+
+
 @pytest.mark.parametrize("make", [Asking, Recording])
 def test_what_goes_by_the_recording_of_gradients_stays_its_own_code(make: Callable[[], nn.Module]) -> None:
     net = make()
@@ -283,7 +364,7 @@ def test_parameters_start_as_in_the_original_or_it_is_said() -> None:
     assert torch.equal(model.get_parameter("scale"), torch.full((3,), 1e-4))
     assert 0.015 < model.get_parameter("place").std().item() < 0.025
     source = pn.to_source(graph)
-    drawn = "# drawn anew: distributed like the values of the imported module\n"
+    drawn = "# drawn again: distributed like the values of the imported module\n"
     assert "self.scale = nn.Parameter(torch.full((3,), 0.0001))\n" in source
     assert f"{drawn}        self.place = nn.Parameter(torch.randn(400, 3) * 0.0" in source
     assert f"{drawn}        self.offset = nn.Parameter(torch.normal(" in source

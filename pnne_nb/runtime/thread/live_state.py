@@ -1,0 +1,377 @@
+"""What a training goes on with, at one moment: two of these tell what a cell has changed in between.
+
+Everything is compared as torch has it: tensors by their identity, their memory and the number of times they were written,
+layers by what they are made of. A step pays nothing for it: it is taken when a cell begins to use the model, and when that
+cell ends. What the training changes itself is not compared while it goes on: of data and of the optimizer's options, see
+`Surroundings`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, final
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pnne_nb.runtime.thread.live_models import memory_of, unseen
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+"""Where a module keeps what runs with each step; hooks of its state do not."""
+
+_PLAIN = (bool, int, float, complex, str, type(None))
+"""Of such values are the options of a layer."""
+
+_MOVED = frozenset({"training", "_is_full_backward_hook"})
+"""Attributes of a module that are put back, or go along with its hooks."""
+
+_WHOLE = 1 << 20
+"""Bytes up to which all of a tensor of the data is looked at, and not only some thousand of its numbers."""
+
+_LOOKED_AT = 4096
+"""Numbers of a larger one."""
+
+
+class Belongings(NamedTuple):
+    """What a training works with beside its model.
+
+    Attributes:
+        optimizer: Moves the model.
+        data: The tensors of training and validation, by a name in words.
+        keeps_options: Whether nothing in the training changes the optimizer's options, as a schedule does.
+    """
+
+    optimizer: torch.optim.Optimizer
+    data: Mapping[str, Tensor]
+    keeps_options: bool
+
+
+@final
+class _Seen:
+    """A tensor at one moment, and whatever else of it is to stay the same."""
+
+    def __init__(self, tensor: Tensor, *more: object) -> None:
+        # The alias keeps the memory from becoming another tensor's.
+        self._tensor, self._alias = tensor, tensor.detach()
+        self._more = (tensor._version, tensor.dtype, tensor.shape, *more)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Seen)
+            and self._tensor is other._tensor
+            and memory_of(self._alias) == memory_of(other._alias)
+            and self._more == other._more
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it is only compared
+
+
+@final
+class _Same:
+    """Objects that are to stay the same ones."""
+
+    def __init__(self, *objects: object) -> None:
+        self._objects = objects
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Same)
+            and len(self._objects) == len(other._objects)
+            and all(one is another for one, another in zip(self._objects, other._objects, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it is only compared
+
+
+Facts = dict[str, object]
+"""What is compared, by its name in words: ``fc1.weight``, ``the hooks of fc1``."""
+
+
+@final
+class LiveState:
+    """Model and optimizer of a training between two of its steps.
+
+    Args:
+        model: The live model.
+        belongings: What else there is, if anything.
+    """
+
+    def __init__(self, model: nn.Module, belongings: Belongings | None) -> None:
+        self._model = model
+        self._belongings = belongings
+        self._layers = dict(_layers(model))
+        self._facts = _facts(model, belongings)
+        self._tensors = list(_named_tensors(model, belongings))
+        self._contents: dict[int, int] = {}
+
+    def lend(self, memory: int) -> None:
+        """Somebody is about to have the memory of a tensor, and torch will not see what is written there."""
+        for number, (_, tensor) in enumerate(self._tensors):
+            if memory_of(tensor) == memory and number not in self._contents:
+                self._contents[number] = _checksum(tensor)
+
+    def changed(self) -> list[str]:
+        """What is no longer as it was, by name; of a layer that was exchanged, not its parts."""
+        found = _differing(self._layers, dict(_layers(self._model)))
+        parts = _differing(self._facts, _facts(self._model, self._belongings, self._facts))
+        for number, known in self._contents.items():
+            name, tensor = self._tensors[number]
+            if _checksum(tensor) != known:
+                parts.append(name)
+        gone = tuple(f"{name}." for name in found)
+        found += [name for name in parts if not f"{name.rpartition(' ')[2]}.".startswith(gone)]
+        return list(dict.fromkeys(found))
+
+
+@final
+class Surroundings:
+    """What a cell can change without using the model, and the training does not: data, layers, the optimizer's options.
+
+    Args:
+        model: The live model.
+        belongings: What else there is.
+    """
+
+    def __init__(self, model: nn.Module, belongings: Belongings) -> None:
+        self._model = model
+        self._belongings = belongings
+        self._states = [(name, _Same(values)) for name, values in _states(model, belongings.optimizer)]
+        self._facts = self._now()
+
+    def changed(self) -> list[str]:
+        """What is no longer as it was, by name."""
+        # The first step makes them: there may be more of them by now.
+        states = {name: _Same(values) for name, values in _states(self._model, self._belongings.optimizer)}
+        gone = [name for name, values in self._states if values != states.get(name)]
+        return _differing(self._facts, self._now()) + gone
+
+    def _now(self) -> Facts:
+        belongings = self._belongings
+        facts: Facts = dict(_layers(self._model))
+        for name, tensor in belongings.data.items():
+            # Elsewhere, to look would wait for what the training has asked of the device.
+            facts[name] = _Seen(tensor, _checksum(_sample(tensor)) if tensor.device.type == "cpu" else 0)
+        return facts | _options(belongings.optimizer) if belongings.keeps_options else facts
+
+
+@final
+class ChangeWatch:
+    """Tells, once for each name, what cells and threads have changed of a training without meaning it.
+
+    Args:
+        model: The live model.
+        belongings: Says what the training works with beside it.
+        tell: Takes what happened, and what to do.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        belongings: Callable[[], Belongings | None],
+        tell: Callable[[str, str], object],
+    ) -> None:
+        self.belongings = belongings
+        self._model = model
+        self._tell = tell
+        self._parked: LiveState | None = None
+        self._around: Surroundings | None = None
+        self._written: dict[str, None] = {}
+        self._told: set[str] = set()
+        self._editors: list[threading.Thread] = []
+        self._arrays: list[weakref.ref[NDArray[Any]]] = []
+        self._told_of_arrays = False
+
+    def run_ended(self) -> None:
+        """The next run is told of everything again."""
+        self._told = set()
+
+    def cell_began(self) -> None:
+        """Note what a cell may change without using the model."""
+        belongings = self.belongings()
+        with unseen():
+            self._around = None if belongings is None else Surroundings(self._model, belongings)
+
+    def parked(self) -> None:
+        """The training waits for a cell from now on: note everything."""
+        with unseen():
+            self._parked = LiveState(self._model, self.belongings())
+
+    def take(self) -> list[str]:
+        """What was changed since then, by name; nothing is looked at any longer."""
+        found = [*self._written]
+        with unseen():
+            for state in (self._parked, self._around):
+                found += () if state is None else state.changed()
+        self.forget()
+        return found
+
+    def forget(self) -> None:
+        """Nothing is looked at any longer."""
+        self._parked, self._around, self._written = None, None, {}
+
+    @contextmanager
+    def meant(self) -> Iterator[None]:
+        """What the calling thread changes in the block is not told."""
+        me = threading.current_thread()
+        self._editors.append(me)
+        try:
+            yield
+        finally:
+            self._editors.remove(me)
+            self._written = {}
+            if self._around is not None:
+                self.cell_began()
+            if self._parked is not None:
+                self.parked()
+
+    def written(self, memory: int, *, in_cell: bool) -> None:
+        """The calling thread has written a tensor with this memory: what a cell has written is told at its end."""
+        me = threading.current_thread()
+        if me in self._editors:
+            return
+        belongings = self.belongings()
+        with unseen():
+            data = () if belongings is None else belongings.data.items()
+            tensors = [*_named_tensors(self._model, belongings), *data]
+            names = [name for name, tensor in tensors if memory_of(tensor) == memory]
+        if in_cell:
+            self._written.update(dict.fromkeys(names))
+        else:
+            self.tell(f"The thread {me.name!r}", names)
+
+    def lend(self, memory: int, array: NDArray[Any] | None, *, in_cell: bool) -> None:
+        """The calling thread is about to have this memory, and torch will not see what is written there."""
+        if array is not None and not self._told_of_arrays:
+            self._arrays.append(weakref.ref(array))
+        if in_cell and self._parked is not None:
+            with unseen():
+                self._parked.lend(memory)
+
+    def tell_of_arrays(self) -> None:
+        """Tell, once, that an array from an earlier cell still has memory of the model."""
+        kept, self._arrays = [array for array in self._arrays if array() is not None], []
+        if kept and not self._told_of_arrays:
+            self._told_of_arrays = True
+            self._tell(
+                "An array of NumPy from an earlier cell shares its memory with the model in training. What is read from it "
+                "may be from the middle of a step, and what is written to it may fall into one: nobody notices either.",
+                "Keep a copy instead: tensor.detach().numpy().copy(). Change weights in `with engine.paused() as model:`.",
+            )
+
+    def tell(self, who: str, changed: list[str]) -> None:
+        """Tell what was changed, unless that was done in this run."""
+        names = [name for name in dict.fromkeys(changed) if name not in self._told]
+        self._told.update(names)
+        if names:
+            self._tell(
+                f"{who} has changed {', '.join(names[:3])}{' …' * (len(names) > 3)} beside the training, which goes on with "
+                "that: it is no longer the run that its seed and data give, nor the one that a resume would repeat.",
+                "If it was meant, do it in `with engine.paused() as model:`. If not, undo it; engine.rewind() or "
+                "engine.load_checkpoint() goes back to the weights from before.",
+            )
+
+
+def _named_tensors(model: nn.Module, belongings: Belongings | None) -> Iterator[tuple[str, Tensor]]:
+    """The parameters of a model, and what its optimizer keeps about them."""
+    yield from model.named_parameters()
+    if belongings is not None:
+        for name, values in _states(model, belongings.optimizer):
+            for value in values.values():
+                if isinstance(value, Tensor):
+                    yield name, value
+
+
+def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    missing = object()
+    names = dict.fromkeys([*before, *now])
+    return [name for name in names if before.get(name, missing) != now.get(name, missing)]
+
+
+def _layers(model: nn.Module) -> Iterator[tuple[str, object]]:
+    for path, module in model.named_modules(remove_duplicate=False):
+        if path:
+            yield path, _Same(module, type(module))
+
+
+def _facts(model: nn.Module, belongings: Belongings | None, before: Facts | None = None) -> Facts:
+    """What is compared; an attribute that was not there `before`, and hides none of the class, is nobody's option."""
+    found: Facts = {}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        own: Any = weight
+        hooks = [*(own._backward_hooks or {}).values(), *(own._post_accumulate_grad_hooks or {}).values()]
+        found[name] = _Seen(weight, weight.requires_grad, _Same(*hooks))
+    for path, module in model.named_modules():
+        kind, start = type(module), f"{path}." if path else ""
+        hooks = [hook for name in _HOOKS for hook in vars(module)[name].values()]
+        found[f"the hooks of {path or 'the model'}"] = _Same(*(hook for hook in hooks if not _is_ours(hook)))
+        for name, value in vars(module).items():
+            known = before is None or start + name in before or hasattr(kind, name)
+            if not known or name in _MOVED or _is_own_method(module, name, value):
+                continue
+            if callable(value):
+                found[start + name] = _Same(value)
+            elif _is_plain(value):
+                found[start + name] = value
+    if belongings is not None:
+        found |= _options(belongings.optimizer)
+        for name, values in _states(model, belongings.optimizer):
+            found[name] = {key: _Seen(each) if isinstance(each, Tensor) else each for key, each in values.items()}
+    return found
+
+
+def _is_own_method(module: nn.Module, name: str, value: object) -> bool:
+    """Whether it is what the class says: whoever exchanges a method for a while puts that back."""
+    return getattr(value, "__self__", None) is module and getattr(value, "__func__", 0) is getattr(
+        type(module), name, None
+    )
+
+
+def _options(optimizer: torch.optim.Optimizer) -> Facts:
+    found: Facts = {}
+    for number, group in enumerate(optimizer.param_groups):
+        where = "the optimizer" if len(optimizer.param_groups) == 1 else f"group {number} of the optimizer"
+        for name, value in group.items():
+            if name == "params":
+                found[f"the parameters of {where}"] = _Same(*value)
+            elif isinstance(value, Tensor):
+                found[f"{name} of {where}"] = _Seen(value)
+            elif _is_plain(value):
+                found[f"{name} of {where}"] = value
+    return found
+
+
+def _states(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, weight in model.named_parameters():
+        # Asked for itself, a parameter without one would get one.
+        if weight in optimizer.state:
+            yield f"the optimizer's state of {name}", optimizer.state[weight]
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(isinstance(each, _PLAIN) for each in value))
+
+
+def _is_ours(hook: Callable[..., object]) -> bool:
+    return (getattr(hook, "__module__", None) or type(hook).__module__).startswith("pnne_nb.")
+
+
+def _sample(tensor: Tensor) -> Tensor:
+    """Some numbers of a large tensor, from everywhere in it; all of a small one."""
+    if tensor.layout is not torch.strided or tensor.nbytes <= _WHOLE:
+        return tensor
+    flat = tensor.detach().flatten() if tensor.is_contiguous() else tensor.detach().select(-1, 0).flatten()
+    return flat[:: max(1, flat.numel() // _LOOKED_AT)]
+
+
+@torch.no_grad()
+def _checksum(tensor: Tensor) -> int:
+    """Of all bits of a tensor; 0 for one that has no memory of the usual kind."""
+    try:
+        return zlib.crc32(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+    except (RuntimeError, TypeError, ValueError):
+        return 0
