@@ -54,4 +54,23 @@ def resnet() -> Made:
     return net, torch.randn(512, 3, 32, 32), torch.randint(0, 10, (512,))
 
 
+class Attending(nn.Module):
+    """A transformer over the rows of digits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(28, 64)
+        self.layers = nn.Sequential(*(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True) for _ in range(2)))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images `[n, 28, 28]` to `[n, 10]`."""
+        return self.head(self.layers(self.embed(x)).mean(1))  # type: ignore[no-any-return]  # as above
+
+
+def transformer() -> Made:
+    """Some 30 ms a step, 2 layers of attention."""
+    return Attending(), torch.randn(1024, 28, 28), torch.randint(0, 10, (1024,))
+
+
 MODELS: dict[str, Callable[[], Made]] = {"mlp": mlp, "cnn": cnn, "resnet": resnet}

@@ -46,8 +46,9 @@ class LossNotDecreasing:
         growing = last - first > 2 * error and before is not None and last > before
         if growing or first - last > self.improvement * abs(first) or last - first > max(0.5 * abs(first), 2 * error):
             return []
-        # A little, for certain: many a transformer begins so.
-        if len(losses) * evidence.stride < self.patience and first - last > 2 * error:
+        # A little, for certain: many a transformer begins so. The line through all losses shows less than the ends do.
+        slope, slope_error = _slope(losses)
+        if len(losses) * evidence.stride < self.patience and (first - last > 2 * error or -slope > 2 * slope_error):
             return []
         return [
             Finding(
@@ -193,12 +194,12 @@ class SlowProgress:
     """A loss that falls as steadily at the end as at the beginning, and by very little: the steps are too small.
 
     Along a gradient that is nearly constant, a larger step gains in proportion. A loss that a model cannot lower any further
-    falls ever more slowly instead, and is left alone.
+    falls ever more slowly instead, and that of a transformer that begins to learn ever faster: both are left alone.
 
     Attributes:
         least: Steps before it says anything: a transformer may take as many before it begins to learn.
         gain: Share of the first loss that it should have fallen by.
-        steady: Share of the pace of the first half that the second half still has.
+        steady: The smaller of the paces of both halves is at least this share of the larger.
     """
 
     least: int = 150
@@ -216,7 +217,7 @@ class SlowProgress:
         began = statistics.median(losses[: max(1, len(losses) // 10)])
         if not 0 < gained < self.gain * began or -late < 3 * late_error or -early < 3 * early_error:
             return []
-        if late > self.steady * early:  # both are negative
+        if not 1 / self.steady > late / early > self.steady:
             return []
         halved = 0.5 * began / -late * evidence.stride
         return [

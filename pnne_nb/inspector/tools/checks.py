@@ -225,7 +225,9 @@ def check_numerics(
     masks = _absorbed_masks(inspection)
     seen = dataclasses.replace(inspection, captures=tuple(one for one in inspection.captures if one.layer not in masks))
     found = NotFinite().find(gather(model, frames_of(seen)))
-    if not found and inspection.loss is not None and not math.isfinite(inspection.loss):
+    outputs = (tensor for _, tensor in tensors_in(inspection.output))
+    if inspection.loss is not None and not math.isfinite(inspection.loss) and all(map(_finite, outputs)):
+        # Gradients that are not finite follow from it.
         name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
         found = [
             Finding(

@@ -257,10 +257,11 @@ def _failed(error: BaseException, worker: ProcessWorker | None) -> Failed:
     if worker is None:
         return Failed(handover.packed_error(error, None), "starting", fetching=False, state=None, steps=None)
     loop = worker.loop
+    state: Parcel | None = None
+    steps: Parcel | None = None
     try:
         state, steps = handover.packed(loop.state_dict()), handover.packed(loop.ring.kept())
     except Exception:  # noqa: BLE001  what has failed before says more
         traceback.print_exc()
-        state = steps = None
     node = node_of(error, loop.recipe.model)
     return Failed(handover.packed_error(error, node), loop.doing, loop.fetching, state, steps)

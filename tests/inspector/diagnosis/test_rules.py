@@ -527,6 +527,10 @@ def test_a_loss_may_stay_where_it_is_before_the_training_finds_its_way() -> None
     assert not diagnose(nn.Linear(1, 1), losses([1.4] * 149), [LossNotDecreasing()])
     [found] = diagnose(nn.Linear(1, 1), losses([1.4] * 150), [LossNotDecreasing()])
     assert found.reason == "After 150 steps the loss is 1.4; it began at 1.4."
+    draws = torch.Generator().manual_seed(4)
+    scatter = (0.06 * torch.randn(240, generator=draws)).tolist()
+    falling = [1.38 - 0.03 * step / 240 + noise for step, noise in enumerate(scatter)]
+    assert not diagnose(nn.Linear(1, 1), losses(falling), [LossNotDecreasing()])
 
 
 def test_the_first_updates_may_be_large_while_the_loss_falls() -> None:
@@ -546,6 +550,8 @@ def test_progress_is_slow_where_it_is_steady_and_not_where_it_ends() -> None:
     assert found.reason == (
         "In 200 steps the loss has fallen by 5.0% of 1.995, as fast at the end as at the beginning: 1,995 more would halve it."
     )
+    starting = [2.0 - 0.0002 * step - 0.05 * 1.02 ** (step - 200) for step in range(200)]
+    assert not diagnose(nn.Linear(1, 1), losses(starting), [SlowProgress()])
     levelled = [2.0 - 0.05 * (1 - 0.97**step) for step in range(200)]
     assert not diagnose(nn.Linear(1, 1), losses(levelled), [SlowProgress()])
 

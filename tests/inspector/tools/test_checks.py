@@ -175,6 +175,21 @@ def test_a_loss_that_is_not_finite_by_itself_is_named() -> None:
     assert "The loss is -inf, while every output of the model is finite: log_loss makes it." in finding.reason
 
 
+def test_a_loss_is_to_blame_for_the_gradients_that_follow_from_it() -> None:
+    losses: list[Callable[[Tensor, Tensor], Tensor]] = [
+        lambda output, _: (0 * output).sum().log(),
+        lambda output, target: (output - target).sum() / 0,
+        lambda output, target: nn.functional.mse_loss(output, target * torch.nan),
+    ]
+    for loss in losses:
+        [finding] = check_numerics(nn.Linear(4, 2), torch.randn(3, 4), torch.ones(3, 2), loss).findings
+        assert "while every output of the model is finite: <lambda> makes it." in finding.reason
+    large = nn.Linear(4, 2)
+    nn.init.constant_(large.weight, 1e38)
+    [finding] = check_numerics(large, torch.ones(3, 4), torch.ones(3, 2), nn.MSELoss()).findings
+    assert "first of all layers" in finding.reason
+
+
 def test_checkpointed_modules_are_checked() -> None:
     report = check_gradients(Checkpointed(reentrant=False), torch.randn(3, 5))
     assert report.ok
