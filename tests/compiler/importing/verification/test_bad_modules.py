@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import random
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -171,8 +172,20 @@ def test_an_interrupt_goes_through() -> None:
     left_as_it_was(net, run)
 
 
+INTERRUPTED_ANYWHERE = pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
+"""An interrupt that comes in a destructor is only printed by Python; the next one ends the forward."""
+
+
 @pytest.fixture
-def lapses_once_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def interruptible() -> Iterator[None]:
+    """An interrupt from the keyboard raises, as in a kernel; processes that run tests beside each other ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def lapses_once_begun(interruptible: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is over as soon as the forward runs that does not return, however fast the machine is."""
     begun.clear()
     monkeypatch.setattr(
@@ -180,6 +193,7 @@ def lapses_once_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@INTERRUPTED_ANYWHERE
 @pytest.mark.usefixtures("lapses_once_begun")
 @pytest.mark.parametrize("make", [Looping, Stubborn, Sleeping])
 def test_a_forward_that_never_returns_is_interrupted_where_it_is(make: Callable[[], Base]) -> None:
@@ -188,6 +202,7 @@ def test_a_forward_that_never_returns_is_interrupted_where_it_is(make: Callable[
     left_as_it_was(net, refused(net, rf"{said}.*timeout=None", timeout=5.0))
 
 
+@INTERRUPTED_ANYWHERE
 @pytest.mark.usefixtures("lapses_once_begun")
 def test_another_thread_is_interrupted_too() -> None:
     net = Looping()
