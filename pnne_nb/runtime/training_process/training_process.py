@@ -44,7 +44,7 @@ from pnne_nb.runtime.training_process.process_messages import (
     ProcessKept,
     ProcessReady,
     Stop,
-    Surroundings,
+    KernelContext,
     Told,
 )
 from pnne_nb.runtime.training_process.process_server import server
@@ -155,7 +155,7 @@ class TrainingProcess:
             BaseException: What has made the training fail, as in a thread.
         """
         with closing(ProcessLink()) as self._link:
-            surroundings = Surroundings(str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes())
+            surroundings = KernelContext(str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes())
             self._manner = self._manner._replace(last_epoch=last_epoch)
             self._send(surroundings)
             self._hand_over()

@@ -44,7 +44,7 @@ from pnne_nb.runtime.training_process.process_messages import (
     ProcessKept,
     ProcessReady,
     Stop,
-    Surroundings,
+    KernelContext,
     Told,
 )
 from pnne_nb.telemetry.frames import EpochFrame, StepFrame
@@ -108,7 +108,7 @@ class ProcessWorker:
                     self._events.close()
                     self._tell_end(finished=False)
                     return
-                case Surroundings():
+                case KernelContext():
                     raise AssertionError("a process has its surroundings once")
 
     def _go(self, steps: int | None, topics: frozenset[str]) -> bool:
@@ -223,7 +223,7 @@ def _train(line: ProcessLine, measure: Measure) -> None:
     worker = None
     try:
         surroundings = line.hear()
-        assert isinstance(surroundings, Surroundings)
+        assert isinstance(surroundings, KernelContext)
         _enter(surroundings)
         handed = line.hear()
         assert isinstance(handed, Handed)
@@ -243,7 +243,7 @@ def _train(line: ProcessLine, measure: Measure) -> None:
     os._exit(0)
 
 
-def _enter(surroundings: Surroundings) -> None:
+def _enter(surroundings: KernelContext) -> None:
     os.environ.clear()
     os.environ.update(surroundings.environment)
     sys.path[:] = surroundings.search_path
