@@ -21,8 +21,8 @@ from pnne_nb.runtime.training_process.process_messages import (
     Go,
     Halt,
     Handed,
-    Stop,
     KernelContext,
+    Stop,
 )
 
 _GATHER = 0.02

@@ -35,6 +35,7 @@ from pnne_nb.runtime.training_process.process_messages import (
     Halt,
     Halted,
     Handed,
+    KernelContext,
     Looked,
     Parcel,
     Pressed,
@@ -44,7 +45,6 @@ from pnne_nb.runtime.training_process.process_messages import (
     ProcessKept,
     ProcessReady,
     Stop,
-    KernelContext,
     Told,
 )
 from pnne_nb.runtime.training_process.process_server import server
@@ -155,9 +155,9 @@ class TrainingProcess:
             BaseException: What has made the training fail, as in a thread.
         """
         with closing(ProcessLink()) as self._link:
-            surroundings = KernelContext(str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes())
+            context = KernelContext(str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes())
             self._manner = self._manner._replace(last_epoch=last_epoch)
-            self._send(surroundings)
+            self._send(context)
             self._hand_over()
             try:
                 yield from self._events()
