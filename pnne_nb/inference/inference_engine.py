@@ -1,4 +1,4 @@
-"""Using a trained model, live or from a file: on a copy of its own, in batches, without gradients."""
+"""`InferenceEngine`: predicts with a trained model, live or from a file, in batches and without gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Inspector`: watch layers by name, run the model once, or watch it live, and leave it as it was."""
+"""`Inspector`: watches layers by name pattern, in one run of a model or live, and leaves the model as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire between an editor view in the browser and its `NodeGraph` in Python.
+"""Defines the messages between an editor view in the browser and its `NodeGraph` in Python.
 
 One gesture is one `Edit`; Python answers it with one `Committed` (sent to every view) or one
 `Rejected` (sent to the view that asked). Every request carries an id and a client, and every answer

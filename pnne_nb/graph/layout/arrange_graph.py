@@ -1,4 +1,4 @@
-"""The automatic arrangement of one graph of a document, as ops.
+"""Arranges one graph of a document automatically, and returns the ops that do it.
 
 A frame keeps what stands in it: its nodes are arranged among themselves, and the frame as a whole among the rest.
 """

@@ -1,4 +1,4 @@
-"""Coordinates along the cross axis: least squares in each rank, so that nothing overlaps and spines are straight."""
+"""Computes coordinates along the cross axis: least squares in each rank, without overlaps and with straight spines."""
 
 from __future__ import annotations
 

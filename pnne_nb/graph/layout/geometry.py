@@ -1,4 +1,4 @@
-"""How large a node is and where its ports are, for arranging a graph without a browser.
+"""Estimates how large a node is and where its ports are, so that a graph can be arranged without a browser.
 
 The browser has the same rule in ``js/src/editor/scene/geometry.ts``; ``tests/cases/geometry.json`` is
 replayed by both. All lengths in the canvas's pixels.

@@ -1,4 +1,4 @@
-"""The texts on a card, shortened to what fits."""
+"""Shortens the texts on a card to what fits."""
 
 from __future__ import annotations
 

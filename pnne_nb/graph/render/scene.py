@@ -1,4 +1,4 @@
-"""What there is to draw of one graph: cards at their places, and wires between their ports."""
+"""Lists what there is to draw of one graph: cards at their places, and wires between their ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of forms that a model could be shipped in, and which of them is worth it on this machine."""
+"""`TargetTable`: the forms in which a model could be shipped, and which of them is worth it on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks with an owner: whatever is attached while a `HookOwner` is open is detached when it closes."""
+"""Gives hooks an owner: whatever is attached while a `HookOwner` is open is detached when it closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`LiveProbe`: frames of single training steps, with hooks that exist only while such a step runs."""
+"""`LiveProbe`: makes frames of single training steps, with hooks that exist only while such a step runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a diagnosis reads, the frames of a training or of one inspection by subject, and what it finds."""
+"""Collects what a diagnosis reads: the frames of a training or of one inspection, by subject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that read frames and say what is wrong, where, why, and what to try; and how each layer is doing by them.
+"""Applies the rules: they read frames and say what is wrong, where, why, and what to try.
 
 None looks at anything but `Evidence`. They are meant to be quiet on healthy trainings.
 """

@@ -1,4 +1,4 @@
-"""Strided samples of tensors, and their way to the host: one transfer per device and collection."""
+"""Takes strided samples of tensors and moves them to the host: one transfer per device and collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units of an activation: how many never fire, how many are stuck at a bound, over all examples and positions."""
+"""Counts the units of an activation that never fire or are stuck at a bound, over all examples and positions."""
 
 from __future__ import annotations
 

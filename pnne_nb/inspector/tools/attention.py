@@ -1,4 +1,4 @@
-"""Attention maps: which positions each position looked at, recorded while a model runs."""
+"""Records attention maps while a model runs: which positions each position looked at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How data flows between the layers of a module: seen in one forward pass, by the identity of tensors."""
+"""Finds how data flows between the layers of a module, by the identity of tensors in one forward pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoint files: written whole or not at all, checked before they are believed, loaded without running code.
+"""Reads and writes checkpoint files: written whole or not at all, checked before use, loaded without running code.
 
 A checkpoint is a file in the safetensors format: everything in it that is no tensor stands in the metadata, as JSON
 under ``"state"``, with the format of that under ``"pnne"`` (see `schema`), the version of this package under

@@ -1,4 +1,4 @@
-"""Sources of raw batches, in an order that can be repeated and resumed."""
+"""Defines sources of raw batches, in an order that can be repeated and resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process of a group; ``pnne_nb.worker`` is what torchrun starts.
+"""Runs one process of a group; torchrun starts ``pnne_nb.worker``.
 
 It opens what the engine has packed into the directory, and trains in step with the others. If an engine is at the
 other end of the line, each step waits for its verdict; a group that was started by hand trains to the end.

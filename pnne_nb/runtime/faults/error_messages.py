@@ -1,4 +1,4 @@
-"""What torch says when data does not fit a model or a loss, in words that name the place and both sides."""
+"""Rewrites torch's errors about data that does not fit a model or a loss: the place, and both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends a training whose data does not come, when somebody wants the end: within five seconds, with what was trained."""
+"""Ends a training whose data does not come, within five seconds of a stop, with all that was trained."""
 
 from __future__ import annotations
 

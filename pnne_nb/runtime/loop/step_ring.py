@@ -1,4 +1,4 @@
-"""The last steps of a training, so that it can go back to each of them.
+"""Keeps the last steps of a training, so that it can go back to each of them.
 
 A step is a function of the state before it, the batch and the random numbers, and all of these are in a snapshot of the
 state. So only now and then a snapshot is kept, and of each step only its loss: going back loads the snapshot before, makes

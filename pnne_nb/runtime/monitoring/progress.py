@@ -1,4 +1,4 @@
-"""The progress of a training: how fast it goes, when it will be done, and the line of text that says so."""
+"""Computes the progress of a training: its speed, the time that is left, and the line of text that says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a training's time goes: fetching data to the device, forward, backward, update, watching, and the rest."""
+"""Measures the time of each stage of a training: fetching data, moving it, forward, backward, update, watching."""
 
 from __future__ import annotations
 

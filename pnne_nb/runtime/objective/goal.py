@@ -1,4 +1,4 @@
-"""What a training is judged by: early stopping, the best checkpoint and a plateau all go by one number."""
+"""Judges a training by one number, which early stopping, the best checkpoint and a plateau all use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training makes smaller: losses by name, by class, or ready made."""
+"""Finds the loss that a person asks for: by name, by class, or ready made."""
 
 from __future__ import annotations
 

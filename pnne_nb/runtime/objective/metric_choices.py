@@ -1,4 +1,4 @@
-"""Metrics as people ask for them: by a name, as torchmetrics has them, or as functions."""
+"""Finds the metrics that a person asks for: by a name that torchmetrics has too, or as functions."""
 
 from __future__ import annotations
 

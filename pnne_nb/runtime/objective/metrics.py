@@ -1,4 +1,4 @@
-"""Metrics over an epoch: sums on the device while it runs, one number at its end."""
+"""Computes metrics over an epoch: sums on the device while it runs, one number at its end."""
 
 from __future__ import annotations
 

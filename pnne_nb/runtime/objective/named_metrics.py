@@ -1,4 +1,4 @@
-"""Metrics that have a name, the same in an engine and in a Metric node; the first batch tells what they compare."""
+"""Defines the metrics that have a name, for an engine and for Metric nodes; the first batch tells what they compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that a step returns beside the loss, and the processes (`Peers`) over which they are averaged."""
+"""Averages numbers that a step returns beside the loss, over steps and over processes (`Peers`)."""
 
 from __future__ import annotations
 

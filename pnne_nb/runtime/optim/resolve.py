@@ -1,4 +1,4 @@
-"""Torch's own classes by name, and what becomes of them with the arguments that somebody gives."""
+"""Finds torch's own classes by name, and constructs them with the arguments that somebody gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How learning rates change in the course of a training: schedulers by name, by factory, or ready made."""
+"""Makes learning rate schedulers by name, by factory, or ready made."""
 
 from __future__ import annotations
 

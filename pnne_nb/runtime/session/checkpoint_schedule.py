@@ -1,4 +1,4 @@
-"""When a training writes its checkpoints, and what it says where one cannot be written."""
+"""Decides when a training writes its checkpoints, and says so where one cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model whose graph is edited while its training halts: what is unchanged trains on, what is new starts fresh."""
+"""Edits the graph of a model while its training halts: what is unchanged trains on, what is new starts fresh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training is made from and may be edited while it halts: the graph of a model, or a whole training graph."""
+"""Defines what may be edited while a training halts: the graph of a model, or a whole training graph."""
 
 from __future__ import annotations
 

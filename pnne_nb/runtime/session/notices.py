@@ -1,4 +1,4 @@
-"""Notices of a training beside its measurements: why it failed, and what may not be intended."""
+"""Collects notices of a training beside its measurements: why it failed, and what may not be intended."""
 
 from __future__ import annotations
 

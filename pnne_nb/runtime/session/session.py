@@ -1,4 +1,4 @@
-"""One training: its parts, the commands that concern all of them, and the run of its thread."""
+"""Runs one training: its parts, the commands that concern all of them, and its thread."""
 
 from __future__ import annotations
 

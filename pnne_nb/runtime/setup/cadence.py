@@ -1,4 +1,4 @@
-"""How often something is done in the course of a training: every so many epochs, or optimizer steps."""
+"""Says how often something is done in a training: every so many epochs, or optimizer steps."""
 
 from __future__ import annotations
 

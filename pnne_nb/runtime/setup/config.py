@@ -1,4 +1,4 @@
-"""What a person asks of a training, as one value that a checkpoint can keep."""
+"""Holds what a person asks of a training, as one value that a checkpoint can keep."""
 
 from __future__ import annotations
 

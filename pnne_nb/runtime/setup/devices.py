@@ -1,4 +1,4 @@
-"""What there is to compute on: devices, their memory, and settings of the whole process."""
+"""Lists the devices that can compute, their memory, and settings of the whole process."""
 
 from __future__ import annotations
 

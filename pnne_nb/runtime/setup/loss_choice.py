@@ -1,4 +1,4 @@
-"""The loss, chosen by the target of the first examples and what the model gives for one of them."""
+"""Chooses the loss by the target of the first examples and the model's output for one of them."""
 
 from __future__ import annotations
 

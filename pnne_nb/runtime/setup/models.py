@@ -1,4 +1,4 @@
-"""The model that is trained: a module or a compiled graph, tried on one example before the training where that is needed."""
+"""Prepares the model that is trained: a module or a compiled graph, tried on one example where that is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the training thread and everybody else meet: requests, states, and turns at the live model."""
+"""Connects the training thread with all others: requests, states, and turns at the live model."""
 
 from __future__ import annotations
 

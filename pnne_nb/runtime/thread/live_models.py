@@ -1,4 +1,4 @@
-"""The models that engines have, found by a tensor or a module of theirs: whoever sees one in use asks here."""
+"""Finds the models that engines train, by a tensor or a module of theirs."""
 
 from __future__ import annotations
 

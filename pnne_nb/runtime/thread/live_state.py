@@ -1,4 +1,4 @@
-"""What a training goes on with, at one moment: two of these tell what a cell has changed in between.
+"""Records what a training goes on with, at one moment: two records tell what a cell has changed in between.
 
 Everything is compared as torch has it: tensors by their identity, their memory and the number of times they were written,
 layers by what they are made of. A step pays nothing for it: it is taken when a cell begins to use the model, and when that

@@ -1,4 +1,4 @@
-"""The live model, used by a training thread, by cells and by other threads: nobody meets a half-made step.
+"""Guards the live model, which a training thread, cells and other threads use: nobody meets a half-made step.
 
 The first use of the model, or of any part of it, in a cell parks the training at the next step boundary until that cell
 ends; then buffers and modes are as before the cell. Random numbers that a cell draws are its own. Another thread has the

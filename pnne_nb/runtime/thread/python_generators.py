@@ -1,4 +1,4 @@
-"""Python's and NumPy's global generators while trainings run: theirs for a step, others for everybody else.
+"""Swaps Python's and NumPy's global generators while trainings run: theirs for a step, others for everybody else.
 
 The generators themselves hold a training's state, so that whatever a step reaches them by is the training's: a function of
 ``random``, a name that was bound earlier, SciPy's own reference. The functions of ``random`` and ``numpy.random`` know the

@@ -1,4 +1,4 @@
-"""The training thread: a daemon that is given time to end well when the interpreter does."""
+"""Defines the training thread: a daemon that is given time to end well when the interpreter does."""
 
 from __future__ import annotations
 

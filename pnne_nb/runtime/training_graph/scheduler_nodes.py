@@ -1,4 +1,4 @@
-"""Schedulers that are drawn: one alone, or several that another combines."""
+"""Reads schedulers that are drawn: one alone, or several that another combines."""
 
 from __future__ import annotations
 

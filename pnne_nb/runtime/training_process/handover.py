@@ -1,4 +1,4 @@
-"""From the kernel to the process that trains, and back: the parts of a training as a pickle for a private socket.
+"""Packs the parts of a training for the process that trains, and back: a pickle for a private socket.
 
 Nothing of this is ever written into a file: whoever can write one could run code elsewhere. cloudpickle takes along the
 classes and functions that a notebook defines. One pickle holds model, optimizer, loss and functions together, so that

@@ -1,4 +1,4 @@
-"""The end of the line to the kernel that the process of a training has."""
+"""Holds the end of the connection to the kernel that the process of a training has."""
 
 from __future__ import annotations
 

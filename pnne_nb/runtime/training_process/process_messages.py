@@ -1,4 +1,4 @@
-"""What the kernel and the process of a training say to each other."""
+"""Defines the messages between the kernel and the process of a training."""
 
 from __future__ import annotations
 

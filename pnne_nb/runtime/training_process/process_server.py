@@ -1,4 +1,4 @@
-"""The kernel's end of its warm server."""
+"""Holds the kernel's end of its warm server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of a training as its engine sees it: something that makes events, as a `TrainingLoop` does."""
+"""Presents the process of a training to its engine as a source of events, as a `TrainingLoop` is one."""
 
 from __future__ import annotations
 

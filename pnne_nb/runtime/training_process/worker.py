@@ -1,4 +1,4 @@
-"""The process of one training: it makes the steps, and the kernel follows."""
+"""Runs the process of one training: it makes the steps, and the kernel follows."""
 
 from __future__ import annotations
 

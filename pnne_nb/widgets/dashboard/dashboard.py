@@ -1,4 +1,4 @@
-"""`TrainingDashboard`: a training, drawn while it runs, and the buttons that control it."""
+"""`TrainingDashboard`: draws a training while it runs, with the buttons that control it."""
 
 from __future__ import annotations
 

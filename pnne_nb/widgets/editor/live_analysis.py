@@ -1,4 +1,4 @@
-"""Keeps what follows from a document up to date beside the gestures: an edit is answered first, this comes after."""
+"""Keeps shapes and costs up to date beside the gestures: an edit is answered first, the analysis comes after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture of layers as ipycytoscape paints it: one widget for each box and edge, made once and closed as a whole."""
+"""Paints layers by ipycytoscape: one widget for each box and edge, made once and closed as a whole."""
 
 from __future__ import annotations
 

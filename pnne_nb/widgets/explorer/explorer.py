@@ -1,4 +1,4 @@
-"""`ModuleExplorer`: the structure of any module as a graph that opens layer by layer, and a look inside each."""
+"""`ModuleExplorer`: shows the structure of any module as a graph that opens layer by layer, with a look inside each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the explorer says about one layer: facts, findings, statistics, histograms, pictures."""
+"""Shows what the explorer knows of one layer: facts, findings, statistics, histograms, pictures."""
 
 from __future__ import annotations
 

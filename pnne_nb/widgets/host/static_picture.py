@@ -1,4 +1,4 @@
-"""The picture under a widget that stays in the notebook when the kernel is gone."""
+"""Keeps the picture under a widget that stays in the notebook when the kernel is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure that ``Inspector.plot`` shows: how the elements of one captured tensor are distributed."""
+"""Draws the figure of ``Inspector.plot``: how the elements of one captured tensor are distributed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Line charts as SVG made in Python: they stay in a saved notebook, where no script and no server is."""
+"""Draws line charts as SVG in Python: they stay in a saved notebook, where no script and no server is."""
 
 from __future__ import annotations
 

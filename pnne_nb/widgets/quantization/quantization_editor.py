@@ -1,4 +1,4 @@
-"""`QuantizationEditor`: the nodes of a model by what lower precision costs there, each converted or kept by a click."""
+"""`QuantizationEditor`: shows what lower precision costs at each node; a click converts a node or keeps it in float."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes of a group: how they meet, what each calls of the others, and a step function that all make together."""
+"""Joins the processes of a group: how they meet, what each asks of the others, and a step that all make together."""
 
 from __future__ import annotations
 

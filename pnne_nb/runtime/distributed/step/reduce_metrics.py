@@ -1,4 +1,4 @@
-"""Metrics over the examples of all processes."""
+"""Reduces metrics over the examples of all processes."""
 
 from __future__ import annotations
 

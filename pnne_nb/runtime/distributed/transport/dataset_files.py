@@ -1,4 +1,4 @@
-"""What a group trains on, as files that any process may open: tensors and plain values, no code.
+"""Writes what a group trains on as files that any process may open: tensors and plain values, no code.
 
 What is code is handed over in another way, and only on one machine; see `pickled_objects`.
 """

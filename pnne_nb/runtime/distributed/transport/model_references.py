@@ -1,4 +1,4 @@
-"""Objects that know a model, such as its optimizer: pickled without it, and tied to another copy of it elsewhere.
+"""Pickles objects that refer to a model, such as its optimizer, without it, and ties them to another copy of it.
 
 Whatever belongs to the model (a layer, a parameter, a buffer, the model itself) is pickled as its name. So an optimizer
 or a scheduler that was made here moves the parameters there, and a function that mentions the model means the one
