@@ -256,7 +256,7 @@ class Inspector:
         return pd.DataFrame(rows, columns=None if rows else ["layer", "type", "what", "label"])
 
     def diagnose(self, frames: Iterable[Frame] | None = None, rules: Iterable[Rule] = RULES) -> list[Finding]:
-        """What is wrong, where, why, and what to try; empty if nothing is.
+        """Return what is wrong, where, why, and what to try; empty if nothing is.
 
         ```python
         from pnne_nb.inspector.diagnosis.rules import RULES, ExplodingGradients

@@ -123,7 +123,7 @@ def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 def beginning(losses: Sequence[float]) -> float | None:
-    """What the finite losses began at: the first, or the median of the first fifth where that is larger."""
+    """Return where the finite losses began: the first, or the median of the first fifth where that is larger."""
     first, _ = ends(losses)
     return None if first is None else max(first, next(loss for loss in losses if math.isfinite(loss)))
 

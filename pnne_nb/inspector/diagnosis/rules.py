@@ -164,7 +164,7 @@ def ailments(evidence: Evidence) -> dict[str, Ailment]:
 
 
 def _not_finite(evidence: Evidence) -> dict[str, Ailment]:
-    """What the last observation of each layer says."""
+    """Yield what the last observation of each layer says."""
     found: dict[str, Ailment] = {}
     if evidence.norms:
         for layer, norm in evidence.norms[-1].norms.items():

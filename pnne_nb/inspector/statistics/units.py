@@ -55,7 +55,7 @@ Launched = tuple[int, Tensor]
 
 
 def bounds_of(module: nn.Module) -> Bounds | None:
-    """Where the outputs of a saturating activation end, or None for any other module."""
+    """Return the bounds of a saturating activation's outputs, or None for any other module."""
     match module:
         case nn.Tanh() | nn.Softsign():
             return -1.0, 1.0

@@ -110,7 +110,7 @@ def _weights(
     enable_gqa: bool = False,
     **_options: object,
 ) -> Tensor:
-    """What ``F.scaled_dot_product_attention`` multiplies the values by: `[n, heads, queries, keys]`."""
+    """Return the weights by which ``F.scaled_dot_product_attention`` multiplies values: `[n, heads, queries, keys]`."""
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     scores = query.float() @ key.float().transpose(-2, -1) * (scale or 1 / math.sqrt(query.shape[-1]))

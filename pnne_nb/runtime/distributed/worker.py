@@ -237,7 +237,7 @@ class Worker:
                 self._tell(Obeyed(kept))
 
     def _wanted(self) -> tuple[Verdict, bool]:
-        """What to do, and whether the engine asks for it."""
+        """Return what to do, and whether the engine asks for it."""
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY, 100 * self._cost):
             return Verdict.SAVE, False
         if self._lifeline is None:

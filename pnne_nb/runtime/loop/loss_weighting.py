@@ -102,7 +102,7 @@ def _is_known(recipe: Recipe) -> bool:
 
 
 def _tried(recipe: Recipe, output: Any, batch: Batch, value: float) -> Reduction | None:
-    """How the loss function combines the examples of `batch`, by its values for parts of them.
+    """Find how the loss function combines the examples of `batch`, by its values for parts of them.
 
     Args:
         recipe: Has the loss function.

@@ -169,7 +169,7 @@ class StepRing:
         self.touch()
 
     def forget_unless_at(self, step: int) -> None:
-        """Where others have made the steps until `step`, a group of processes for one, none of them is known here."""
+        """Forget all steps, unless the last is `step`: others, such as a group of processes, made those between."""
         if self.end not in {None, step}:
             self.clear()
 

@@ -48,7 +48,7 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
 
 
 def names_of(metrics: Mapping[str, Metric]) -> list[str] | None:
-    """What `results` would call their values, without a prefix; None where only their values tell."""
+    """Return the names that `results` would give their values, without a prefix; None where only their values tell."""
     found: list[str] = []
     for name, metric in metrics.items():
         match metric:

@@ -84,7 +84,7 @@ class NamedMetric:
             self.counting.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has counted."""
+        """Return what it has counted."""
         return dict(self._saved or {}) if self.counting is None else saved_metric(self.counting) or {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -125,7 +125,7 @@ def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
 
 
 def recorded(names: Iterable[str]) -> list[str]:
-    """Which of a history's `names` a step function has recorded over the steps."""
+    """Return those of a history's `names` that a step function has recorded over the steps."""
     return [name for name in names if name not in {"loss", *_OURS} and not name.startswith(_OVER_EPOCHS)]
 
 

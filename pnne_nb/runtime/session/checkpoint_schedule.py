@@ -96,7 +96,7 @@ class CheckpointSchedule:
             self._reports.saved(CheckpointFrame(self._executor.loop.steps, str(path)))
 
     def _save_if_possible(self, *, due: bool, improved: bool) -> None:
-        """Where the disk is full, say, the training goes on: its next checkpoint may find room."""
+        """Save, and go on with the training where that fails: a full disk may have room for the next checkpoint."""
         try:
             self._save(due=due, improved=improved)
         except CheckpointError as error:

@@ -310,7 +310,7 @@ class Session:
         self._rest()
 
     def _rest(self) -> None:
-        """What has failed is no more."""
+        """Forget what has failed."""
         self.error = None
         self._rest_only = True
         self.control.end("stopped", self._keep)

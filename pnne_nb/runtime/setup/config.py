@@ -165,7 +165,7 @@ class Config(msgspec.Struct, frozen=True):
         expected: InputShapes,
         placed: Collection[str] = (),
     ) -> Recipe:
-        """What a loop needs, made from the arguments.
+        """Make the recipe that a loop needs from the arguments.
 
         Args:
             model: Moved to the device in place.

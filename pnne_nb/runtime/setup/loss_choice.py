@@ -74,7 +74,7 @@ def _targets(data: BatchSource, first: Batch) -> Any:
 
 
 def _output(model: nn.Module, batch: Batch | None, seed: int) -> Any:
-    """What the model gives for one example; None if it fails, which the first step explains."""
+    """Return the model's output for one example; None if it fails, which the first step explains."""
     if batch is None:
         return None
     try:

@@ -64,7 +64,7 @@ def _shape(node: Node) -> tuple[int | str, ...] | None:
 
 
 def trial_output(model: nn.Module, batch: Batch, seed: int) -> Any:
-    """What `model` gives for `batch`.
+    """Return the output of `model` for `batch`.
 
     It runs in eval mode and without gradients. Its modes, its buffers and the global random generators are as before
     afterwards; lazy layers have made their weights.

@@ -183,7 +183,7 @@ _LEAF = "AccumulateGrad"
 
 
 def memory_of(tensor: Tensor) -> int:
-    """What a tensor and its views have in common; the tensor itself where it has no memory, as a sparse one."""
+    """Return what a tensor and its views have in common; the tensor itself where it has no memory, as a sparse one."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError, ValueError, AttributeError):

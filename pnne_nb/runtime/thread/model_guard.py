@@ -458,7 +458,7 @@ def between_steps(model: nn.Module) -> Iterator[None]:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """What a guard is in a copy of the model."""
+    """Do nothing: a guard in a copy of the model."""
 
 
 def _no_guard() -> Callable[..., None]:

@@ -490,7 +490,7 @@ class TrainingProcess:
         self._reports.announce(AnomalyFrame(self.steps, "process-killed", message))
 
     def _place(self) -> str:
-        """Where the engine is, and what to do."""
+        """Say where the engine is, and what to do."""
         return (
             f"Step {self._told} was the last that it told of. The engine is at step {self.steps}, the last of which it has told "
             "everything: start() or start(process=True) goes on from there."

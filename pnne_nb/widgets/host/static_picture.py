@@ -87,7 +87,7 @@ class Pictured:
         return Page(f"{note}{self.to_html()}")
 
     def still(self) -> Still:
-        """What the picture shows now."""
+        """Return what the picture shows now."""
         raise NotImplementedError
 
     def to_svg(self, theme: ThemeName = "auto") -> str:

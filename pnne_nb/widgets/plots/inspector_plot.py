@@ -31,7 +31,7 @@ class LayerFigure(Figure, Pictured):
         self._kept = KeptPicture(lambda: "a histogram", self.to_html)
 
     def still(self) -> Still:
-        """What the histogram shows."""
+        """Return what the histogram shows."""
         return self.chart.still()
 
     def _ipython_display_(self, **_: object) -> None:

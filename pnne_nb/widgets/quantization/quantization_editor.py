@@ -282,7 +282,7 @@ def _said(text: str) -> str:
 
 
 def _marks(report: QuantizationReport) -> Mapping[str, NodeMark]:
-    """What each node computes in, and by its colour what it costs or why it stays."""
+    """Return the type that each node computes in, and by its colour what it costs or why it stays."""
     found = {}
     for path, node in report.nodes.items():
         if node.precision != "float32":

@@ -107,7 +107,7 @@ class JointStep(nn.Module):
         return step
 
     def forward(self, raw: Any) -> Any:
-        """What the function returns for one raw batch."""
+        """Return what the function returns for one raw batch."""
         assert self._function is not None
         return self._function(self.model, raw)
 

@@ -198,7 +198,7 @@ def _in_this_process(name: str, value: Any) -> TrainingError:
 
 
 def _loading(source: BatchSource) -> Loading:
-    """What opens the same source in another process.
+    """Return what opens the same source in another process.
 
     Raises:
         TrainingError: Its loader would give each process examples of its own.

@@ -79,7 +79,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             self._names |= {id(part): (kind, name) for name, part in named}
 
     def persistent_id(self, value: Any) -> tuple[str, str] | None:
-        """What stands for `value`, if it is a part of the model."""
+        """Return what stands for `value`, if it is a part of the model."""
         if isinstance(value, Optimizer) and value is not self._optimizer:
             raise TrainingError(
                 f"A {type(value).__name__} that is not the engine's optimizer is used by its arguments: in a group, "
