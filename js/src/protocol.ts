@@ -1279,6 +1279,8 @@ export interface TrainingStatus {
   readonly learningRate: number | null;
   /** Share of the time that watching the layers takes, 0 to 1, or None before it was measured. */
   readonly cost: number | null;
+  /** Half of its 95 % interval, or None while there are too few observed steps to tell. */
+  readonly costMargin: number | null;
   readonly framesPerSecond: number;
   /** The factor of scaled gradients (float16), or None without scaling. */
   readonly lossScale: number | null;

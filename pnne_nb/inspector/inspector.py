@@ -358,7 +358,7 @@ class Inspector:
 
         Args:
             budget: Share of the running time that watching may take: ``"1%"`` or 0.01. What it takes is measured in
-                processor time, and shown as ``live.share``.
+                processor time, and shown as ``live.cost``, with its 95 % interval.
             hz: Observed steps a second, at most.
             scaler: The one that scales the loop's loss, so that gradients of activations are shown as they are.
 
