@@ -17,7 +17,7 @@ Nodes = tuple[tuple[Any, ...], ...]
 def register() -> None:
     """Put the custom node types into the catalogue."""
 
-    @pn.register_node(category="Custom")
+    @pn.register_node(category="Custom", replace=True)
     class Gate(nn.Module):
         def __init__(self, features: int = 8) -> None:
             super().__init__()
@@ -26,7 +26,7 @@ def register() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x * torch.sigmoid(self.mix(x))
 
-    @pn.register_node(category="Custom")
+    @pn.register_node(category="Custom", replace=True)
     def centred(x: Tensor, scale: float = 2.0) -> Tensor:
         return (x - x.mean(-1, keepdim=True)) * scale
 

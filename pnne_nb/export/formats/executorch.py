@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
@@ -11,11 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import ExportRequest, NodeTensor, TensorInfo, WrittenFile, as_array
+from pnne_nb.export.formats.base import ExportRequest, FreeSize, NodeTensor, TensorInfo, WrittenFile, as_array
 from pnne_nb.process.quiet import quiet
 
 CONTENT = "pnne_nb"
 """The method of a program that returns names and metadata, as JSON in a tensor of bytes: programs hold no other text."""
+
+MANY = 16
+"""On one thread, ATen chooses the kernel of a convolution by whether there are so many samples. ExecuTorch takes that
+for a limit of the program: traced with 3 samples, it has memory for 15 at most; traced with 18, for as many as declared."""
 
 
 @final
@@ -40,7 +46,7 @@ class ExecuTorchFormat:
         with quiet():
             from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner  # noqa: PLC0415  # an extra, imported late
             from executorch.exir import to_edge_transform_and_lower  # noqa: PLC0415  # an extra
-        request = bounded(request)
+        request = _with_many_samples(bounded(request))
         traced = trace(request)
         content = json.dumps({key: value for key, value in describe(request, traced).items() if key != "nodes"})
         try:
@@ -50,22 +56,55 @@ class ExecuTorchFormat:
                     partitioner=[XnnpackPartitioner()],
                     constant_methods={CONTENT: torch.tensor(list(content.encode()), dtype=torch.uint8)},
                 )
-                written = lowered.to_executorch().buffer
+                written = lowered.to_executorch()
         except Exception as error:
             message = f"ExecuTorch cannot lower the model: {str(error).strip().partition(chr(10))[0][:300]}"
             raise ExportError(
                 message, [Diagnostic("not-lowered", message, hint="Export as 'pt2' or 'onnx'.")]
             ) from error
-        path.write_bytes(written)
-        return WrittenFile(
-            traced.sizes, notes=("What XNNPACK has no kernel for runs by ExecuTorch's portable kernels.",)
-        )
+        path.write_bytes(written.buffer)
+        sizes = _sizes_taken(written.executorch_program.execution_plan, request, traced.sizes)
+        return WrittenFile(sizes, notes=("What XNNPACK has no kernel for runs by ExecuTorch's portable kernels.",))
 
     def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol
         return ()
 
     def open(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> ExecuTorchModel:  # noqa: ARG002  # the protocol gives it, and the runtime has no such inputs
         return ExecuTorchModel(path)
+
+
+def _with_many_samples(request: ExportRequest) -> ExportRequest:
+    """Return a request whose example has `MANY` samples or more, if the model takes so many."""
+    import torch  # noqa: PLC0415  # as above
+
+    pairs = list(zip(request.inputs, request.example, strict=True))
+    batch = next((info.shape[0] for info, _ in pairs if info.shape and isinstance(info.shape[0], str)), None)
+    if batch is None:
+        return request
+    sizes = {name: size for info, tensor in pairs for name, size in zip(info.shape, tensor.shape, strict=True)}
+    count, others = sizes[batch], {size for name, size in sizes.items() if name != batch}
+    times = next(times for times in itertools.count(-(-MANY // count)) if count * times not in others)
+    if count * times > (request.limits[batch][1] or 0):
+        return request
+    example = tuple(tensor.repeat([times if size == batch else 1 for size in info.shape]) for info, tensor in pairs)
+    try:
+        with torch.no_grad():
+            request.model(*example)
+    except Exception:  # noqa: BLE001  # it takes fewer only, and the file will
+        return request
+    return replace(request, example=example)
+
+
+def _sizes_taken(plans: Sequence[Any], request: ExportRequest, sizes: Sequence[FreeSize]) -> tuple[FreeSize, ...]:
+    """Return the sizes as the program takes them: it has memory for so large inputs, whatever was declared."""
+    plan = next(each for each in plans if each.name == "forward")
+    taken: dict[int | str, int] = {}
+    for info, place in zip(request.inputs, plan.inputs, strict=True):
+        for name, size in zip(info.shape, plan.values[place].val.sizes, strict=True):
+            taken[name] = min(size, taken.get(name, size))
+    return tuple(
+        size if size.largest is None else replace(size, largest=min(size.largest, taken[size.name])) for size in sizes
+    )
 
 
 @final

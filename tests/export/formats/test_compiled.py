@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,23 +14,43 @@ from torch.utils import cpp_extension
 
 import pnne_nb as pn
 from pnne_nb.export import formats
+from pnne_nb.export.formats import executorch
 from tests.export.kinds import cnn, mlp
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_executorch(tmp_path: Path) -> None:
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(count)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_executorch_takes_more_samples_than_it_was_traced_with(tmp_path: Path) -> None:
     model = pn.compile(cnn())
-    report = pn.export(model, tmp_path / "net.pte")
+    x = torch.randn(40, 1, 28, 28)
+    report = pn.export(model, tmp_path / "net.pte", data=x)
     assert report.ok
-    assert report.sizes["N"].largest == 1024
+    assert str(report.sizes["N"]) == "N free, up to 1024"
     opened = formats.open(report.path)
-    x = torch.randn(5, 1, 28, 28)
     torch.testing.assert_close(torch.from_numpy(opened.run({"x": x.numpy()})["y"]), model.eval()(x).detach())
     opened.close()
     loaded = pn.InferenceEngine.load(report.path, device="cpu")
     torch.testing.assert_close(loaded.predict(x), model(x).detach())
     loaded.close()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_executorch_tells_how_many_samples_the_program_has_memory_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executorch, "MANY", 1)  # as for a model that takes no more than a few samples at once
+    report = pn.export(pn.compile(cnn()), tmp_path / "net.pte")
+    assert report.ok
+    assert str(report.sizes["N"]) == "N free, up to 15"
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
