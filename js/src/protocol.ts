@@ -552,13 +552,14 @@ export interface LoadBlocks {
   readonly text: string;
 }
 
-/** Send a `Snapshot` to this view. */
+/** Send a `Snapshot` to this view, which has the document at `version`; None: it has none. */
 export interface Sync {
   readonly message: "sync";
   /** Rises by one per request of a client. */
   readonly id: number;
   /** Random name of the view that asks. */
   readonly client: string;
+  readonly version?: number | null;
 }
 
 /** Send the `Catalog` to this view. */
@@ -786,11 +787,11 @@ export interface NodeCost {
   readonly activation: number;
 }
 
-/** Everything, for a view that opens or has lost the thread. */
+/** Everything, for a view that opens or has lost the thread; no document for one that has it at this version. */
 export interface Snapshot {
   readonly message: "snapshot";
   readonly version: number;
-  readonly document: DocumentState;
+  readonly document: DocumentState | null;
   readonly derived: Derived;
   readonly history: HistoryState;
   readonly id: number | null;

@@ -1,4 +1,4 @@
-"""The wire between the dashboard's and the explorer's own widgets and Python: what they show, ask and are answered.
+"""Defines the messages between Python and the widgets of dashboard and explorer.
 
 A request that carries an `id` is answered by a `Reply` with the same one.
 """

@@ -1,4 +1,4 @@
-"""The training engine: one training, one background thread, commands from anywhere."""
+"""`TrainingEngine`: one training in one background thread, with commands from any thread."""
 
 from __future__ import annotations
 
@@ -388,7 +388,7 @@ class TrainingEngine:
         """Go on after `pause` or `step`.
 
         If the graph was edited meanwhile, the model follows: parameters that still fit keep their values and
-        their optimizer state, new ones start fresh, and ``history.cuts`` tells the step.
+        their optimizer state, wider ones keep what they had, new ones start fresh; ``history.anomalies`` says which.
 
         Raises:
             CompileError: The edited graph is unfinished or wrong; training stays paused, with the old model.

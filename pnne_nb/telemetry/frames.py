@@ -1,4 +1,4 @@
-"""What is measured while training: a closed union of tagged, frozen values.
+"""Defines the frames: what is measured while training, as a closed union of tagged, frozen values.
 
 The training thread makes frames, `channel` carries them, widgets draw them. No frame holds a tensor.
 Losses, norms and statistics are plain floats and may be NaN or infinite.

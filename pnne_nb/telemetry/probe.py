@@ -1,4 +1,4 @@
-"""How measurement meets training: `Probe` says when it is called, `Cadence` how often, `Toll` what it costs.
+"""Defines how measurement meets training: `Probe` says when it is called, `Cadence` how often, `Toll` what it costs.
 
 ``runtime`` calls probes and ``inspector`` makes them; neither imports the other.
 """

@@ -80,8 +80,10 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     Args:
         graph: The document; it is not changed.
         reuse: A model whose tensors are copied wherever name and shape still fit, together with their
-            device, element type and ``requires_grad``, and with the training mode of its modules. It is
-            not changed and shares nothing with the result. Opaque nodes take a copy of their module from it.
+            device, element type and ``requires_grad``, and with the training mode of its modules. Linear,
+            convolution, norm and embedding layers that were made wider keep their old rows; in what reads them,
+            new columns start at zero. It is not changed and shares nothing with the result. Opaque nodes take a copy
+            of their module from it.
 
     Raises:
         CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.

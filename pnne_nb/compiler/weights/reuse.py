@@ -10,6 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
+from pnne_nb.compiler.weights.widen import widenings
 from pnne_nb.graph.schema.property_types import holds_tensor
 from pnne_nb.graph.schema.registry import registry
 
@@ -24,10 +25,11 @@ def carry_over(
 ) -> dict[str, str]:
     """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
 
-    Device, element type and ``requires_grad`` come along, and so do ties: names that share one tensor in
-    `source` share one in `target`. What does not fit keeps its fresh values, on the device and in the floating
-    type that most of `source` has, if its node names no other; so does what a property of the node says, such as
-    the class weights of a loss. Modules of the same name take over the training mode.
+    A layer that was made wider keeps what it had, as `widen` says. Device, element type and ``requires_grad`` come
+    along, and so do ties: names that share one tensor in `source` share one in `target`. What does not fit keeps
+    its fresh values, on the device and in the floating type that most of `source` has, if its node names no other;
+    so does what a property of the node says, such as the class weights of a loss. Modules of the same name take
+    over the training mode.
 
     Args:
         source: The model that has the tensors.
@@ -39,11 +41,12 @@ def carry_over(
         The names of the tensors that were carried over, with those that they have in `source`.
     """
     carried: dict[str, str] = {}
-    copies: dict[int, torch.Tensor] = {}
+    copies: dict[tuple[int, torch.Size], torch.Tensor] = {}
     parameters = dict(source.named_parameters(remove_duplicate=False))
     buffers = dict(source.named_buffers(remove_duplicate=False))
     device, dtype = _prevailing([*parameters.values(), *buffers.values()])
     made: dict[int, torch.Tensor] = {}
+    wider = widenings(source, target, lambda path: former_path(path, former))
     set_by_node = {kind: typed_in(kind) for kind in {type(module) for module in target.modules()}}
     for prefix, module in target.named_modules():
         dot = f"{prefix}." if prefix else ""
@@ -53,11 +56,14 @@ def carry_over(
             if fresh is None or id(fresh) in ready:
                 continue
             old = parameters.get(place + name)
-            if old is not None and old.shape == fresh.shape:
-                if id(old) not in copies:
-                    copies[id(old)] = nn.Parameter(_copy(old), requires_grad=old.requires_grad)
+            widening = wider.get(dot + name)
+            if old is not None and (widening is not None or old.shape == fresh.shape):
+                key = id(old), fresh.shape
+                if key not in copies:
+                    values = _copy(old) if widening is None else widening.fit(old, fresh)
+                    copies[key] = nn.Parameter(values, requires_grad=old.requires_grad)
                 # setattr, not the dictionary: recurrent layers keep a second list of their weights.
-                setattr(module, name, copies[id(old)])
+                setattr(module, name, copies[key])
                 carried[dot + name] = place + name
             elif _moves(fresh, device, dtype):
                 if id(fresh) not in made:
@@ -68,10 +74,13 @@ def carry_over(
             if value is None or id(value) in ready:
                 continue
             kept = buffers.get(place + name)
-            if kept is not None and kept.shape == value.shape and name not in set_by_node[type(module)]:
-                if id(kept) not in copies:
-                    copies[id(kept)] = _copy(kept)
-                setattr(module, name, copies[id(kept)])
+            widening = wider.get(dot + name)
+            fits = kept is not None and (widening is not None or kept.shape == value.shape)
+            if kept is not None and fits and name not in set_by_node[type(module)]:
+                key = id(kept), value.shape
+                if key not in copies:
+                    copies[key] = _copy(kept) if widening is None else widening.fit(kept, value)
+                setattr(module, name, copies[key])
                 carried[dot + name] = place + name
             elif _moves(value, device, dtype):
                 setattr(module, name, _adapted(value, device, dtype))

@@ -1,9 +1,12 @@
-"""A model whose graph is edited while its training halts: what is unchanged trains on, what is new starts fresh."""
+"""Edits the graph of a model while its training halts: what is unchanged trains on, what is new starts fresh.
+
+A layer that was made wider keeps what it had, and so does the optimizer for it (`compiler.weights.widen`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import torch
@@ -12,6 +15,7 @@ from torch import nn
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.weights.rename_log import remember
 from pnne_nb.compiler.weights.reuse import Former, former_path, typed_in
+from pnne_nb.compiler.weights.widen import READ, Widening, widenings
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.loop.loop import TrainingLoop
@@ -23,6 +27,15 @@ from pnne_nb.runtime.setup.models import input_shapes
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.rng import key_of, seeded_globals
 from pnne_nb.telemetry.frames import AnomalyFrame
+
+Heirs: TypeAlias = Mapping[torch.Tensor, tuple[torch.Tensor, Widening]]
+"""The tensors of layers that were made wider, by those that they had."""
+
+MOMENTS = ("exp_avg", "momentum_buffer", "grad_avg")
+"""What optimizers average of the gradients."""
+
+SQUARES = ("exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "sum", "acc_delta")
+"""What they average of the gradients' squares, or of others that scale the steps."""
 
 
 def follow_model(
@@ -53,11 +66,14 @@ def follow_model(
         new = compile_graph(graph, reuse=model)
     scattered = settle(new, recipe.device, placed_paths(graph))
     before = _tensors(model)
+    wider = widenings(model, new, lambda path: former_path(path, former))
     _keep_modules(dict(model.named_modules(remove_duplicate=False)), new, former)
     _keep_tensors(model, new, former)
     after = _tensors(new)
+    heirs = {before[widening.before]: (after[name], widening) for name, widening in wider.items()}
     groups = _new_groups(loop.recipe.optimizer, new, config)
     loop.adopt(msgspec.structs.replace(recipe, expected=input_shapes(graph), scattered=scattered))
+    _fit_moments(loop.recipe.optimizer, heirs)
     _replace_groups(loop.recipe.optimizer, groups)
     others = _changed_layers(layers, _leaves(new), former)
     # Where nothing was renamed, what is written differs by what it says: other connections, functions between layers.
@@ -66,11 +82,13 @@ def follow_model(
     remember(model, graph)
     loop.model_changed()
     old, now = ({id(tensor) for tensor in tensors.values()} for tensors in (before, after))
-    fresh = [name for name, tensor in after.items() if id(tensor) not in old]
+    fresh = [name for name, tensor in after.items() if id(tensor) not in old and name not in wider]
     gone = [name for name, tensor in before.items() if id(tensor) not in now]
     # What has another size is gone and fresh under one name, which says it.
-    gone = [name for name in gone if name not in fresh]
-    parts = [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone) + others
+    renewed = {*fresh, *(widening.before for widening in wider.values())}
+    gone = [name for name in gone if name not in renewed]
+    parts = _widened(wider, after)
+    parts += [f"{', '.join(fresh)} start fresh"] * bool(fresh) + [f"{', '.join(gone)} are gone"] * bool(gone) + others
     if not parts and not rewired:
         loop.standing.renamed({name: _before(name, former) for name in model.state_dict()})
         return None
@@ -86,13 +104,24 @@ def _before(name: str, former: Former) -> str:
     return ".".join(filter(None, (former_path(layer, former), own)))
 
 
+def _widened(wider: Mapping[str, Widening], after: Mapping[str, torch.Tensor]) -> list[str]:
+    """What is said of layers that were made wider, property by property."""
+    found: dict[tuple[str, str], str] = {}
+    for name, widening in wider.items():
+        layer = name.rpartition(".")[0]
+        for grown, (old, new) in widening.grown(after[name].shape).items():
+            others = "start at zero" if grown in READ else "start fresh"
+            found[layer, grown] = f"{layer} keeps the first {old} of {new} {grown}, the others {others}"
+    return list(found.values())
+
+
 def _leaves(model: nn.Module) -> dict[str, nn.Module]:
     layers = model.named_modules(remove_duplicate=False)
     return {path: layer for path, layer in layers if path and next(layer.children(), None) is None}
 
 
 def _changed_layers(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], former: Former) -> list[str]:
-    """What is said of layers that have no tensors of their own to be told of: which are new, others, or gone."""
+    """Name the layers that have no tensors of their own to be told of: which are new, others, or gone."""
     known = {id(layer) for layer in old.values()}
     kept = {id(layer) for layer in new.values()}
     came_from = {former_path(path, former): path for path in new}
@@ -137,7 +166,7 @@ def _keep_modules(old: Mapping[str, nn.Module], new: nn.Module, former: Former, 
 
 
 def _description(module: nn.Module) -> tuple[Any, ...]:
-    """What tells two modules of a type apart: what they print, their tensors, and their settings."""
+    """Return what tells two modules of a type apart: what they print, their tensors, and their settings."""
     shapes = tuple((name, tensor.shape) for name, tensor in _tensors(module).items())
     settings = tuple(
         (f"{path}.{name}", repr(value))
@@ -200,6 +229,27 @@ def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config
             f"parameter_groups no longer fits. Undo the edit, or make a new engine."
         )
     return groups
+
+
+def _fit_moments(optimizer: torch.optim.Optimizer, heirs: Heirs) -> None:
+    """Give what the optimizer knows of a parameter to the wider one in its place, if it is of a kind that can be fitted.
+
+    Moments of new units start as after no steps, means of squares at their mean: at zero, the first steps were too large.
+    """
+    for old, (heir, widening) in heirs.items():
+        state: dict[str, Any] = optimizer.state.get(old) or {}
+        sized = {key for key, value in state.items() if isinstance(value, torch.Tensor) and value.dim()}
+        if state and sized <= {*MOMENTS, *SQUARES} and all(state[key].shape == old.shape for key in sized):
+            optimizer.state[heir] = {
+                key: _fitted(key, value, heir, widening) if key in sized else value for key, value in state.items()
+            }
+
+
+def _fitted(key: str, moment: torch.Tensor, heir: torch.Tensor, widening: Widening) -> torch.Tensor:
+    fresh = heir.new_full(heir.shape, moment.mean().item() if key in SQUARES else 0.0, dtype=moment.dtype)
+    corner = tuple(slice(0, size) for size in widening.shape)
+    fresh[corner] = moment
+    return fresh
 
 
 def _replace_groups(optimizer: torch.optim.Optimizer, groups: list[list[torch.Tensor]]) -> None:

@@ -1,4 +1,4 @@
-"""The status that the control bar shows, gathered from frames."""
+"""Gathers from frames the status that the control bar shows."""
 
 from __future__ import annotations
 

@@ -83,6 +83,68 @@ def test_an_edit_is_known_until_the_training_follows_it() -> None:
     assert not engine(model=torch.nn.Linear(4, 2)).edited, "there is no graph"
 
 
+@pytest.mark.parametrize(
+    ("choice", "kept", "scales", "halting"),
+    [
+        ("Adam", {"exp_avg"}, {"exp_avg_sq"}, {"betas": (1 - 1e-12, 1 - 1e-12)}),
+        (("SGD", {"lr": 0.1, "momentum": 0.9}), {"momentum_buffer"}, set(), {"momentum": 1.0, "dampening": 1.0}),
+        ("RMSprop", set(), {"square_avg"}, {"alpha": 1.0}),
+    ],
+)
+def test_a_wider_layer_keeps_its_rows_and_the_optimizers_moments(
+    choice: Any, kept: set[str], scales: set[str], halting: dict[str, Any]
+) -> None:
+    graph = picture_graph()
+    trained = halted(graph, optimizer=choice)
+    model, optimizer = trained.module, trained.optimizer
+    old = {key: value.detach().clone() for key, value in model.named_parameters()}
+    state = {key: value.clone() for key, value in optimizer.state[model.get_parameter("conv1.weight")].items()}
+    bias = model.get_parameter("fc.bias")
+    pictures = torch.randn(5, 1, 6, 6)
+    expected = model(pictures)
+    graph.set("conv1", out_channels=6)
+    # The step that follows the edit changes nothing.
+    trained.set_optimizer(lr=0.0, **halting)
+    trained.step(1)
+    torch.testing.assert_close(model(pictures), expected)
+
+    kernel, columns = model.get_parameter("conv1.weight"), model.get_parameter("fc.weight")
+    assert torch.equal(kernel[:4], old["conv1.weight"])
+    assert torch.equal(columns[:, :64], old["fc.weight"])
+    assert not columns[:, 64:].any()
+    assert model.get_parameter("fc.bias") is bias
+    for key in kept | scales:
+        after, mean = optimizer.state[kernel][key], state[key].mean().item() if key in scales else 0.0
+        torch.testing.assert_close(after[:4], state[key])
+        torch.testing.assert_close(after[4:], torch.full_like(after[4:], mean))
+    if "step" in state:
+        assert optimizer.state[kernel]["step"].item() == 4
+    assert {id(p) for group in optimizer.param_groups for p in group["params"]} == {id(p) for p in model.parameters()}
+    assert trained.history.anomalies[-1].message == (
+        "The graph was edited after step 3: conv1 keeps the first 4 of 6 out_channels, the others start fresh; fc keeps "
+        "the first 64 of 96 in_features, the others start at zero; everything else trains on."
+    )
+    trained.set_optimizer(lr=0.01, **{key: optimizer.defaults[key] for key in halting})
+    trained.step(1)
+    assert columns[:, 64:].any(), "what starts at zero learns"
+    finished(trained)
+
+
+def test_what_an_optimizer_learned_otherwise_of_a_wider_layer_starts_afresh() -> None:
+    graph = picture_graph()
+    trained = halted(graph, optimizer="Rprop")
+    graph.set("conv1", out_channels=6)
+    trained.step(1)
+    state = {name: trained.optimizer.state[value]["step"] for name, value in trained.module.named_parameters()}
+    assert {name: int(step) for name, step in state.items()} == {
+        "conv1.weight": 1,
+        "conv1.bias": 1,
+        "fc.weight": 1,
+        "fc.bias": 4,
+    }
+    finished(trained)
+
+
 def test_a_removed_layer_leaves_the_optimizer() -> None:
     graph = picture_graph()
     deepen(graph)
