@@ -1,4 +1,4 @@
-"""How often the interval that is shown of the cost of watching holds the true cost: 95 % of runs is what it says.
+"""Counts how often the interval of the cost of watching holds the true cost: 95 % of runs is what it says.
 
 Steps of real trainings are recorded, bare, in CPU time. Runs are drawn from them in stretches, so that a step resembles
 the one before it as it did on this machine, with its spikes and drifts. Every so often a step is made longer by a cost
@@ -37,7 +37,7 @@ MADE = {**MODELS, "transformer": transformer}
 
 
 def record(name: str) -> list[float]:
-    """The lengths of the steps of a bare training that are timed, in seconds, after its first second."""
+    """Train bare; return the lengths of the steps that are timed, in seconds, after the first second."""
     net, x, y = MADE[name]()
     criterion, optimizer = nn.CrossEntropyLoss(), torch.optim.AdamW(net.parameters())
     found: list[float] = []
@@ -56,7 +56,7 @@ def record(name: str) -> list[float]:
 
 
 def run(draw: random.Random, recorded: list[float], between: int, cost: float) -> tuple[Cost, float]:
-    """One run in which each observation costs about `cost` seconds; returns what is shown, and the truth."""
+    """Make a run in which each observation costs about `cost` seconds; return what is shown, and the truth."""
     paired, spent, elapsed, stretch = PairedCost(), 0.0, 0.0, list[float]()
     for number in range(OBSERVED * (between + 1)):
         if not stretch:
@@ -75,7 +75,7 @@ def run(draw: random.Random, recorded: list[float], between: int, cost: float) -
 
 
 def resemblance(recorded: list[float]) -> float:
-    """The correlation of the ranks of neighbours: spikes do not count more than other steps."""
+    """Correlate the ranks of neighbours: spikes do not count more than other steps."""
     ranks = torch.tensor(recorded).argsort().argsort().double()
     return float(torch.corrcoef(torch.stack([ranks[1:], ranks[:-1]]))[0, 1])
 

@@ -25,7 +25,7 @@ from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.statistics.patterns import leaf_layers
 from pnne_nb.runtime.monitoring import probes as observers_module
 from pnne_nb.telemetry import cost as shown_cost
-from pnne_nb.telemetry.frames import CostFrame, Frame, NormsFrame
+from pnne_nb.telemetry.frames import Frame, NormsFrame
 from pnne_nb.telemetry.probe import Cadence
 
 MARGIN = 0.01
@@ -73,7 +73,6 @@ class Watching:
         self.net, self.x, self.y = MADE[name]()
         self.cadence, self.clock = Cadence(hz=10, budget=budget), Clock()
         self.frames = 0
-        self.shown = shown_cost.Cost(0.0)
         self._steps = 1
         self._observers = observers_module.Observers(self._publish)
         everything = dict.fromkeys(leaf_layers(self.net), ("activations", "parameters", "gradients", "updates"))
@@ -89,9 +88,10 @@ class Watching:
 
     def _publish(self, frames: Sequence[Frame]) -> None:
         self.frames += any(isinstance(frame, NormsFrame) for frame in frames)
-        for frame in frames:
-            if isinstance(frame, CostFrame):
-                self.shown = shown_cost.Cost(frame.share, frame.margin)
+
+    def shown(self) -> shown_cost.Cost:
+        """Return what a person is shown in the end."""
+        return self._observers.cost(self.clock.monotonic())
 
     def _bare(self, criterion: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
         for x, y in self._batches():
@@ -133,7 +133,7 @@ class Watching:
 
 
 def measure(name: str, budget: float) -> tuple[Comparison, float, float, shown_cost.Cost]:
-    """What watching takes, frames a second, the share that the pauses are made of, and the cost that the tool shows."""
+    """Return what watching takes, frames a second, the share that the pauses pay for, and the cost that is shown."""
     made: list[Watching] = []
 
     def make() -> Blocks:
@@ -150,8 +150,9 @@ def measure(name: str, budget: float) -> tuple[Comparison, float, float, shown_c
 
 
 def _together(made: Sequence[Watching]) -> shown_cost.Cost:
-    """What trainings show that trained one after the other, as of one; each is weighted with its time."""
-    shown = [(watching.shown, watching.clock.monotonic()) for watching in made if watching.shown.margin is not None]
+    """Join what trainings show that trained one after the other; each is weighted with its time."""
+    shown = [(watching.shown(), watching.clock.monotonic()) for watching in made]
+    shown = [(cost, time) for cost, time in shown if cost.margin is not None]
     seconds = sum(time for _, time in shown)
     if not seconds:
         return shown_cost.Cost(0.0)
