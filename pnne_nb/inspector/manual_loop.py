@@ -78,7 +78,7 @@ class HandwrittenLoop:
 
     @property
     def cost(self) -> Cost:
-        """That share with its 95 % interval: ``print(live.cost)`` shows "1.4 ± 0.3 %"."""
+        """The share with its 95 % interval: ``print(live.cost)`` shows "1.4 ± 0.3 %"."""
         return self._toll.paired.over(self._cadence.elapsed(time.monotonic()))
 
     @property

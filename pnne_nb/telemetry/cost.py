@@ -1,4 +1,4 @@
-"""What watching costs, with an interval: from the steps of the training itself, those observed and those beside them."""
+"""Estimates what watching costs, with an interval, from the observed steps of a training and those beside them."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class PairedCost:
         self._passed = 0
 
     def bare(self, seconds: float) -> None:
-        """A step was not observed, and took `seconds`."""
+        """Take in a step that was not observed, and took `seconds`."""
         if self._bare < _NEAR:
             self._after.append(seconds)
         self._last.append(seconds)
         self._bare += 1
 
     def observed(self, seconds: float, known: float) -> None:
-        """A step was observed, and took `seconds`, of which the probes are known to have taken `known`."""
+        """Take in a step that was observed, and took `seconds`, of which the probes know that they took `known`."""
         first = self._observed == 0
         self._observed += 1
         self._known += known
@@ -94,7 +94,7 @@ class PairedCost:
         self._last.clear()
 
     def over(self, elapsed: float) -> Cost:
-        """The share of `elapsed` seconds that watching took."""
+        """Return the share of `elapsed` seconds that watching took."""
         if elapsed <= 0 or not self._observed:
             return Cost(0.0)
         extra, margin = _trimmed_mean(self._differences)
@@ -112,7 +112,7 @@ class PairedCost:
 
 
 def _trimmed_mean(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean without the ends, and half of its 95 % interval, None of too few."""
+    """Return the mean without the ends, and half of its 95 % interval, which is None of too few."""
     ordered = sorted(values)
     count = len(ordered)
     if count < _FEWEST:
@@ -126,7 +126,7 @@ def _trimmed_mean(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def _student(freedom: int) -> float:
-    """What 97.5 % of Student's distribution lie below, from its expansion: within 0.01 from 5 degrees of freedom."""
+    """Return what 97.5 % of Student's distribution lie below: an expansion, within 0.001 from 7 degrees of freedom."""
     z = 1.959964
     return (
         z

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import final
 
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.telemetry.cost import PairedCost
+from pnne_nb.telemetry.cost import Cost, PairedCost
 from pnne_nb.telemetry.frames import AnomalyFrame, CostFrame, Frame
 from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Toll
 
@@ -116,13 +116,19 @@ class Observers:
         what = f"{type(probe).__name__} failed and watches no longer: {type(error).__name__}: {error}"
         self.publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
 
+    def cost(self, now: float) -> Cost:
+        """Estimate what observing has cost by `now` (seconds, monotonic) since there were probes.
+
+        The pause that an observation is paid for with counts as soon as it begins, so that the first one is not
+        compared with the few milliseconds before it.
+        """
+        return Cost(0.0) if self._since is None else self._toll.paired.over(max(now, self._paid) - self._since)
+
     def _cost_frames(self, step: int, now: float) -> list[Frame]:
         elapsed = now - self._reported
         if elapsed < _COST_EVERY:
             return []
-        # The pause that an observation is paid for with counts as soon as it begins: the first one is not compared with
-        # the few milliseconds before it.
-        cost = self._toll.paired.over(max(now, self._paid) - (now if self._since is None else self._since))
+        cost = self.cost(now)
         # Nothing has been counted when the first is reported: it is told how often they may come.
         planned = max((cadence.rate for _, cadence in self._probes), default=0.0)
         rate = self._observed / elapsed if math.isfinite(elapsed) else planned
